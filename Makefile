@@ -54,7 +54,7 @@ module: ## build the NSS and PAM modules alone
 demo: ## time id and getent on 10,000 users beside glibc's files; then the daemon, and a change seen
 	@scripts/demo
 
-test: ## run all tests (ARGS= for cargo test)
+test: ## run all tests; ARGS="-p roster-config" those of a crate (ARGS= for cargo test)
 	@scripts/test $(ARGS)
 
 test-busy: ## run all tests beside stress-ng on every processor and on the disk
@@ -81,7 +81,7 @@ lint: ## check style, lints, licences, spelling, scripts and the policies of pac
 fuzz: ## fuzz for FUZZ_SECONDS=60 a target, compare with files on ROSTER_CORPORA=2000 corpora, read ROSTER_FORGED=10000 forged snapshots
 	@scripts/fuzz $(ARGS)
 
-mutants: ## test strength: each change of the code of small crates fails a test (CRATE=record|wire|coalescer|snapshot)
+mutants: ## test strength: each change of the code of small crates fails a test (CRATE=passwd-format|wire|coalescer|snapshot)
 	@scripts/mutants $(CRATE)
 
 install: $(PROGRAM) $(MODULE) $(PAM_MODULE) ## install under DESTDIR= PREFIX=/usr/local; nsswitch.conf and pam.d stay as they are

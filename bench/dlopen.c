@@ -1,8 +1,8 @@
-/* dlopen LIBRARY SERVICE: what a fresh process pays for its first look-up.
+/* dlopen LIBRARY SERVICE: the cost of the first lookup in a fresh process.
  *
- * Prints two numbers, in nanoseconds: dlopen(3) of the module as glibc does it, and the first
- * getpwnam (of a name that nobody has) after it. One measurement a process: a second dlopen would
- * find the loader, the page tables and the file's pages warm. */
+ * Prints two numbers, in nanoseconds: dlopen(3) of the module as glibc does it, and the first getpwnam (of a name that
+ * no user has) after it. One measurement a process: a second dlopen would find the loader, the page tables and the
+ * file's pages warm. */
 
 #include <dlfcn.h>
 #include <pwd.h>

@@ -2,7 +2,7 @@
 
 usage: exec_client.py crowd|large|attack SETTINGS
 
-SETTINGS is JSON, and so is what is printed: nanoseconds.
+SETTINGS is JSON, and so is the output: nanoseconds.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python/src"))
 import roster_exec  # noqa: E402
-from harness.crowd import crowd as threads  # noqa: E402
+from harness.parallel import crowd as threads  # noqa: E402
 from harness.measure import rounds  # noqa: E402
 from roster_exec.rootwrap import Client  # noqa: E402
 
@@ -78,7 +78,7 @@ def large(socket, megabytes, repetitions):
 
 
 def attack(client, socket, script, folder, seconds, repetitions, users, attackers, connections):
-    """Calls of users, by name, alone and while attackers hold connections open that cannot be closed: turn by turn."""
+    """Calls of users, by name, in turn alone and while attackers hold connections open that cannot be closed."""
     runs = {"alone": [], "attacked": []}
     for _ in range(repetitions):
         runs["alone"].append(calls_of(users, [client, "-s", socket, "true"], seconds))
@@ -105,7 +105,7 @@ def begin_attack(command, uid, connections):
 
 
 def calls_of(users, command, seconds):
-    """Each user calls without a pause, in a process of its own. Times in ns by user."""
+    """Each user calls without a pause, in a separate process. Times in ns by user."""
     readers = {}
     for name, uid in users.items():
         reader, writer = os.pipe()

@@ -1,6 +1,5 @@
-"""A DNS server with known delays: it answers each query DELAY_S after it came, and once answers nothing for
-STALL_S. Prints its port, and when it is asked to end, of each query hN its number, and when it came and was
-answered.
+"""A DNS server with known delays. It answers each query DELAY_S after it came, and once sends nothing for STALL_S. It
+prints its port. On SIGTERM it prints for each query hN its number, and the times of query and answer.
 
 argument: when it stalls, in seconds from the first query on
 """
@@ -13,7 +12,7 @@ import time
 
 DELAY_S, STALL_S = 0.05, 1.0
 STALLS_AT_S = float(sys.argv[1])
-# A record of the name that was asked for: 192.0.2.1.
+# A record of the name in the query: 192.0.2.1.
 ADDRESS = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4\xc0\0\2\1"
 
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -37,13 +36,13 @@ while True:
             query, client = server.recvfrom(512)
         except BlockingIOError:
             break
-        # Not sooner: somebody else may have had the processor since.
+        # Read late: another process may have had the processor since.
         now = time.monotonic()
         stall = stall or now + STALLS_AT_S
         due = max(now, stall + STALL_S) if stall <= now < stall + STALL_S else now
         number += 1
         heapq.heappush(waiting, (due + DELAY_S, number, now, query, client))
-    # What would be answered while it stalls is answered when that is over.
+    # Queries that come due during a stall are answered when it is over.
     stalls = stall is not None and stall <= now < stall + STALL_S
     while waiting and waiting[0][0] <= now and not stalls:
         _, _, came, query, client = heapq.heappop(waiting)

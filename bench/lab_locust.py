@@ -1,4 +1,4 @@
-"""What people write for Locust to load an LDAP server: users of ldap3, and of a socket and bytes made once.
+"""Typical Locust users that load an LDAP server: users of ldap3, and of a socket and bytes made once.
 
 LAB_USERS (ldap3, raw), LAB_URI, LAB_CONNECTIONS (reuse, new)
 """
@@ -47,7 +47,7 @@ if os.environ["LAB_USERS"] == "ldap3":
 
     class WithLdap3(Binds):
         def connect(self):
-            # Of its own: a server that could not be connected to once, for want of a port, is invalid for good.
+            # A private server object: after one failed connection, for want of a port, it is invalid for good.
             return ldap3.Connection(ldap3.Server(HOST, int(PORT), get_info=ldap3.NONE))
 
         def bind_as(self, name):

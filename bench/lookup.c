@@ -1,25 +1,22 @@
-/* lookup KEYS [LIBRARY SERVICE]: times look-ups inside one process.
+/* lookup KEYS [LIBRARY SERVICE]: times lookups inside one process.
  *
- * With LIBRARY and SERVICE it calls the functions of that module directly, as glibc would but
- * without glibc around them; without, it calls getpwnam_r(3) and its kin, and nsswitch.conf (or
- * nscd) decides who answers.
+ * With LIBRARY and SERVICE it calls the functions of that module directly, as glibc would but without glibc around
+ * them. Without them it calls getpwnam_r(3) and its kin, and nsswitch.conf (or nscd) selects the service.
  *
- * KEYS is a folder. A file in it is one series of look-ups, one key a line, in the order in which
- * they are asked; what its name says before the dot is the function: getpwnam, getpwuid, getgrnam,
- * getgrgid, initgroups (each line "user<TAB>primary gid"). Reads commands on standard input and
- * answers each with one line:
+ * KEYS is a directory. A file in it is one series of lookups, one key a line, in the order of use. Its name before the
+ * dot is the function: getpwnam, getpwuid, getgrnam, getgrgid, initgroups (each line "user<TAB>primary gid"). Reads
+ * commands on standard input and answers each with one line:
  *
- *   time  SERIES COUNT   COUNT look-ups from where the last ones ended; answers: nanoseconds that
- *                        passed, and those that this process was on the processor
- *   warm  SERIES COUNT   the same, but on a walk of its own through all keys, so that what a daemon
- *                        remembers does not lie in memory in the order in which it is timed
- *   check SERIES COUNT   the first COUNT keys; answers: how many were found, CRC-32 of the answers
- *                        written as passwd(5) and group(5) lines ("user gid gid…" of initgroups,
- *                        sorted and without the primary one; "-" for what is not found)
+ *     time  SERIES COUNT   COUNT lookups from the end of the last ones on. Answers: nanoseconds that passed, and
+ *                          nanoseconds that this process was on the processor.
+ *     warm  SERIES COUNT   The same, but on a separate walk through all keys. So a daemon's memory does not have them
+ *                          in the order in which they are timed.
+ *     check SERIES COUNT   The first COUNT keys. Answers: the number of found ones, and the CRC-32 of the answers. An
+ *                          answer is a line of passwd(5) or group(5), or "user gid gid…" of initgroups, sorted
+ *                          and without the primary one. A missing entry is "-".
  *
- * The keys of a series lie in memory in the order of use, so that fetching them costs every
- * contender the same and little. Buffers are large enough for every answer and reused: what is
- * timed is the look-up, not the growing. */
+ * The keys of a series lie in memory in the order of use, so that fetching them costs every module the same and little.
+ * Buffers are large enough for every answer and reused: only the lookup is timed, not the growing. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -47,7 +44,7 @@ enum function { GETPWNAM, GETPWUID, GETGRNAM, GETGRGID, INITGROUPS, FUNCTIONS };
 static const char *const function_names[] = {"getpwnam", "getpwuid", "getgrnam", "getgrgid", "initgroups"};
 
 struct key {
-  const char *name; /* unused by the functions that ask for an id */
+  const char *name; /* unused by functions with an id as key */
   uint32_t id;      /* the primary gid for initgroups */
 };
 
@@ -126,7 +123,7 @@ static int glibc_initgroups(const char *name, gid_t gid, long *start, long *size
 static void *function_of(void *module, const char *service, const char *function, const char *suffix) {
   char symbol[128];
   snprintf(symbol, sizeof symbol, "_nss_%s_%s%s", service, function, suffix);
-  return dlsym(module, symbol); /* NULL: this series cannot be asked of it */
+  return dlsym(module, symbol); /* NULL: the module lacks this function */
 }
 
 static void use_module(const char *library, const char *service) {

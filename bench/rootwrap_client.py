@@ -1,9 +1,9 @@
-"""The unchanged client of oslo.rootwrap in front of several daemons, timed from one Python: what somebody sees
-who calls `Client.execute`. Run by the Python that has oslo.rootwrap; see harness/parts/rootwrap.py.
+"""The unchanged client of oslo.rootwrap in front of several daemons, timed from one Python: the view of a caller of
+`Client.execute`. Run by the Python that has oslo.rootwrap; see harness/parts/rootwrap.py.
 
 usage: rootwrap_client.py calls|threads|large SETTINGS
 
-SETTINGS is JSON, and so is what is printed: nanoseconds.
+SETTINGS is JSON, and so is the output: nanoseconds.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from harness.crowd import crowd  # noqa: E402
+from harness.parallel import crowd  # noqa: E402
 from harness.measure import rounds  # noqa: E402
 from oslo_rootwrap import client as oslo_client  # noqa: E402
 from oslo_rootwrap import jsonrpc  # noqa: E402
@@ -22,8 +22,8 @@ UNLIMITED = float("inf")
 
 
 class Timed:
-    """A client, and how long each of its calls had the lock that all threads of a client share: from there on
-    it is the daemon's."""
+    """A client, and the time for which each of its calls had the lock that all threads of a client share. From there on
+    the time is the daemon's time."""
 
     def __init__(self, command):
         self.client = oslo_client.Client(command)
@@ -43,7 +43,7 @@ class Timed:
 
     @property
     def pid(self):
-        """The daemon's own, of those that a command starts."""
+        """The pid of the daemon itself, among the processes of its command."""
         return self.client._process.pid
 
     def close(self):
@@ -102,8 +102,8 @@ def threads(daemons, count, seconds, repetitions):
 
 
 def large(daemons, megabytes, repetitions):
-    """Much through a command's standard input, and out of it. `encoding` is what the client itself does
-    with it before the first byte is sent."""
+    """Much data through a command's standard input, and out of it. `encoding` is the client's own work on the data
+    before the first byte is sent."""
     data = os.urandom(1 << 20) * megabytes
     size = str(len(data))
     found = {}

@@ -1,16 +1,16 @@
 /* spawn: runs programs and times each from its start to its end.
  *
- * Reads commands on standard input, one a line, fields separated by tabs, and answers each with one
- * line. A tiny process of its own, because what starts a program is part of the measured time
- * (vfork of a small image) and of ru_maxrss (which remembers the image before exec).
+ * Reads commands on standard input, one a line, fields separated by tabs, and answers each with one line. It is a tiny
+ * separate process, because the starter counts in the measured time (vfork of a small image). It also counts in
+ * ru_maxrss (which remembers the image before exec).
  *
- *   run    OUTPUT PROGRAM ARGUMENT…   waits; answers: nanoseconds, user and system microseconds,
- *                                     peak kilobytes, exit status (128 + signal when killed)
- *   start  OUTPUT PROGRAM ARGUMENT…   does not wait; answers: pid
- *   stop   PID                        SIGTERM to a started program, waits; answers: 0
+ *     run    OUTPUT PROGRAM ARGUMENT…   Waits. Answers: nanoseconds, user and system microseconds, peak kilobytes,
+ *                                       exit status (128 + signal when killed).
+ *     start  OUTPUT PROGRAM ARGUMENT…   Does not wait. Answers: pid.
+ *     stop   PID                        SIGTERM to a started program, waits. Answers: 0.
  *
- * OUTPUT takes standard output; standard error is inherited. What was started and not stopped is
- * stopped when standard input ends. */
+ * OUTPUT takes standard output; standard error is inherited. Programs that were started and not stopped are stopped
+ * when standard input ends. */
 
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* spawn_loop SECONDS PROCESSES PROGRAM ARGUMENT…: what a machine can do at the best. Each process starts the
+/* spawn_loop SECONDS PROCESSES PROGRAM ARGUMENT…: the highest rate of starts on a machine. Each process starts the
  * program, waits for its end, and starts it again. Prints how often all of them did. */
 
 #define _GNU_SOURCE

@@ -1,11 +1,11 @@
-# Sourced by the scripts beside it: the same footing wherever, and by whomever, they are run.
+# Sourced by the scripts beside it: the same environment for every directory and every user.
 # shellcheck shell=bash
 
 set -euo pipefail
 shopt -s inherit_errexit
 
-# What is built, published or installed here must be readable by the programs of other users, and
-# the reader refuses what others could write: both whatever the caller's umask.
+# Files that are built, published or installed here must be readable by the programs of other users. The reader refuses
+# files that others could write. So the caller's umask must not count.
 umask 022
 
 # The messages and formats of the machine's own tools are compared and parsed.
@@ -17,17 +17,17 @@ PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:/usr/sbin:/sbin
 CARGO_TARGET_DIR=$(realpath -m -- "${CARGO_TARGET_DIR:-target}")
 export PATH CARGO_TARGET_DIR
 
-# Where the build leaves its results. The tools of the project lie beside them: nothing outside the
-# tree is touched for those. (Each script uses some of them.)
+# The directory of the build's results. The tools of the project lie beside them: nothing outside the tree is touched
+# for those. (Each script uses some of them.)
 # shellcheck disable=SC2034
 PROGRAM=$CARGO_TARGET_DIR/release/roster DAEMON=$CARGO_TARGET_DIR/release/rosterd ROOTWRAP=$CARGO_TARGET_DIR/release/roster-rootwrap KRB5=$CARGO_TARGET_DIR/release/roster-krb5 CLIENT=$CARGO_TARGET_DIR/client/roster-exec LAB=$CARGO_TARGET_DIR/release/roster-lab MODULE=$CARGO_TARGET_DIR/module/libnss_roster.so.2 PAM_MODULE=$CARGO_TARGET_DIR/module/pam_roster.so TOOLS=$CARGO_TARGET_DIR/tools
 
-# What is going on, for the person who watches.
+# Reports the present step on standard error.
 say() {
 	printf '==> %s\n' "$*" >&2
 }
 
-# What went wrong, and what to do about it; further arguments are further lines.
+# Reports an error and its remedy, and exits; further arguments are further lines.
 die() {
 	printf '%s\n' "${0##*/}: $1" "${@:2}" >&2
 	exit 1

@@ -1,4 +1,4 @@
-# Sourced by scripts/install and scripts/uninstall: where things go. All paths are without DESTDIR.
+# Sourced by scripts/install and scripts/uninstall: the directories of installed files.
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # each of the two uses some of them
 
@@ -9,20 +9,20 @@ PREFIX=${PREFIX%/}
 
 BINDIR=$PREFIX/bin
 SBINDIR=$PREFIX/sbin
-# What programs start, and nobody calls. The PAM module looks there under /usr and under /usr/local.
+# Programs that other programs start, and users do not. The PAM module looks there under /usr and under /usr/local.
 LIBEXECDIR=$PREFIX/libexec/roster
 DATADIR=$PREFIX/share
 # systemd looks under /usr and under /usr/local.
 SYSTEMDDIR=$PREFIX/lib/systemd
 SYSUSERSDIR=$PREFIX/lib/sysusers.d
 TMPFILESDIR=$PREFIX/lib/tmpfiles.d
-# These two are where AppArmor and the module look, whatever the prefix.
+# AppArmor and the module use these two with any prefix.
 SYSCONFDIR=/etc
 STATEDIR=/var/lib/roster
 MANIFEST=$DATADIR/roster/manifest
 
-# The folder of the module: under the prefix, by the name that glibc's own folder has here
-# (lib/x86_64-linux-gnu on Debian, lib64 on Fedora, lib on Arch).
+# The directory of the module: under the prefix, by the name of glibc's own directory here (lib/x86_64-linux-gnu on
+# Debian, lib64 on Fedora, lib on Arch).
 module_folder() {
 	if [ -n "${LIBDIR:-}" ]; then
 		echo "${LIBDIR%/}"
@@ -34,7 +34,7 @@ module_folder() {
 	echo "$PREFIX/$name"
 }
 
-# Debian's zsh reads another folder than everybody else's.
+# Debian's zsh reads another directory than the other distributions' zsh.
 zsh_folder() {
 	if [ -e /etc/debian_version ] && [ "$PREFIX" = /usr ]; then
 		echo "$DATADIR/zsh/vendor-completions"

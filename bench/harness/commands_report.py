@@ -1,4 +1,4 @@
-"""The tables about commands as root: the rootwrap daemon, sudo, and what they are held against."""
+"""The tables about commands as root: the rootwrap daemon, sudo, and their references."""
 
 from .table import Table
 

@@ -1,4 +1,4 @@
-"""Who is measured: the lines of nsswitch.conf, the files and the daemon of each contender."""
+"""The measured implementations: for each its lines of nsswitch.conf, its files and its daemon."""
 
 import shutil
 import subprocess
@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import floor, libnss_cache
-from .room import Room
+from . import nss_baseline, libnss_cache
+from .mount_namespace import OLD_SNAPSHOT_NAME, Room, SNAPSHOT_FOLDER, SNAPSHOT_NAME
 
 # The users of a host that are not in the corpus.
 LOCAL_PASSWD = "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
 LOCAL_GROUP = "root:x:0:\nnogroup:x:65534:\n"
 
 NSCD_SOCKET = "/run/nscd/socket"
-# Room for every answer of the corpus, nothing kept between starts, no check of files meanwhile.
-# The suggested size is in KiB, too: a map that has to grow sends its readers to the socket.
+# Room for every answer of the corpus, nothing cached between starts, no check of files meanwhile. The suggested size is
+# in KiB, too: a map that has to grow sends its readers to the socket.
 NSCD_CONF = "paranoia no\n" + "".join(
     f"enable-cache {map} yes\npositive-time-to-live {map} 3600\nnegative-time-to-live {map} 3600\n"
     f"suggested-size {map} {size}\ncheck-files {map} no\npersistent {map} no\nshared {map} yes\n"
@@ -24,9 +24,18 @@ NSCD_CONF = "paranoia no\n" + "".join(
 )
 
 
+# As the publisher and `roster compile` leave it: the name has the inode number, other metadata is that of the file. The
+# second copy is for older builds.
+COPY_IN_MEMORY = (
+    "mkdir -p /run/roster/snap && mount -t tmpfs -o mode=755,huge=within_size tmpfs /run/roster/snap && "
+    f"cp -p {SNAPSHOT_FOLDER}/{SNAPSHOT_NAME} /run/roster/snap/v3.$(printf %016x $(stat -c %i {SNAPSHOT_FOLDER}/{SNAPSHOT_NAME})) && "
+    f"cp -p {SNAPSHOT_FOLDER}/{OLD_SNAPSHOT_NAME} /run/roster/snap/$(printf %016x $(stat -c %i {SNAPSHOT_FOLDER}/{OLD_SNAPSHOT_NAME})) && "
+)
+
+
 def nsswitch(services):
-    """`initgroups` has the same order, and goes on after a success as `group` does: a user may be in
-    local groups too."""
+    """The text of nsswitch.conf. `initgroups` has the same order, and continues after a success as `group` does: a user
+    may be in local groups too."""
     first, *rest = services.split()
     each = " ".join([f"{first} [SUCCESS=continue]", *rest]) if rest else first
     return f"passwd: {services}\ngroup: {services}\ninitgroups: {each}\nshadow: files\n"
@@ -48,18 +57,18 @@ class Contender:
 FLOOR = Contender("floor (no members)", "floor files", service="floor", members=False)
 FLOOR_LAST = Contender("floor, files first", "files floor", members=False)
 ROSTER = Contender("roster", "roster files", service="roster")
-# The same with every checksum taken for right, which leaves the work out: what they cost.
+# The same without checks of checksums: shows their cost.
 UNCHECKED = Contender(
     "roster without checksums", "roster files", service="roster", module="unchecked/libnss_roster.so.2"
 )
 ROSTER_LAST = Contender("roster, files first", "files roster")
-# nscd only remembers; what it has not seen it asks of the modules, here the fastest there is.
+# nscd is only a cache. It queries the modules for missing keys, here the fastest module.
 NSCD = Contender("nscd, warm", "roster files", package="nscd", daemon=True)
 NSCD_COLD = Contender("nscd, cold", "roster files", package="nscd", daemon=True)
-# It never asks the module: what is named here is what it puts into maps, and what answers without it.
+# It never calls the module. The services named here fill its maps, and answer without it.
 MAPS = Contender("roster nscd", "roster files", maps="huge=never")
 MAPS_HUGE = Contender("roster nscd, huge pages", "roster files", maps="huge=always")
-# Of the files alone, which nscd follows.
+# With files alone, which nscd follows.
 NSCD_OF_FILES = Contender("nscd, /etc/passwd", "files", package="nscd", daemon=True, corpus_is_local=True)
 MAPS_OF_FILES = Contender("roster nscd, /etc/passwd", "files", maps="huge=never", corpus_is_local=True)
 LIBNSS_CACHE = Contender("libnss-cache", "cache files", service="cache", package="libnss-cache")
@@ -80,16 +89,18 @@ class Setting:
     @contextmanager
     def room(self, contender):
         etc = {"nsswitch.conf": nsswitch(contender.services), "passwd": LOCAL_PASSWD, "group": LOCAL_GROUP}
-        state = {}
+        state, mounts = {}, ""
         services = contender.services.split()
         if contender.corpus_is_local:
             etc |= {"passwd": self.corpus.passwd, "group": self.corpus.group}
         if "roster" in services:
-            # An older build in a comparison looks in the second place.
-            state |= dict.fromkeys(("snap/roster.snap", "roster.snap"), self.corpus.snapshot)
+            # An older build in a comparison looks in the other places.
+            places = (f"snap/{SNAPSHOT_NAME}", f"snap/{OLD_SNAPSHOT_NAME}", OLD_SNAPSHOT_NAME)
+            state |= dict.fromkeys(places, self.corpus.snapshot)
+            mounts = COPY_IN_MEMORY
         if "floor" in services:
             if not self.floor_file.exists():
-                floor.write(self.corpus, self.floor_file)
+                nss_baseline.write(self.corpus, self.floor_file)
             state["floor.bin"] = self.floor_file
         if "cache" in services:
             self.cache_files = self.cache_files or libnss_cache.files(self.corpus, self.folder / "libnss-cache")
@@ -98,7 +109,7 @@ class Setting:
             etc["nscd.conf"] = NSCD_CONF
         name = "".join(letter if letter.isalnum() else "-" for letter in contender.name)
         place = self.folder / "rooms" / name
-        with Room(place, self.tools, self.modules, etc, state, urgent=self.urgent) as room:
+        with Room(place, self.tools, self.modules, etc, state, mounts, urgent=self.urgent) as room:
             yield room
 
     def start(self, contender, room):
@@ -118,13 +129,13 @@ class Setting:
 
 
 def checked(argv):
-    """Runs a command that must succeed, without its words."""
+    """Runs a command that must succeed, and drops its output."""
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def fetch(packages, folder):
-    """Unpacks Debian packages without installing them: their scripts would edit nsswitch.conf and
-    start daemons. Returns version by package, "" for those that cannot be had here."""
+    """Unpacks Debian packages without installing them: their scripts would edit nsswitch.conf and start daemons.
+    Returns version by package, "" for unavailable packages."""
     versions = dict.fromkeys(packages, "")
     for package in packages:
         unpacked = Path(folder) / package

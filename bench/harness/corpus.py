@@ -1,4 +1,4 @@
-"""Corpora: passwd and group text made by `roster synth`, what can be asked of it, and the right answers.
+"""Corpora: passwd and group text made by `roster generate`, the keys in it, and the right answers.
 
 The answers are computed here from the text, so that every contender is held to the same truth
 before it is timed.
@@ -26,7 +26,7 @@ UNKNOWN_KEYS = 10_000
 
 @dataclass(frozen=True)
 class Shape:
-    """What `roster synth` is asked for."""
+    """The options of `roster generate`."""
 
     name: str
     users: int
@@ -74,7 +74,7 @@ class Corpus:
         return found
 
     def user_of_many_groups(self):
-        """The user whose number of groups is nearest to GROUPS_OF_USER, and that number."""
+        """The user with the number of groups nearest to GROUPS_OF_USER, and that number."""
         users = self.users()
         belonging = {}
         for fields in users:
@@ -85,7 +85,7 @@ class Corpus:
                 head, _, members = line.rstrip(b"\n").rpartition(b":")
                 members = set(members.split(b","))
                 groups_of.update(members)
-                # Who is listed in the primary group, too, is in one group less than that.
+                # A user that is listed in its primary group, too, is in one group less.
                 groups_of.subtract(members.intersection(belonging.get(head.rpartition(b":")[2], ())))
         fields = min(users, key=lambda fields: abs(groups_of[fields[0]] - GROUPS_OF_USER))
         name, uid, gid = (fields[i].decode() for i in (0, 2, 3))
@@ -122,7 +122,7 @@ def synthesize(roster, shape, folder, seed):
     """Makes the text of a corpus."""
     folder.mkdir(parents=True)
     subprocess.run(
-        [roster, "synth", "--users", str(shape.users), "--groups", str(shape.groups), "--members", str(shape.members),
+        [roster, "generate", "--users", str(shape.users), "--groups", str(shape.groups), "--members", str(shape.members),
          "--shape", shape.shape, "--seed", str(seed), "--output", folder],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
@@ -152,7 +152,7 @@ def with_sized_groups(corpus, folder, seed):
 
 
 class Keys:
-    """Folder of key files for lookup.c, one a series, and how the answers to the first keys read."""
+    """Directory of key files for lookup.c, one a series, and the expected answers to the first keys."""
 
     def __init__(self, corpus, folder, seed):
         self.folder = folder

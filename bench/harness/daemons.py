@@ -1,5 +1,5 @@
-"""The daemons that keep users and groups of a directory on a host: rosterd, and its peers SSSD and
-nslcd, each in a room of its own, configured for one directory server.
+"""The daemons that serve users and groups of a directory on a host: rosterd, and its peers SSSD and nslcd. Each runs in
+a private mount namespace, configured for one directory server.
 
 Peers come from unpacked packages, laid over the room's /usr. Their state is in memory, as fast as
 can be; rosterd's is on disk.
@@ -11,13 +11,14 @@ import shutil
 import threading
 import time
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from . import contenders as who
 from . import directory as d
-from .room import ALL_CPUS, Room
+from .mount_namespace import ALL_CPUS, OLD_SNAPSHOT_NAME, Room, SNAPSHOT_NAME
 
-# What each peer needs; of the libraries, those that a bare machine lacks.
+# Packages of each peer; of the libraries, only ones that a bare machine lacks.
 SSSD_PACKAGES = (
     "sssd-common", "sssd-ldap", "sssd-krb5-common", "libnss-sss", "libsss-idmap0", "libsss-nss-idmap0",
     "libsss-certmap0", "libdhash1", "libini-config5", "libref-array1", "libcollection4", "libpath-utils1",
@@ -30,9 +31,12 @@ NSLCD_PACKAGES = ("nslcd", "libnss-ldapd")
 ROLES = ("roster-bus", "roster-publisher", "roster-nss", "roster-pam", "roster-metrics", *(f"roster-backend-{i}" for i in range(8)))
 ROLES_FIRST_UID = 800
 
+# Keys of roster.toml that older builds of a comparison know by another name.
+OLD_KEYS = {"argon2_target_time": "password_hash_time"}
+
 START_WITHIN_S = 60
 TICKS = os.sysconf("SC_CLK_TCK")
-# Of CLOCK_MONOTONIC, which everything else here is timed by.
+# Offset to CLOCK_MONOTONIC, the clock of all other times here.
 WALL_CLOCK_AHEAD_NS = time.time_ns() - time.monotonic_ns()
 
 
@@ -66,11 +70,11 @@ class Daemon:
         self.room.__exit__()
 
     def files(self):
-        """Further files of /etc, for root alone."""
+        """Further files of /etc, readable by root alone."""
         return {}
 
     def start(self):
-        """Gives back the instant before it."""
+        """Returns the instant before it."""
         begin = time.monotonic_ns()
         into_log = f'exec "$@" </dev/null 2>>{self.log}'
         self.pid = self.room.launcher.start(
@@ -86,14 +90,14 @@ class Daemon:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def roles(self):
-        """Process by what it is called."""
+        """Process by its role."""
         return {self.role_of(pid): pid for pid in family(self.pid)}
 
     def role_of(self, pid):
         return Path(f"/proc/{pid}/comm").read_text().strip()
 
     def cpu_s(self):
-        """Processor time of all processes, those that ended included."""
+        """Processor time of all processes, including ended ones."""
         return sum(_cpu_ticks(pid) for pid in family(self.pid)) / TICKS
 
     def memory(self):
@@ -107,7 +111,7 @@ class Daemon:
         return found
 
     def written_bytes(self):
-        """What all running processes have handed to the file system."""
+        """The bytes that all running processes have written to the file system."""
         return sum(_io(pid) for pid in family(self.pid))
 
     def helper(self, *argv):
@@ -121,7 +125,7 @@ class Daemon:
 
 
 class Rosterd(Daemon):
-    """`settings` are further keys of the domain, those whose values are dicts tables of it."""
+    """`settings` are further keys of the domain; keys with a dict as value are tables of it."""
 
     name = "roster"
     services = "files roster"
@@ -132,6 +136,9 @@ class Rosterd(Daemon):
             "provider": "ldap", "uris": [self.server.uri], "base": d.BASE, "schema": self.server.schema,
             "bind_dn": d.READER, "bind_password_file": "/etc/roster/corp.password", "allow_clear_password": True,
         } | self.settings  # fmt: skip
+        for new, old in OLD_KEYS.items():
+            if new in keys and not self._names(new):
+                keys[old] = keys.pop(new)
         tables = {f"domain.corp.{key}": keys.pop(key) for key in list(keys) if isinstance(keys[key], dict)}
         tables = {"host": {"domains": ["corp"]}, "log": {"json": True}, "domain.corp": keys} | tables
         return {
@@ -145,8 +152,17 @@ class Rosterd(Daemon):
 
     @property
     def snapshot(self):
-        places = (self.state / "snap/roster.snap", self.state / "roster.snap")
+        places = (self.state / "snap" / self.snapshot_name, self.state / self.snapshot_name)
         return next((place for place in places if place.exists()), places[0])
+
+    @cached_property
+    def snapshot_name(self):
+        """The name that this build publishes under."""
+        return SNAPSHOT_NAME if self._names(SNAPSHOT_NAME) else OLD_SNAPSHOT_NAME
+
+    def _names(self, text):
+        """Whether this build has the text, as a key or a file name of its version."""
+        return text.encode() in (self.bench.tools / "rosterd").read_bytes()
 
     def command(self):
         # Without root there is one user only.
@@ -160,8 +176,8 @@ class Rosterd(Daemon):
         return "bus" if words[0].endswith("dbus-daemon") else "monitor"
 
     def published(self):
-        """What the publisher logged of each publication: the instant after it, and how long it took to
-        merge, build, verify and write, in ms."""
+        """The publisher's log of each publication: the instant after it, and the times to merge, build, verify and
+        write, in ms."""
         found = []
         for line in self.said().splitlines():
             if '"published"' in line:
@@ -171,14 +187,14 @@ class Rosterd(Daemon):
         return found
 
     def forget(self):
-        """Its cache and its snapshot, as on a host where it never ran."""
+        """Removes its cache and its snapshot, as on a host without an earlier run."""
         for path in self.state.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         # To be watched from the start on.
         (self.state / "snap").mkdir()
 
     def read_from_disk(self):
-        """What the page cache holds of its files goes, as in a reboot."""
+        """Drops the page cache of its files, as in a reboot."""
         for path in (path for path in self.state.rglob("*") if path.is_file()):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -241,8 +257,7 @@ LOCAL_GROUP = who.LOCAL_GROUP + f"roster:x:{ROLES_FIRST_UID}:\n"
 
 
 class MemoryPeak:
-    """Looks at the memory of a daemon's processes again and again. Looking costs it time: not for
-    runs that are timed."""
+    """Samples the memory of a daemon's processes. Sampling costs the daemon time: not for runs that are timed."""
 
     EVERY_S = 0.05
 
@@ -287,7 +302,7 @@ def family(pid):
 
 
 def _cpu_ticks(pid):
-    """Of a process and of its children that ended."""
+    """Ticks of a process and of its children that ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -296,7 +311,9 @@ def _cpu_ticks(pid):
 
 
 def _memory(pid):
-    """Pages of files in memory that are not mapped (memfd) belong to who holds them open, too."""
+    """The memory of a process. Unmapped pages of files in memory (memfd) count for each process that holds them open,
+    too.
+    """
     fields = {}
     for path in (f"/proc/{pid}/smaps_rollup", f"/proc/{pid}/status"):
         for line in Path(path).read_text().splitlines():

@@ -1,7 +1,7 @@
-"""Directories: invented people and groups as LDIF, and the right answers about some of them.
+"""Directories: invented users and groups as LDIF, and the right answers about some of them.
 
-`big` is in many groups of many members, `lite` in a few small ones, and `probe` is the user, and the
-group, that change while somebody looks. Everybody else is u0, u1, …
+`big` is in many groups of many members, `lite` in a few small ones. `probe` is the user, and the group, that change
+while a process watches. All other users are u0, u1, …
 """
 
 import random
@@ -37,13 +37,13 @@ class DirectoryShape:
 
 
 class Directory:
-    """The same seed gives the same directory in either schema."""
+    """The same seed makes the same directory in either schema."""
 
     def __init__(self, shape, seed):
         self.shape, self.seed = shape, seed
         self.others = [f"u{i}" for i in range(shape.users - len(NAMED))]
         uids = {name: FIRST_UID + i for i, name in enumerate([*NAMED, *self.others])}
-        # Everybody has a primary group that exists, none of them one of `big`'s.
+        # All users have a primary group that exists and that `big` is not in.
         self.primary = FIRST_GID + shape.groups - 1
         self.uids = uids
 
@@ -63,7 +63,7 @@ class Directory:
                 yield f"g{i}", FIRST_GID + i, chance.sample(self.others, shape.members)
 
     def user(self, name):
-        """What `id` is to say about `big` or `lite`."""
+        """The expected output of `id` about `big` or `lite`."""
         first, count, members = {
             "big": (0, self.shape.groups_of_big, self.shape.members),
             "lite": (self.shape.groups_of_big, GROUPS_OF_LITE, MEMBERS_OF_LITE),
@@ -111,7 +111,7 @@ def group_dn(name):
 
 
 def member(schema, name):
-    """Attribute and value that make somebody a member."""
+    """Attribute and value that make a user a member."""
     return ("member", user_dn(name)) if schema == RFC2307BIS else ("memberUid", name)
 
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .daemons import TICKS, family
+from .mount_namespace import SNAPSHOT_NAME
 
 PROC = Path("/proc")
-SNAPSHOT = "roster.snap"
 SAMPLE_EVERY_S = 0.05
 
 
 @dataclass
 class Usage:
-    """By role: processor ticks, bytes that the kernel counted as written, and bytes taken back."""
+    """By role: processor ticks, bytes that the kernel counted as written, and cancelled writes in bytes."""
 
     ticks: dict = field(default_factory=dict)
     written: dict = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Usage:
 
 
 def usage(daemon):
-    """Of all roles up to now. A process that ended counts for the parent that waited for it."""
+    """Usage of all roles up to now. A process that ended counts for the parent that waited for it."""
     total = Usage()
     for pid in family(daemon.pid):
         try:
@@ -77,7 +77,7 @@ def written_bytes(io):
 
 @dataclass
 class Memory:
-    """Bytes by role: PSS without the pages of the snapshot file, and these pages by themselves."""
+    """Bytes by role: PSS without the pages of the snapshot file, and these pages separately."""
 
     pss: dict = field(default_factory=dict)
     snapshot: dict = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Memory:
 
 
 def memory(daemon):
-    """Of all roles now."""
+    """Memory of all roles now."""
     found, memfds, shmem = Memory(), {}, 0
     for pid in family(daemon.pid):
         folder = PROC / str(pid)
@@ -106,7 +106,7 @@ def memory(daemon):
             role = daemon.role_of(pid)
             rollup = kilobytes((folder / "smaps_rollup").read_text())
             # `maps` walks no page tables, so processes without the snapshot cost less.
-            mapped = SNAPSHOT in (folder / "maps").read_text()
+            mapped = SNAPSHOT_NAME in (folder / "maps").read_text()
             snapshot = snapshot_pss((folder / "smaps").read_text()) if mapped else 0
             memfds |= _memfds(folder)
         except (OSError, KeyError):
@@ -119,7 +119,7 @@ def memory(daemon):
 
 
 def kilobytes(text):
-    """Bytes by name, from lines such as `Pss:  12 kB`. Of a repeated name the last line counts."""
+    """Bytes by name, from lines such as `Pss: 12 kB`. The last line of a repeated name counts."""
     found = {}
     for line in text.splitlines():
         name, _, value = line.partition(":")
@@ -143,12 +143,12 @@ def snapshot_pss(smaps):
 def is_snapshot(path):
     """The snapshot, a generation that was replaced, or the one being written."""
     name = path.removesuffix(" (deleted)").rpartition("/")[2]
-    return name in (SNAPSHOT, f".{SNAPSHOT}.new")
+    return name in (SNAPSHOT_NAME, f".{SNAPSHOT_NAME}.new")
 
 
 class MemorySampler:
-    """Samples the memory of a daemon's processes in a thread of its own. Sampling costs the daemon
-    time: not for runs that are timed."""
+    """Samples the memory of a daemon's processes in a separate thread. Sampling costs the daemon time: not for runs
+    that are timed."""
 
     def __init__(self, daemon):
         self.daemon = daemon
@@ -180,7 +180,7 @@ class MemorySampler:
         self.highest, self.unmapped, self.samples, self.longest_gap_s = Memory(), 0, 0, 0.0
 
     def _sample(self):
-        # On a busy machine ordinary priority would leave gaps of seconds. This thread alone gets it.
+        # On a busy machine ordinary priority would leave gaps of seconds. Only this thread gets a higher one.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
         last = time.monotonic()

@@ -1,9 +1,9 @@
-"""MIT's krb5kdc on loopback, in a folder of its own."""
+"""MIT's krb5kdc on loopback, in a private directory."""
 
 import subprocess
 import time
 
-from .room import ENVIRONMENT, SUPPORT_CPU
+from .mount_namespace import ENVIRONMENT, SUPPORT_CPU
 from .servers import HOST, free_port
 
 REALM = "LAB.TEST"

@@ -20,7 +20,7 @@ def tables(results):
     ]
     return [
         Table("LDAP binds at slapd, medians", columns, binds, []),
-        Table("DNS queries at dnsmasq, log-ins at krb5kdc, medians", columns, others, []),
+        Table("DNS queries at dnsmasq, logins at krb5kdc, medians", columns, others, []),
         Table("`true` on all processors, a second", ["by", "a second"], commands, ["hyperfine runs one at a time."]),
         Table("Delays that are known, open loop, ms", ["server", "", "known", "told", "off"], delays, []),
     ]

@@ -1,7 +1,7 @@
 """A small LDAP client: binds, searches, changes, and follows changes.
 
-The measured programs have clients of their own. This one makes changes at known times, prepares the
-requests of bare searches, and is the witness beside rosterd that says when a server told of a change.
+The measured programs have their own clients. This one makes changes at known times and prepares the requests of bare
+searches. As a witness beside rosterd it records the time at which a server reports a change.
 """
 
 import socket
@@ -71,7 +71,7 @@ def message(number, operation, controls=b""):
 
 
 def parsed(data, at=0):
-    """Tag, first and last offset of the contents of what begins at `at`; None if it is not whole."""
+    """Tag, first and last offset of the contents of the element at `at`; None if it is not whole."""
     if len(data) < at + 2:
         return None
     tag, length, start = data[at], data[at + 1], at + 2
@@ -189,7 +189,7 @@ def text_of(entry, attribute):
 
 
 class Witness:
-    """Follows the changes of a few entries (RFC 4533) and remembers when it was told of each."""
+    """Follows the changes of a few entries (RFC 4533) and records the time of each report."""
 
     def __init__(self, host, port, dn, password, base, filter):
         self.connection = Connection(host, port, dn, password)

@@ -1,7 +1,7 @@
 """The files of the package libnss-cache: /etc/{passwd,group}.cache and their indices.
 
-The module trusts an index that is not older than its file: lines of one width, sorted by key as
-bytes, each the key, NUL, the decimal offset of the entry in the file, NULs, newline.
+The module trusts an index that is not older than its file. An index has lines of one width, sorted by key as bytes. A
+line has the key, NUL, the decimal offset of the entry in the file, NULs, newline.
 """
 
 

@@ -1,8 +1,7 @@
 """Rounds and medians.
 
-Noise on a machine comes in stretches, so contenders are never timed one after the other: each
-round asks every contender once, in another order, so that nobody always runs in the wake of
-the same neighbour.
+Noise on a machine comes in stretches, so implementations are never timed one after the other. Each round runs every
+implementation once, in another order. So none always runs in the wake of the same neighbour.
 """
 
 import math
@@ -59,7 +58,7 @@ def percentile(ordered, share):
 
 
 class Progress:
-    """What is being measured, on one line of standard error that is rewritten if it is a terminal."""
+    """Shows the present measurement on one line of standard error, which is rewritten if it is a terminal."""
 
     def __init__(self, stream=sys.stderr):
         self.stream = stream

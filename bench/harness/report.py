@@ -3,8 +3,8 @@
 from . import commands_report as commands
 from . import directories_report as directories
 from . import lab_report as lab
-from . import log_in_report as log_in
-from . import maps_report as maps
+from . import login_report
+from . import nscd_report as maps
 from . import scale_report as scale
 from .table import Table
 
@@ -37,7 +37,7 @@ def tables(results):
         made += maps.tables(results["nscd"])
     made += directories.tables(results)
     made += scale.tables(results)
-    made += log_in.tables(results)
+    made += login_report.tables(results)
     made += commands.tables(results)
     made += lab.tables(results)
     made.append(_figures(results["figures"]))

@@ -16,7 +16,7 @@ KINDS = ("gecos", "membership", "user added", "user removed")
 
 @dataclass(frozen=True)
 class ScaleShape:
-    """`groups` counts the teams where `members` is at least 500; otherwise they come on top."""
+    """`groups` counts the teams if `members` is at least 500; otherwise they are additional."""
 
     users: int
     groups: int
@@ -85,7 +85,7 @@ def groups(shape, seed):
 
 
 def user_attributes(name, number):
-    """A user whose primary group is `team0`, which exists in every size."""
+    """A user with the primary group `team0`, which exists in every size."""
     return {
         "objectClass": ["account", "posixAccount"], "uid": name, "cn": name, "uidNumber": str(d.FIRST_UID + number),
         "gidNumber": str(d.FIRST_GID), "homeDirectory": f"/home/{name}", "loginShell": "/bin/sh", "gecos": f"{name} 0",
@@ -94,7 +94,7 @@ def user_attributes(name, number):
 
 @dataclass(frozen=True)
 class Step:
-    """One change: what the watching process (watch.c) watches, its value before and after, and the
+    """One change: the key that the watching process (change_visibility.c) watches, its value before and after, and the
     LDAP request."""
 
     watch: str

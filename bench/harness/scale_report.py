@@ -59,7 +59,7 @@ def _unmapped(part):
 
 
 def _longest_gap(part):
-    """Of the samples of rosterd's memory at all sizes, in ms."""
+    """The longest gap between samples of rosterd's memory at all sizes, in ms."""
     peaks = (at(each, "roster", "peak") or {} for each in part["sizes"].values())
     return max((peak["longest_gap_ms"] for moments in peaks for peak in moments.values()), default=0)
 
@@ -95,7 +95,7 @@ def _changes(part):
 
 
 def _roles(part):
-    """Where the costs of a change are, for the first kind."""
+    """The costs of a change by role, for the first kind."""
     rows = []
     for size, each in part["sizes"].items():
         series = at(each, "roster", "kinds", "gecos")

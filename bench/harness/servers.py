@@ -1,7 +1,6 @@
-"""Real directory servers on loopback, each in a folder of its own: slapd and 389-ds.
+"""Real directory servers on loopback, each in a private directory: slapd and 389-ds.
 
-The databases are loaded offline, once for each directory and schema; a server that is killed comes
-back with what it had.
+The databases are loaded offline, once for each directory and schema. A killed server comes back with the same data.
 """
 
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from . import directory as d
 from .ldap import BASE as BASE_SCOPE
 from .ldap import Connection, LdapError, present, search_request, text_of
-from .room import ENVIRONMENT, ORDINARY, SUPPORT_CPU, at_priority
+from .mount_namespace import ENVIRONMENT, ORDINARY, SUPPORT_CPU, at_priority
 
 START_WITHIN_S = 120
 STOP_WITHIN_S = 60
@@ -28,7 +27,7 @@ RFC2307BIS_SCHEMA = Path(__file__).resolve().parents[2] / "tests/system/ldap/rfc
 
 
 class Server:
-    """What both have in common: a process in the foreground, a port, an administrator."""
+    """Common parts of both: a process in the foreground, a port, an administrator."""
 
     def __init__(self, folder, schema):
         self.folder, self.schema = folder, schema
@@ -40,7 +39,7 @@ class Server:
         return f"ldap://{HOST}:{self.port}"
 
     def start(self):
-        """Starts it and waits until it answers; gives back the instant of the first answer."""
+        """Starts it and waits until it answers; returns the instant of the first answer."""
         with open(self.folder / "said", "ab") as said:
             # It ends with this program, also when that is killed.
             self.process = subprocess.Popen(
@@ -71,7 +70,7 @@ class Server:
         self.process.wait()
 
     def freeze(self):
-        """Its connections stay, and the kernel takes new ones; nobody answers."""
+        """Stops the server: its connections stay, and the kernel takes new ones without an answer."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self):
@@ -98,8 +97,8 @@ class Slapd(Server):
         schemas = [f"/etc/ldap/schema/{name}.schema" for name in ("core", "cosine", "inetorgperson")]
         schemas.append(RFC2307BIS_SCHEMA if self.schema == d.RFC2307BIS else "/etc/ldap/schema/nis.schema")
         includes = "".join(f"include {path}\n" for path in schemas)
-        # Nobody waits for its disk, which is the server's business, not a client's. Who follows
-        # changes keeps one thread for good, hence so many. Every other limit is lifted.
+        # No client waits for its disk, which is out of scope. slapd dedicates a thread to each client that follows
+        # changes, hence so many. Every other limit is lifted.
         (self.folder / "slapd.conf").write_text(
             f"{includes}pidfile {self.folder}/pid\nargsfile {self.folder}/args\nmodulepath /usr/lib/ldap\n"
             "moduleload back_mdb\nmoduleload back_monitor\nmoduleload syncprov\nthreads 16\nsizelimit unlimited\n"
@@ -113,7 +112,7 @@ class Slapd(Server):
         self._run("slapadd", "-q", "-f", self.folder / "slapd.conf", "-l", ldif)
 
     def searches(self, admin):
-        """How many the server has completed."""
+        """The number of completed operations."""
         base = "cn=Search,cn=Operations,cn=Monitor"
         (entry,) = admin.ask(search_request(base, present("objectClass"), ["monitorOpCompleted"], BASE_SCOPE))
         return int(text_of(entry, "monitorOpCompleted"))
@@ -132,7 +131,7 @@ class Ds389(Server):
     etc = Path("/etc/dirsrv")
 
     def load(self, ldif):
-        # A name that no other server has: that of its semaphore in /dev/shm is made of it.
+        # A unique name: the server derives the name of its semaphore in /dev/shm from it.
         self.config = self.folder / f"bench-{self.port}"
         for name in ("log", "db", "bak", "ldif", "run", "lock", "tmp"):
             (self.folder / name).mkdir()
@@ -141,7 +140,7 @@ class Ds389(Server):
             shutil.copy(self.etc / "config" / name, self.config)
         shutil.copy(self.etc / "schema/99user.ldif", self.config / "schema")
         (self.config / "dse.ldif").write_text(self._configuration())
-        # Its administrator's rights do not count for others: the base entry, which comes first, says who may read.
+        # Its administrator's rights do not count for others: the base entry, which comes first, lists the readers.
         readable = self.folder / "load.ldif"
         aci = f'aci: (targetattr="*")(version 3.0; acl "reader"; allow (read, search, compare) userdn="ldap:///{d.READER}";)'
         with open(ldif) as text, readable.open("w") as output:
@@ -172,11 +171,11 @@ class Ds389(Server):
             "ldapi_autobind": "off", "ldapi": folder / "ldapi",
         }  # fmt: skip
         text = re.sub("%(\\w+)%", lambda found: str(values.get(found[1], found[0])), self.share.read_text())
-        # groupOfMembers is not among its schema; the default limits are for people who search.
+        # groupOfMembers is not among its schema; the default limits are for clients that search.
         unlimited = "nsslapd-listenhost: 127.0.0.1\nnsslapd-sizelimit: -1\nnsslapd-schemacheck: off\nnsslapd-port:"
         text = text.replace("nsslapd-port:", unlimited, 1)
         text = text.replace("nsslapd-mode: 600\n", "nsslapd-mode: 600\nnsslapd-lookthroughlimit: -1\n", 1)
-        # What it takes to follow changes, and to be told the key of what was deleted.
+        # Plug-ins that let clients follow changes and learn the key of a deleted entry.
         for plugin, more in (
             ("Content Synchronization", ""),
             ("Retro Changelog Plugin", "nsslapd-attribute: nsuniqueid:targetUniqueId\n"),

@@ -32,7 +32,7 @@ class Builds(unittest.TestCase):
 
     def test_program_found_below_any_prefix(self):
         install(self.root, "usr/bin/roster", "usr/lib/x86_64-linux-gnu/libnss_roster.so.2")
-        # Of the same name, and no programs.
+        # Files of the same name that are not programs.
         for other in ("usr/share/bash-completion/completions/roster", "etc/apparmor.d/abstractions/nameservice.d/roster"):
             (self.root / other).parent.mkdir(parents=True)
             (self.root / other).write_text("complete")

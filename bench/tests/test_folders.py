@@ -1,4 +1,4 @@
-"""Names of folders: two parts of one run can never ask for the same one."""
+"""Names of directories: two parts of one run never get the same one."""
 
 import itertools
 import re
@@ -12,7 +12,7 @@ BENCH = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BENCH))
 from harness.folders import Folders  # noqa: E402
 
-# Of bench/run: the parts, in any order, under labels that they share.
+# Labels of the parts of bench/run, in any order, including shared ones.
 LABELS = ("lookups-consecutive-10000", "keys", "room", "room", "nscd seen", "nscd/seen", "")
 
 
@@ -38,7 +38,7 @@ class FolderNames(unittest.TestCase):
             Folders(root).new("room").mkdir()
 
     def test_parts_take_folders_from_allocator_only(self):
-        """A path that a part makes of the run's folder itself is one that another part may make, too."""
+        """A path that a part derives from the run's own directory could clash with that of another part."""
         sources = [BENCH / "run", *(BENCH / "harness").rglob("*.py")]
         named = [f"{path.name}: {line.strip()}" for path in sources for line in path.read_text().splitlines()
                  if re.search(r"\bwork\s*/\s*", line)]  # fmt: skip

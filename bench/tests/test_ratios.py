@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from harness.against import blocks, ratios  # noqa: E402
 
 LINES = 10_000
-# Standard deviation of what one process differs from another of the same build, and of one round.
+# Standard deviation of the difference between one process and another of the same build, and of one round.
 PROCESS_BIAS, ROUND_NOISE = 0.05, 0.02
-# Two processes, a few rounds a side: what the median of a block's rounds adds to the bias.
+# Two processes, a few rounds a side: noise that the median of a block's rounds adds to the bias.
 BLOCK_NOISE = 1.253 * ROUND_NOISE * math.sqrt(2 / blocks.ROUNDS)
 
 

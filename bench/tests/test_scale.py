@@ -1,4 +1,4 @@
-"""Tests of what the part `scale` computes from files of /proc, and of its directories and changes.
+"""Tests of the values that the part `scale` computes from files of /proc, and of its directories and changes.
 
 Run: python3 -m unittest discover -s bench/tests
 """
@@ -21,15 +21,15 @@ Rss:                1500 kB
 Pss:                 700 kB
 Pss_Dirty:            16 kB
 VmFlags: rd ex mr mw me
-7f0000000000-7f0001000000 r--s 00000000 fe:00 4711 /var/lib/roster/roster.snap
+7f0000000000-7f0001000000 r--s 00000000 fe:00 4711 /var/lib/roster/roster.v3.snap
 Size:              16384 kB
 Pss:                4000 kB
 Pss_Dirty:             0 kB
-7f0002000000-7f0003000000 r--s 00000000 fe:00 4710 /roster/roster.snap (deleted)
+7f0002000000-7f0003000000 r--s 00000000 fe:00 4710 /roster/roster.v3.snap (deleted)
 Pss:                 300 kB
-7f0004000000-7f0005000000 rw-s 00000000 fe:00 4712 /roster/.roster.snap.new
+7f0004000000-7f0005000000 rw-s 00000000 fe:00 4712 /roster/.roster.v3.snap.new
 Pss:                  20 kB
-7f0006000000-7f0007000000 rw-s 00000000 fe:00 4713 /roster/roster.snap.bak
+7f0006000000-7f0007000000 rw-s 00000000 fe:00 4713 /roster/roster.v3.snap.bak
 Pss:                   9 kB
 7f1000000000-7f1000100000 rw-p 00000000 00:00 0\x20
 Pss:                 128 kB
@@ -43,7 +43,7 @@ class Footprint(unittest.TestCase):
         self.assertEqual(footprint.snapshot_pss(SMAPS), (4000 + 300 + 20) * 1024)
 
     def test_snapshot_pss_without_mapping_is_zero(self):
-        without = SMAPS.replace("roster.snap", "roster.list")
+        without = SMAPS.replace("roster.v3.snap", "roster.list")
         self.assertEqual(footprint.snapshot_pss(without), 0)
 
     def test_kilobytes_of_rollup(self):

@@ -1,5 +1,5 @@
-//! What the cache keeps with a directory's cookie: any bytes whatever are read or refused, and what is
-//! read is written so that it is read as the same, in any order.
+//! The cache record of a directory's cookie: any bytes are parsed or rejected. A parsed record is encoded so that it is
+//! parsed as the same, in any order.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

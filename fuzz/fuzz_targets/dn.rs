@@ -1,6 +1,6 @@
-//! Names of entries: two of them have one canonical form exactly when a server takes them for one
-//! name. The names are written here, each value in many spellings, and compared by a model of the
-//! server's rule: letters without case, one by one, and of spaces no more than one between others.
+//! Names of entries: two of them have one canonical form exactly when a server takes them for one name. The target
+//! writes the names, each value in many spellings, and compares them by a model of the server's rule. Letters are
+//! compared without case, one by one, and at most one space counts between others.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
     );
     assert_eq!(normalise(&canonical[0]), canonical[0], "the canonical form is its own");
     for (attribute, value) in first.first().into_iter().flatten() {
-        // Spaces that end a value may be told of as written or as they are compared.
+        // Spaces that end a value may be returned as written or as they are compared.
         let values = rdn_values(&spelled[0], ATTRIBUTES[usize::from(*attribute)]);
         assert!(values.iter().any(|found| fold(found) == fold(value)));
     }
@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
 
 const ATTRIBUTES: [&str; 2] = ["cn", "uid"];
 
-/// What a server compares.
+/// The form that a server compares.
 fn folded(name: &[Rdn]) -> Vec<Rdn> {
     let fold_rdn = |rdn: &Rdn| {
         let mut rdn: Rdn = rdn.iter().map(|(kind, value)| (*kind, fold(value))).collect();
@@ -79,7 +79,7 @@ impl Input<'_> {
         (0..rdns).map(|_| rdn(self)).collect()
     }
 
-    /// The same name but for a byte of a value.
+    /// The same name except for a byte of a value.
     fn varied(&mut self, name: &[Rdn]) -> Vec<Rdn> {
         let mut name = name.to_vec();
         let (place, byte) = (self.byte(), self.byte());

@@ -1,5 +1,5 @@
-//! The floor's file: no bytes may crash the parser. A file that it accepts is the text of that floor, but for
-//! the order of gids, and no floor serves an id that is always refused.
+//! The floor's file: no bytes may crash the parser. An accepted file is the text of that floor, except for the order of
+//! gids. No floor serves an id that is always refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

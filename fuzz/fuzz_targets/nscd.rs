@@ -1,33 +1,33 @@
-//! The protocol and the maps of nscd: any request is read or refused, and what is read says what its
-//! bytes say; any bytes at all are safe to look up in; any text of nsswitch.conf is read.
+//! The protocol and the maps of nscd. Any request is parsed or rejected, and a parsed request agrees with its bytes. A
+//! map of any bytes is safe for lookups. Any text of nsswitch.conf is parsed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use roster_nscd::live::{find, needs};
-use roster_nscd::protocol::{self, Kind, Parsed, Request};
-use roster_nscd::{host, nsswitch};
+use roster_nscd::live_map::{bytes_needed, find};
+use roster_nscd::protocol::{self, MapLookupKind, NscdRequest, ParsedRequest};
+use roster_nscd::{nss_helper, nsswitch};
 
 fuzz_target!(|input: &[u8]| {
     match protocol::parse(input) {
-        Parsed::Whole(Request::LookUp(kind, key)) => {
+        ParsedRequest::Complete(NscdRequest::Lookup(kind, key)) => {
             assert!(!key.contains(&0) && key.len() < protocol::KEY_BYTES_MAX);
             let mut request = protocol::bytes(&[2, kind as i32, key.len() as i32 + 1]);
             request.extend_from_slice(key);
             request.push(0);
             assert!(input.starts_with(&request));
         }
-        Parsed::More => {
+        ParsedRequest::Incomplete => {
             assert!(input.len() < protocol::REQUEST_HEADER_BYTES + protocol::KEY_BYTES_MAX)
         }
-        Parsed::Whole(_) | Parsed::Wrong => {}
+        ParsedRequest::Complete(_) | ParsedRequest::Invalid => {}
     }
-    if let Ok(Some(host::Answer::Found(packet))) = host::answer(input) {
-        assert_eq!(packet.len() + host::ANSWER_HEADER_BYTES, input.len());
+    if let Ok(Some(nss_helper::HelperReply::Found(packet))) = nss_helper::decode_reply(input) {
+        assert_eq!(packet.len() + nss_helper::REPLY_HEADER_BYTES, input.len());
     }
     let lines = nsswitch::parse(input);
     assert!(lines.passwd.steps.len() <= 2 && lines.initgroups.steps.len() <= 2);
-    let _ = needs(input);
-    for kind in Kind::ALL {
+    let _ = bytes_needed(input);
+    for kind in MapLookupKind::ALL {
         let _ = find(input, kind, b"root");
         let _ = find(input, kind, b"0");
     }

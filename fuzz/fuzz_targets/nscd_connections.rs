@@ -1,14 +1,16 @@
-//! Who is connected to the server of maps, whatever they do and whenever: connections of several users that
-//! speak in pieces, hang up, take what they are told or not, while time passes. Nobody stays longer than
-//! allowed, there are never too many, who has many takes no place of who has few, and nothing is said but
-//! answers, each once and from its beginning.
+//! Connections to the nscd server, with any behaviour of clients at any time. Connections of several users send in
+//! pieces, hang up, and read their replies or not, while time passes. No connection stays longer than allowed, and
+//! there are never too many. A user with many connections does not take the place of a user with few. The server sends
+//! only replies, each once and from its beginning.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use roster_nscd::protocol::{self, Kind, Parsed, Request, Table};
-use roster_nscd::server::connections::{ANSWERING, ASKING, Connections, State};
-use roster_nscd::server::programs::Peer;
+use roster_nscd::protocol::{self, MapLookupKind, NscdRequest, ParsedRequest, Table};
+use roster_nscd::server::connections::{
+    ConnectionState, Connections, REPLY_TIMEOUT, REQUEST_TIMEOUT,
+};
 use roster_nscd::server::socket;
+use roster_nscd::server::unmapped_clients::PeerCredentials;
 use rustix::event::epoll;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{
@@ -24,9 +26,9 @@ const CONNECTIONS_MAX: usize = 6;
 const USERS: u32 = 4;
 /// More than a socket takes at once here.
 const LARGE_BYTES: usize = 20_000;
-/// How long an order may take here.
-const MAKING: Duration = Duration::from_secs(6);
-/// After which no connection is left whose client is gone.
+/// The timeout of an admin request here.
+const REBUILD_TIMEOUT: Duration = Duration::from_secs(6);
+/// A time after which no connection of a gone client is left.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The other end of a connection.
@@ -36,12 +38,12 @@ struct Client {
     /// None once it hung up.
     socket: Option<OwnedFd>,
     until: Instant,
-    heard: Vec<u8>,
-    /// Asked, and waits: the server is told of its end only.
+    received: Vec<u8>,
+    /// Waits for a reply: the server gets only an event of its end.
     waits: bool,
-    /// Was handed a map, which counts as long as it is not taken.
-    is_handed: bool,
-    /// Was told a large answer, which counts as long as it is not read.
+    /// Was sent a map; the connection counts until the client receives it.
+    is_awaiting_receipt: bool,
+    /// Was sent a large reply; the connection counts until the client reads it.
     is_told: bool,
 }
 
@@ -60,7 +62,7 @@ fuzz_target!(|input: &[u8]| {
                 say(clients.get(at), &piece);
             }
             2 | 3 => {
-                // A whole question at once.
+                // A whole request at once.
                 let number = [0, 1, 2, 3, 15, 11, 9, 10][usize::from(which % 8)];
                 let mut request = protocol::bytes(&[2, number, 5]);
                 request.extend_from_slice(b"root\0");
@@ -78,7 +80,7 @@ fuzz_target!(|input: &[u8]| {
             }
             6 => {
                 now += Duration::from_millis(u64::from(which) * 20);
-                assert!(connections.close_late(now).is_none_or(|next| next > now));
+                assert!(connections.close_expired(now).is_none_or(|next| next > now));
             }
             _ => {
                 if let Some(client) = clients.get_mut(at) {
@@ -86,7 +88,7 @@ fuzz_target!(|input: &[u8]| {
                 }
             }
         }
-        // What the poll would tell of.
+        // Events that the poll would report.
         for client in &mut clients {
             if connections.peer(client.token).is_some()
                 && (!client.waits || client.socket.is_none())
@@ -97,7 +99,7 @@ fuzz_target!(|input: &[u8]| {
         clients.retain(|client| {
             let stays = connections.peer(client.token).is_some();
             assert!(
-                !stays || client.is_handed || client.is_told || now < client.until,
+                !stays || client.is_awaiting_receipt || client.is_told || now < client.until,
                 "nobody stays longer than allowed"
             );
             stays || client.socket.is_some()
@@ -109,7 +111,7 @@ fuzz_target!(|input: &[u8]| {
         check(client);
     }
     clients.clear();
-    connections.close_late(now + LONG);
+    connections.close_expired(now + LONG);
     assert!(connections.is_empty());
 });
 
@@ -119,29 +121,29 @@ fn connect(connections: &mut Connections, clients: &mut Vec<Client>, uid: u32, n
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     let (ours, socket) = pair.expect("a pair of sockets");
     set_socket_send_buffer_size(&ours, 4096).expect("a small buffer");
-    let peer = Peer { uid, pid: 1 };
-    let token = connections.welcome(ours, peer, now).expect("somebody can always go");
+    let peer = PeerCredentials { uid, pid: 1 };
+    let token = connections.accept(ours, peer, now).expect("somebody can always go");
     for token in few {
         assert!(connections.peer(token).is_some(), "who has few connections keeps them");
     }
     connections.poll(token);
-    let (socket, until) = (Some(socket), now + ASKING);
+    let (socket, until) = (Some(socket), now + REQUEST_TIMEOUT);
     clients.push(Client {
         token,
         uid,
         socket,
         until,
-        heard: Vec::new(),
+        received: Vec::new(),
         waits: false,
-        is_handed: false,
+        is_awaiting_receipt: false,
         is_told: false,
     });
 }
 
-/// Connections of users who have fewer than somebody else has, without those that wait for something to be taken.
+/// Connections of users that have fewer than another user, without those that wait for the client to receive a reply.
 fn few(connections: &Connections, clients: &[Client]) -> Vec<u64> {
     let is_there = |client: &&Client| {
-        !client.is_handed && !client.is_told && connections.peer(client.token).is_some()
+        !client.is_awaiting_receipt && !client.is_told && connections.peer(client.token).is_some()
     };
     let of = |uid| clients.iter().filter(is_there).filter(|client| client.uid == uid).count();
     let most = (1..=USERS).map(of).max().unwrap_or_default();
@@ -155,66 +157,74 @@ fn say(client: Option<&Client>, bytes: &[u8]) {
     }
 }
 
-/// Reads what has come.
+/// Reads the received bytes.
 fn take(client: &mut Client) {
     let Some(socket) = &client.socket else { return };
     let mut room = [0; 4096];
     while let Ok((_, bytes @ 1..)) = recv(socket, &mut room, RecvFlags::DONTWAIT) {
-        client.heard.extend_from_slice(&room[..bytes]);
+        client.received.extend_from_slice(&room[..bytes]);
     }
 }
 
-/// What was said to a client is the beginning of one of the answers.
+/// Checks that the received bytes are the beginning of a reply.
 fn check(client: &Client) {
-    if client.is_handed {
+    if client.is_awaiting_receipt {
         return;
     }
-    let packets = Kind::ALL.map(|kind| [protocol::not_served(kind), protocol::absent(kind)]);
+    let packets =
+        MapLookupKind::ALL.map(|kind| [protocol::not_served(kind), protocol::absent(kind)]);
     let large = vec![7; LARGE_BYTES];
     let mut answers = packets.iter().flatten().chain([&large]);
-    assert!(answers.any(|answer| answer.starts_with(&client.heard)), "{:?}", client.heard);
+    assert!(answers.any(|answer| answer.starts_with(&client.received)), "{:?}", client.received);
 }
 
-/// What a server does with what was said.
+/// Handles a request as a server does.
 fn go_on(connections: &mut Connections, client: &mut Client, now: Instant) {
-    let Some(heard) = connections.hear(client.token) else { return };
+    let Some(heard) = connections.read_request(client.token) else { return };
     assert_eq!(heard.peer.uid, client.uid);
-    let may_be_handed = connections.may_be_handed(client.uid);
+    let can_receive_map = connections.can_receive_map(client.uid);
     let mut wait = |state, pause| {
         (client.until, client.waits) = (now + pause, true);
         connections.wait(client.token, state, client.until);
     };
     match protocol::parse(&heard.bytes) {
-        Parsed::Whole(Request::LookUp(kind, _)) if kind.is_by_id() => {
+        ParsedRequest::Complete(NscdRequest::Lookup(kind, _)) if kind.is_by_id() => {
             connections.send(client.token, protocol::absent(kind));
         }
-        Parsed::Whole(Request::LookUp(kind, _)) => wait(State::Waiting(kind), ANSWERING),
-        Parsed::Whole(Request::Map(_, key)) if may_be_handed => {
+        ParsedRequest::Complete(NscdRequest::Lookup(kind, _)) => {
+            wait(ConnectionState::WaitingForHelper(kind), REPLY_TIMEOUT)
+        }
+        ParsedRequest::Complete(NscdRequest::Map(_, key)) if can_receive_map => {
             let (socket, _) = connections.peer(client.token).expect("it was heard");
             let null = File::open("/dev/null").expect("open it");
-            if socket::hand_over(socket, key, 1, null.as_fd()).is_ok() {
-                client.is_handed = true;
-                connections.was_handed(client.token, now);
+            if socket::send_map(socket, key, 1, null.as_fd()).is_ok() {
+                client.is_awaiting_receipt = true;
+                connections.mark_handed_over(client.token, now);
             } else {
-                connections.drop(client.token);
+                connections.abort(client.token);
             }
         }
-        Parsed::Whole(Request::Order(_)) => {
-            wait(State::ForNewer(Table::Passwd, 1), MAKING);
-            let is_for_newer = |state: &State| matches!(state, State::ForNewer(..)).then_some(());
-            assert_eq!(connections.waiting(is_for_newer), [(client.token, ())]);
+        ParsedRequest::Complete(NscdRequest::Admin(_)) => {
+            wait(ConnectionState::WaitingForRebuild(Table::Passwd, 1), REBUILD_TIMEOUT);
+            let for_rebuild = |state: &ConnectionState| {
+                matches!(state, ConnectionState::WaitingForRebuild(..)).then_some(())
+            };
+            assert_eq!(connections.waiting(for_rebuild), [(client.token, ())]);
             client.waits = false;
-            client.is_told = connections.has_room_for(client.uid, LARGE_BYTES);
+            client.is_told = connections.can_receive_reply(client.uid, LARGE_BYTES);
             if client.is_told {
                 connections.send(client.token, vec![7; LARGE_BYTES]);
             } else {
-                connections.send(client.token, protocol::not_served(Kind::UserByName));
+                connections.send(client.token, protocol::not_served(MapLookupKind::UserByName));
             }
         }
-        Parsed::Whole(Request::NotServed(_) | Request::Map(..)) | Parsed::Wrong => {
-            connections.drop(client.token);
+        ParsedRequest::Complete(NscdRequest::NotServed(_) | NscdRequest::Map(..))
+        | ParsedRequest::Invalid => {
+            connections.abort(client.token);
         }
-        Parsed::More if heard.is_open => connections.keep(client.token, heard.bytes),
-        Parsed::More => connections.drop(client.token),
+        ParsedRequest::Incomplete if heard.is_open => {
+            connections.keep_partial(client.token, heard.bytes)
+        }
+        ParsedRequest::Incomplete => connections.abort(client.token),
     }
 }

@@ -1,10 +1,10 @@
-//! A pattern and a word, separated by a newline: no bytes may crash the reader or the matcher, or take more steps
-//! than they may. What strict mode matches, compat mode matches as well.
+//! A pattern and a word, separated by a newline: no bytes may crash the reader or the matcher, or exceed the limit of
+//! steps. Compat mode matches each word that strict mode matches.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use roster_rootwrap::Mode;
-use roster_rootwrap::pattern::{Pattern, Work};
+use roster_rootwrap::pattern::{MatchBudget, Pattern};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     let word = OsStr::from_bytes(word.get(1..).unwrap_or_default());
     let pattern = Pattern::new(text);
     let [compat, strict] = [Mode::Compat, Mode::Strict].map(|mode| {
-        let work = Work::new(STEPS);
+        let work = MatchBudget::new(STEPS);
         let answer = pattern.matches(mode, word, &work);
         assert!(work.steps() <= STEPS);
         answer

@@ -1,16 +1,16 @@
-//! What a client of the rootwrap daemon sends: any bytes whatever are a request or refused, in whatever
-//! pieces they come; nobody shows a key by chance; and bytes become text and the same bytes again.
+//! Requests of a client of the rootwrap daemon, in pieces of any size: any bytes are a request or rejected. No input
+//! contains the key by chance. Bytes become text and the same bytes again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use roster_rootwrap::compat::auth::authenticate;
-use roster_rootwrap::compat::frame::Frame;
-use roster_rootwrap::compat::request::{Input, Request};
-use roster_rootwrap::compat::text::{Count, Decoder, Encoder};
+use roster_rootwrap::oslo::frame::MessageReader;
+use roster_rootwrap::oslo::hmac_handshake::authenticate;
+use roster_rootwrap::oslo::request::{CommandInput, OsloRequest};
+use roster_rootwrap::oslo::surrogateescape::{ByteCount, SurrogateDecoder, SurrogateEncoder};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 
-/// A client that sends what it sends, in pieces, whatever it is told.
+/// A client that sends its bytes in pieces and ignores replies.
 struct Client<'i> {
     sends: &'i [u8],
     piece: usize,
@@ -40,12 +40,13 @@ fuzz_target!(|input: &[u8]| {
 
     let whole = request(Client { sends: input, piece: usize::MAX });
     assert_eq!(request(Client { sends: input, piece }), whole);
-    // What is bare of its length has one.
+    // Also with the length in front that the input itself may lack.
     let framed = [&(input.len() as u64).to_be_bytes(), input].concat();
     let whole = request(Client { sends: &framed, piece: usize::MAX });
     assert_eq!(request(Client { sends: &framed, piece }), whole);
 
-    let (mut encoder, mut text, mut count) = (Encoder::default(), Vec::new(), Count::default());
+    let (mut encoder, mut text, mut count) =
+        (SurrogateEncoder::default(), Vec::new(), ByteCount::default());
     for part in input.chunks(piece) {
         encoder.clone().feed(part, &mut count);
         encoder.feed(part, &mut text);
@@ -55,7 +56,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(count.0, text.len() as u64);
     assert!(std::str::from_utf8(&text).is_ok());
     text.push(b'"');
-    let (mut decoder, mut back) = (Decoder::default(), Vec::new());
+    let (mut decoder, mut back) = (SurrogateDecoder::default(), Vec::new());
     let (mut used, mut ended) = (0, false);
     for part in text.chunks(piece) {
         let (of_part, end) = decoder.feed(part, &mut back).expect("own text is text");
@@ -66,15 +67,15 @@ fuzz_target!(|input: &[u8]| {
 
 type Command = (Vec<OsString>, Option<Vec<u8>>);
 
-/// A request's command; `None` where it is refused.
+/// A request's command; `None` if it is rejected.
 fn request(client: Client<'_>) -> Option<Option<Command>> {
-    let frame = Frame::next(client).ok()??;
-    let request = Request::read(frame).ok()?;
+    let frame = MessageReader::next(client).ok()??;
+    let request = OsloRequest::read(frame).ok()?;
     let Some((words, input)) = request.command else { return Some(None) };
-    let Input::Some(mut stream) = input else { return Some(Some((words, None))) };
+    let CommandInput::Some(mut stream) = input else { return Some(Some((words, None))) };
     let mut bytes = Vec::new();
     while !stream.is_ended() {
-        stream.pull(&mut bytes).ok()?;
+        stream.read_piece(&mut bytes).ok()?;
     }
     Some(Some((words, Some(bytes))))
 }

@@ -1,18 +1,18 @@
-//! Any bytes whatever, opened and asked everything: an answer or damage, never a crash. Built for
-//! fuzzing, the reader takes every checksum for right, so that the bytes behind them are reached.
+//! Opens any bytes as a snapshot and makes every lookup: an answer or damage, never a crash. Built for fuzzing, the
+//! reader takes every checksum for right, so that the bytes behind them are reached.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use roster_record::text::{Line, shadow_line};
-use roster_record::{Group, User};
-use roster_snapshot::layout::{COPY_SLACK, Kind, MAGIC};
+use roster_passwd_format::lines::{ParsedLine, shadow_line};
+use roster_passwd_format::{Group, User};
+use roster_snapshot::layout::{COPY_SLACK, MAGIC, SnapshotKind};
 use roster_snapshot::{Floor, Gids, Snapshot};
-use roster_snapshot_build::{Builder, Gaps, Members};
+use roster_snapshot_build::{IncompleteFlags, MemberVisibility, SnapshotBuilder};
 use std::io::Cursor;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// Entries asked for by position.
+/// Entries looked up by position.
 const POSITIONS_MAX: u32 = 64;
 /// Answers larger than this are not made.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -35,9 +35,9 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-const GAPS: Gaps = Gaps { ask_first: true, list_unknown: true };
+const GAPS: IncompleteFlags = IncompleteFlags { responder_first: true, list_unknown: true };
 
-/// Whole snapshots, for the fuzzer to change: four bytes of its input are a place and a value.
+/// Whole snapshots, for the fuzzer to change: four bytes of its input are a position and a value.
 fn bases() -> &'static [Vec<u8>; 2] {
     static BASES: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     BASES.get_or_init(|| {
@@ -51,7 +51,7 @@ fn bases() -> &'static [Vec<u8>; 2] {
             dir: Some(b"/home"),
             shell: None,
         };
-        let mut accounts = Builder::new(0);
+        let mut accounts = SnapshotBuilder::new(0);
         for (uid, name) in [&b"root"[..], b"alice", b"bob", &long].into_iter().enumerate() {
             accounts.user(&user(name, uid as u32), GAPS).unwrap();
         }
@@ -60,24 +60,30 @@ fn bases() -> &'static [Vec<u8>; 2] {
             .enumerate()
         {
             let group = Group { name: &long[gid * 15..], passwd: Some(b"x"), gid: gid as u32 };
-            accounts.group(&group, members.iter().copied(), Members::Both, GAPS).unwrap();
+            accounts
+                .group(&group, members.iter().copied(), MemberVisibility::GroupAndInitgroups, GAPS)
+                .unwrap();
         }
         accounts.responder(b"/run/roster/nss").unwrap();
-        let mut shadows = Builder::new(0);
-        let Line::Entry(entry) = shadow_line(b"root:*:1:2:3:4:5:6:7") else { unreachable!() };
+        accounts.domain("corp", 4, 3).unwrap();
+        let mut shadows = SnapshotBuilder::new(0);
+        let ParsedLine::Entry(entry) = shadow_line(b"root:*:1:2:3:4:5:6:7") else { unreachable!() };
         shadows.shadow(&entry).unwrap();
-        [(accounts, Kind::Accounts), (shadows, Kind::Shadow)].map(|(builder, kind)| {
-            let mut file = Cursor::new(Vec::new());
-            builder.finish(kind).unwrap().image.write(&mut file, 1).unwrap();
-            file.into_inner()
-        })
+        [(accounts, SnapshotKind::Accounts), (shadows, SnapshotKind::Shadow)].map(
+            |(builder, kind)| {
+                let mut file = Cursor::new(Vec::new());
+                builder.finish(kind).unwrap().image.write(&mut file, 1).unwrap();
+                file.into_inner()
+            },
+        )
     })
 }
 
 fn read(bytes: &[u8]) {
-    for (kind, opened) in
-        [(Kind::Accounts, Snapshot::open(bytes)), (Kind::Shadow, Snapshot::open_shadow(bytes))]
-    {
+    for (kind, opened) in [
+        (SnapshotKind::Accounts, Snapshot::open(bytes)),
+        (SnapshotKind::Shadow, Snapshot::open_shadow(bytes)),
+    ] {
         let Ok(snapshot) = opened else { continue };
         ask(&snapshot);
         let mut limited = snapshot;
@@ -92,6 +98,10 @@ fn read(bytes: &[u8]) {
 }
 
 fn ask(snapshot: &Snapshot<'_>) {
+    for domain in snapshot.domains().into_iter().flatten().flatten() {
+        assert!(domain.users.end <= snapshot.shape().users, "{domain:?}");
+        assert!(domain.groups.end <= snapshot.shape().groups, "{domain:?}");
+    }
     assert!(snapshot.responder().is_none_or(|path| path.starts_with(b"/") && !path.contains(&0)));
     for position in 0..POSITIONS_MAX {
         if let Ok(Some(user)) = snapshot.user(position) {

@@ -1,4 +1,4 @@
-"""A daemon of its own for each module, with a policy in which root may run what the tests do.
+"""A separate daemon for each module, with a policy that allows root to run the commands of the tests.
 
 ROSTER_ROOTWRAP_DAEMON is the executable to start.
 """
@@ -111,7 +111,7 @@ def run(daemon):
 
 
 def eventually(holds, what):
-    """Waits for at least 60 s before it has waited in vain."""
+    """Waits for at least 60 s before it fails."""
     for _ in range(6000):
         if holds():
             return
@@ -120,7 +120,7 @@ def eventually(holds, what):
 
 
 def meets(folder, count, number):
-    """A script that ends well when so many of them run at the same time, and fails otherwise."""
+    """A script that succeeds when so many of them run at the same time, and fails otherwise."""
     return (
         f"touch {folder}/{number}; looks=0; until [ $(ls {folder} | wc -l) -ge {count} ]; do "
         f"looks=$((looks + 1)); [ $looks -lt 1200 ] || exit 1; sleep 0.05; done"
@@ -128,7 +128,7 @@ def meets(folder, count, number):
 
 
 def running(command):
-    """The processes whose command lines begin so."""
+    """The processes with command lines that begin so."""
     for process in glob.glob("/proc/[0-9]*/cmdline"):
         with contextlib.suppress(OSError), open(process, "rb") as words:
             if words.read().replace(b"\0", b" ").startswith(command.encode()):

@@ -1,4 +1,4 @@
-"""What is `roster_exec`'s own: who decides, which errors there are, and what becomes of connections."""
+"""Behaviour that only `roster_exec` has: access, errors, and connections."""
 
 import os
 import pty
@@ -35,7 +35,7 @@ def test_what_does_not_run_is_told_as_subprocess_tells_it(run, command, error, l
         run(command)
     assert isinstance(told.value, like) and isinstance(told.value, roster_exec.ExecError)
     assert told.value.errno and told.value.strerror
-    # The connection is as good as before.
+    # The connection is usable as before.
     assert run("true").returncode == 0
 
 
@@ -51,7 +51,7 @@ def test_a_command_runs_as_whom_the_caller_asks_for(run):
     assert run(who, capture_output=True, text=True, user="nobody").stdout == "nobody\n"
     with pytest.raises(roster_exec.Refused):
         run(who, user="daemon")
-    # Nobody means root by a name that is not there.
+    # A missing name never means root.
     with pytest.raises(ValueError, match="empty"):
         run(who, user="")
 
@@ -179,7 +179,7 @@ def test_who_becomes_another_user_keeps_nothing_of_the_former_one(run, daemon):
     used = kept.take()
     os.seteuid(65534)
     try:
-        # Nobody's rights may not even lead to the socket.
+        # The rights of `nobody` may not even lead to the socket.
         with pytest.raises(PermissionError):
             run("true")
         assert not kept._idle
@@ -199,7 +199,7 @@ def test_a_kept_connection_that_has_ended_is_made_anew(tmp_path_factory):
     daemon.start()
     assert roster_exec.run("true", socket=daemon.socket).returncode == 0
 
-    # One that goes away in the middle is told: the command may have run.
+    # The error reports a daemon that goes away in the middle: the command may have run.
     killer = threading.Timer(0.5, daemon.kill)
     killer.start()
     with pytest.raises(roster_exec.Failed, match="gone away"):
@@ -210,7 +210,7 @@ def test_a_kept_connection_that_has_ended_is_made_anew(tmp_path_factory):
 
 
 def test_no_command_is_asked_for_twice(tmp_path):
-    """A daemon that has read a request may have begun with it, whatever it says."""
+    """A daemon that has read a request may have begun with it, with any reply."""
     asked = []
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(tmp_path / "exec"))

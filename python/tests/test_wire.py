@@ -1,4 +1,4 @@
-"""The bytes of docs/exec-protocol.md, and what becomes of daemons that send others."""
+"""The bytes of docs/internals/exec-protocol.md, and the handling of daemons that send others."""
 
 import socket
 import struct
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import roster_exec
-from roster_exec import running, wire
+from roster_exec import run_command, wire
 
 
 def test_a_request_has_the_bytes_of_the_page():
@@ -92,7 +92,7 @@ def test_a_daemon_without_a_place_is_asked_again_for_a_while(tmp_path, monkeypat
         server = threading.Thread(target=serve)
         server.start()
         assert roster_exec.run("true", socket=path, env={}).returncode == 3
-        monkeypatch.setattr(running, "BUSY_TIME_S", 0)
+        monkeypatch.setattr(run_command, "BUSY_TIME_S", 0)
         with pytest.raises(roster_exec.Busy, match="try again"):
             roster_exec.run("true", socket=path, env={})
         server.join()

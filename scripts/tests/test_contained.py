@@ -1,4 +1,4 @@
-"""scripts/contained: nothing outlives the command, whatever ends it."""
+"""scripts/contained: nothing outlives the command, however it ends."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ import unittest
 
 CONTAINED = pathlib.Path(__file__).resolve().parent.parent / "contained"
 ENDED_WITHIN_S = 120
-# Everything that tests start: a daemon in a session of its own, a mount, sockets, a namespace, a control group.
+# Everything that tests start: a daemon in a separate session, a mount, sockets, a namespace, a control group.
 STARTS_ALL = r"""
 setsid sleep {seconds} &
 mkdir /tmp/mount && mount -t tmpfs tmpfs /tmp/mount
@@ -45,7 +45,7 @@ def processes(words):
 
 
 def group_of(pid):
-    """The folder of the control group of a process, or None without cgroup2."""
+    """The directory of the control group of a process, or None without cgroup2."""
     mounted = re.search(r" (/\S*) (/\S*) \S+ (?:\S+ )*- cgroup2 ", pathlib.Path("/proc/self/mountinfo").read_text())
     own = re.search(r"^0::(.*)$", pathlib.Path(f"/proc/{pid}/cgroup").read_text(), re.MULTILINE)
     return pathlib.Path(mounted.group(2) + own.group(1)) if mounted and own else None

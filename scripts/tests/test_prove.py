@@ -11,7 +11,7 @@ from loading import load
 prove = load("prove")
 
 FAILS = """#!/bin/sh
-echo "thread 'area_fails' panicked: $ROSTER_INSTALLED is open to all$ROSTER_DOMAIN_KEYS"
+echo "thread 'area_fails' panicked: $ROSTER_INSTALLED is open to all$ROSTER_DOMAIN_KEYS$ROSTER_OLD_NAMES"
 echo "test $2 ... FAILED"
 exit 101
 """
@@ -39,17 +39,19 @@ class Table(unittest.TestCase):
 
 
 class Verdicts(unittest.TestCase):
-    def proved(self, script, failure, **keys):
+    def proved(self, script, failure, names="", **keys):
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             executable = pathlib.Path(folder, "test")
             executable.write_text(script)
             executable.chmod(0o755)
             proof = {"test": "file.rs::area_fails", "failure": failure, **keys}
-            return prove.proved(proof, {"file.rs": (executable, pathlib.Path(folder))}, pathlib.Path("/installed"))
+            executables = {"file.rs": (executable, pathlib.Path(folder))}
+            return prove.proved(proof, executables, pathlib.Path("/installed"), names)
 
     def test_named_failure_is_present(self):
         self.assertEqual(self.proved(FAILS, "is open to \\w+"), (prove.HAS, "is open to all"))
         self.assertEqual(self.proved(FAILS, "/installed is open to allkey", domain_keys="key")[0], prove.HAS)
+        self.assertEqual(self.proved(FAILS, "open to allnew=old", names="new=old")[0], prove.HAS)
 
     def test_passed_is_absent(self):
         self.assertEqual(self.proved(PASSES, "is open")[0], prove.LACKS)
@@ -58,6 +60,14 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.proved(FAILS, "is closed")[0], prove.ERROR)
         self.assertEqual(self.proved(NO_TEST, "is open")[0], prove.ERROR)
         self.assertEqual(self.proved("#!/bin/sh\nexit 1\n", "is open")[0], prove.ERROR)
+
+    def test_names_that_programs_lack_are_old(self):
+        with tempfile.TemporaryDirectory() as folder:
+            programs = pathlib.Path(folder, "usr/bin")
+            programs.mkdir(parents=True)
+            programs.joinpath("rosterd").write_bytes(b"\x00poll_interval\x00")
+            names = {"poll_interval": "poll", "negative_ttl": "negative"}
+            self.assertEqual(prove.old_names(names, pathlib.Path(folder)), ["negative_ttl=negative"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""scripts/run-tests: what the report counts and what it calls a failure."""
+"""scripts/run-tests: the counts of the report, and the kinds of failures."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""SECURITY.md: each line about a role that is taken over names a test that exists and runs."""
+"""SECURITY.md: each line about a compromised role names a test that exists and runs."""
 
 import pathlib
 import re
@@ -6,7 +6,7 @@ import unittest
 
 TREE = pathlib.Path(__file__).resolve().parent.parent.parent
 ROLES = (
-    "monitor", "bus", "publisher", "backend", "responder nss", "responder pam", "responder nscd", "helper of nscd",
+    "monitor", "bus", "publisher", "backend", "responder nss", "responder pam", "`roster nscd`", "helper of nscd",
     "`roster-krb5 serve`", "`roster-krb5 session`", "`roster-exec`", "daemon of rootwrap",
 )  # fmt: skip
 
@@ -18,7 +18,7 @@ def rows():
 
 
 def has_test(file, test):
-    # Between the attribute and the function there may be others, but for one that leaves the test out.
+    # Between the attribute and the function there may be other attributes, except `ignore`.
     pattern = rf"#\[(tokio::)?test[^\n]*\n(\s*#\[(?!ignore)[^\n]*\n)*\s*(async )?fn {test}\(\)"
     return re.search(pattern, file.read_text())
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The lint `clocks in tests` for Python: `main.rs` beside it says why, and covers Rust.
+"""The lint `clocks in tests` for Python: `main.rs` beside it gives the reason, and covers Rust.
 
-It finds readings of clocks, and limits of waits that are no number or constant of at least 30 s; 0 and None are no
-limits. A parameter with one of the names in LIMITS is judged at the calls of its function. Sleeps are out of scope.
+It finds readings of clocks, and limits of waits other than a number or constant of at least 30 s. 0 and None do not
+limit a wait. A parameter with one of the names in LIMITS is judged at the calls of its function. Sleeps are out of
+scope.
 
 usage: tests/lint-clocks/python.py [ROOT]
 """
@@ -22,7 +23,7 @@ WAITS = {
     "acquire": 1, "alarm": 0, "communicate": 1, "join": 0, "select": 3, "setdefaulttimeout": 0, "setitimer": 1,
     "settimeout": 0, "timeout": 0, "wait": 0, "wait_for": 1,
 }  # fmt: skip
-FOLDERS = ["bench/tests", "crates/*/tests", "python/tests", "scripts/tests", "tests/system/python"]
+FOLDERS = ["bench/tests", "crates/*/*/tests", "python/tests", "scripts/tests", "tests/system/python"]
 EXCEPTIONS = "tests/lint-clocks/exceptions.txt"
 EXCEPTION = re.compile(r"(.*?): (.*?): `(.*)`: *(\S.*)")
 SHELL_TIMEOUT = re.compile(r"(?:^|[\n;&|(`])\s*(?:\S*/)?timeout(?:\s+(?:-\S+|[A-Z]+))*\s+([\d.]+)s?\b")

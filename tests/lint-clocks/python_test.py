@@ -1,4 +1,4 @@
-"""The lint for Python finds what it should, and nothing else."""
+"""The lint for Python has the expected findings, and no others."""
 
 import pathlib
 import tempfile

@@ -1,8 +1,8 @@
 """Blocks: fresh files and processes of both builds, and turns that alternate between them.
 
 A part of the comparison is a class with `name`, `programs`, `modules`, `helpers`, `load`, `__init__(run)`, which
-prepares once, and `block(sides, series)`, which measures one block. Neighbours: `ratios` judges what a block gives,
-`harness/against/parts` holds the parts.
+prepares once, and `block(sides, series)`, which measures one block. Neighbours: `ratios` judges the results of blocks,
+`harness/against/parts` has the parts.
 """
 
 import random
@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from ..folders import Folders
 from .builds import NEW, OLD, SIDES
 
-# Equal builds whose processes differ by 5 % (standard deviation) are named slower once in 200,000 simulated lines with
-# 31 blocks, 7 times with 25, 45 times with 17. See bench/tests/test_ratios.py.
+# Processes of equal builds differ by 5 % (standard deviation). Such builds are named slower once in 200,000 simulated
+# lines with 31 blocks, 7 times with 25, 45 times with 17. See bench/tests/test_ratios.py.
 BLOCKS = 31
 # 124 a line.
 ROUNDS = 4
-# Where a block costs much more than a round: programs and calls of 1 to 10 ms; batches of lookups of 1 ms.
+# If a block costs much more than a round: programs and calls of 1 to 10 ms; batches of lookups of 1 ms.
 ROUNDS_OF_CALLS = 25
 ROUNDS_OF_LOOKUPS = 45
 WARM_UP_ROUNDS = 1
 
 
 class Side:
-    """One build within one block: copies of its files in a folder that nothing used before. The kernel gives their
-    pages anew, so that a lucky placement of one copy does not stay with a build.
+    """One build within one block: copies of its files in an unused directory. The kernel gives them new pages, so that
+    a lucky placement of one copy does not stay with a build.
 
-    Has the attributes of `bench` that rooms and daemons ask for."""
+    Has the attributes of `bench` that namespaces and daemons read."""
 
     peers = locust = None
     quick = True
@@ -52,19 +52,19 @@ class Side:
         return shutil.copy(file, self.place / file.name)
 
     def folder(self, label):
-        """A path within the block that no other call has, for the caller to make."""
+        """A unique path within the block, for the caller to make."""
         return self.folders.new(label)
 
 
 class Series:
-    """The pairs of times that one block gives, by line."""
+    """The pairs of times of one block, by line."""
 
     def __init__(self, chance):
         self.chance, self.pairs = chance, {}
 
     def take(self, line, once, rounds=ROUNDS, warm_up=WARM_UP_ROUNDS):
-        """Rounds of a line. `once` has a call for each side that gives nanoseconds. Which side comes first is drawn
-        anew in each round. The first round warms up and does not count."""
+        """Rounds of a line. `once` has a call for each side that returns nanoseconds. The order of the sides is drawn
+        again in each round. The first round warms up and does not count."""
         pairs = []
         for _ in range(warm_up + rounds):
             taken = {}
@@ -85,7 +85,7 @@ class Series:
 
 @contextmanager
 def fresh_sides(run, part, chance):
-    """Both sides of a block, by name. Their folders have paths of one length, and which side gets which is drawn."""
+    """Both sides of a block, by name. Their directories have paths of one length, and are assigned at random."""
     folder = run.folder(part.name)
     folders = dict(zip(chance.sample(SIDES, len(SIDES)), (folder / "a", folder / "b")))
     sides = {name: Side(run, run.builds[name], folders[name], part) for name in chance.sample(SIDES, len(SIDES))}

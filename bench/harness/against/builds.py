@@ -1,6 +1,6 @@
 """Installed builds: which files of an older build and of this tree are measured.
 
-Finds programs and modules below a folder that `make install` with DESTDIR= filled. Builds nothing itself: that is
+Finds programs and modules below a directory that `make install` with DESTDIR= filled. Builds nothing itself: that is
 `scripts/bench-base` for an older revision and `make` for this tree.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 OLD, NEW = "old", "new"
 SIDES = (OLD, NEW)
-# Written by scripts/bench-base into the folder: the full commit.
+# Written by scripts/bench-base into the directory: the full commit.
 NOTE = "bench-base.commit"
 ELF_MAGIC = b"\x7fELF"
 
@@ -39,7 +39,7 @@ class Build:
 
 
 def installed(side, folder, commit=""):
-    """The build below a folder. The note of scripts/bench-base tells its commit."""
+    """The build below a directory. The note of scripts/bench-base has its commit."""
     folder = Path(folder).resolve()
     if not folder.is_dir():
         raise RuntimeError(f"{folder}: not a directory. Make it: make bench-base REV=… prints the folder.")

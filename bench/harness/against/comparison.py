@@ -1,6 +1,6 @@
 """One run of `bench/run --against`: prepares, measures all parts, judges every line.
 
-Owns what the parts share. Does not decide what a line is: `parts` does. Does not judge: `ratios` does.
+Owns the shared data of the parts. Neighbours: `parts` defines the lines, `ratios` judges them.
 """
 
 import copy
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from .. import contenders as who
-from .. import origin
+from .. import environment
 from ..corpus import synthesize
 from ..folders import Folders
 from ..measure import Progress, summary
@@ -20,7 +20,7 @@ from .parts import PARTS
 
 
 class Run:
-    """What all parts share."""
+    """Data that all parts share."""
 
     def __init__(self, work, options, builds, places, compile_helper):
         self.work, self.options, self.builds = work, options, builds
@@ -36,7 +36,7 @@ class Run:
             compile_helper(self.helpers / helper, helper)
 
     def folder(self, label):
-        """A path that no other part and no other call has, for the caller to make."""
+        """A unique path, for the caller to make."""
         return self.folders.new(label)
 
     def corpus(self, shape):
@@ -48,7 +48,7 @@ class Run:
         return self.corpora[shape]
 
     def setting(self, side, corpus):
-        """Rooms of one side, whose snapshot its own `roster compile` made from the text."""
+        """Namespaces of one side, with a snapshot that its own `roster compile` made from the text."""
         key = (corpus.shape, side.name)
         if key not in self.snapshots:
             folder = self.folder("snapshot")
@@ -64,7 +64,7 @@ class Run:
 
 def compared(run, repository, attempts, save):
     """Everything that the tables and the JSON tell. `save` gets it after each try, too: a run may be ended early."""
-    start = origin.describe(repository, run.work, {})
+    start = environment.describe(repository, run.work, {})
     parts = {}
     results = {
         "origin": start,

@@ -6,14 +6,17 @@ so more rounds do not average it away, and an interval over single rounds would 
 fresh processes, daemons and file copies on both sides. A block gives one number: the median over its rounds of
 log(new / old), each round a pair of adjacent turns.
 
-The interval over the blocks is that of the Wilcoxon signed-rank test, with the Hodges-Lehmann estimate in its middle
-(Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3rd ed., section 3.3; Hodges and Lehmann 1963). It
-consists of two order statistics of the means of all pairs of blocks. The test needs blocks that are independent and
-symmetric about their median. Independence comes from the fresh set-up. Symmetry comes from the design: both sides are
-treated alike and take turns in random order, so the logarithm of the ratio of equal builds has the same distribution
-as its negative. No normality is needed, and one wild block cannot move a bound by more than one order statistic of
-pairs. An order-statistic interval over block medians (the sign test) needs no symmetry, but takes half as many blocks
-again for the same width. A cluster bootstrap of so few blocks covers less than it promises.
+The interval over the blocks is that of the Wilcoxon signed-rank test, with the Hodges-Lehmann estimate in its middle.
+It consists of two order statistics of the means of all pairs of blocks. See Hollander, Wolfe and Chicken, Nonparametric
+Statistical Methods, 3rd ed., section 3.3, and Hodges and Lehmann 1963.
+
+The test needs blocks that are independent and symmetric about their median. Independence comes from the fresh set-up.
+Symmetry comes from the design: both sides are treated alike and take turns in random order. So the logarithm of the
+ratio of equal builds has the same distribution as its negative.
+
+No normality is needed, and one wild block cannot move a bound by more than one order statistic of pairs. An
+order-statistic interval over block medians (the sign test) needs no symmetry, but takes half as many blocks again for
+the same width. A cluster bootstrap of so few blocks covers less than it promises.
 
 Figures of a simulation (bench/tests/test_ratios.py) stand beside the limits below.
 """
@@ -76,9 +79,9 @@ def ratio_of_logarithms(logarithms):
 
 @functools.cache
 def outside_of(count):
-    """How many means of pairs lie outside the interval at each end, for so many blocks: the largest `k` for which
-    the signed-rank statistic is at most `k` with a probability of at most half of what CONFIDENCE leaves."""
-    # Of all 2**count ways to give signs to the ranks, how many give each sum.
+    """The number of means of pairs that lie outside the interval at each end, for so many blocks. It is the largest `k`
+    for which P(signed-rank statistic <= k) is at most (1 - CONFIDENCE) / 2."""
+    # Element i is the number of sign combinations, of 2**count, with the rank sum i.
     ways = [1]
     for rank in range(1, count + 1):
         longer = ways + [0] * rank

@@ -1,9 +1,8 @@
 """A change in a directory, and when a running process sees it.
 
-One process looks the user `probe` or the group `probe` up without end while both change, one change
-after the other, with pauses of random length. Where the time goes is told apart by what else is
-seen of each change: the server's reply, a witness that follows the directory as rosterd does,
-the rename of the snapshot, and what the publisher logs.
+One process looks the user `probe` or the group `probe` up without end while both change. Changes follow one after the
+other, with pauses of random length. Other observations of each change split its time. They are the server's reply, a
+witness that follows the directory as rosterd does, the rename of the snapshot, and the publisher's log.
 """
 
 import random
@@ -11,10 +10,10 @@ import time
 
 from .. import directory as d
 from ..daemons import Nslcd, Rosterd, Sssd
-from ..field import DS389, SLAPD, label
+from ..shared_servers import DS389, SLAPD, label
 from ..ldap import ADD, DELETE, REPLACE, Witness, either, equals, modify_request
 from ..measure import percentile, summary
-from ..room import SNAPSHOT_FOLDERS
+from ..mount_namespace import SNAPSHOT_FOLDERS
 from .mirror import SNAPSHOT_WITHIN_MS
 
 SEEN_WITHIN_MS = 30_000
@@ -26,7 +25,7 @@ STORM_SEEN_WITHIN_MS = 120_000
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     field = bench.field
     return {
         "corpora": [str(shape) for shape in (field.large, field.small, field.huge) if shape],
@@ -65,9 +64,9 @@ def measure(bench):
 
 def _mirrored(bench, roster, name):
     bench.progress.begin(f"{name}: full mirror")
-    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+    with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
         begin = roster.start()
-        if not int(watch.ask(f"renamed roster.snap {begin} {SNAPSHOT_WITHIN_MS}")[0]):
+        if not int(watch.ask(f"renamed {roster.snapshot_name} {begin} {SNAPSHOT_WITHIN_MS}")[0]):
             raise RuntimeError(f"no snapshot: {roster.said()[-2000:]}")
     time.sleep(3)
 
@@ -79,7 +78,7 @@ class Probe:
         self.server, self.connection = server, server.connect()
 
     def change(self, kind, value):
-        """Sets the value; gives back the instants before it and of the server's reply."""
+        """Sets the value; returns the instants before it and of the server's reply."""
         begin = time.monotonic_ns()
         if kind == "user":
             self.connection.modify(d.user_dn("probe"), REPLACE, "gecos", f"probe {value}")
@@ -96,11 +95,11 @@ def _series(bench, roster, server, count, faults, name):
     filter = either(equals("uid", "probe"), equals("cn", "probe"))
     witness = Witness("127.0.0.1", server.port, d.READER, d.READER_PASSWORD, d.BASE, filter)
     rows, unseen = [], 0
-    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+    with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
         for kind in PROBES:
             value, longest_s = int(watch.ask(f"{kind} probe")[0]), 0
             for i in range(count):
-                # Long enough for what the last change brought about to be over.
+                # Long enough for the effects of the last change to be over.
                 time.sleep(0.3 + chance.random() * 0.3 + longest_s)
                 value += 1
                 begin, replied = probe.change(kind, value)
@@ -110,7 +109,7 @@ def _series(bench, roster, server, count, faults, name):
                     faults.append(f"{name}: {kind} probe never showed {value}")
                     continue
                 longest_s = max(longest_s, (seen - begin) / 1e9)
-                renamed = int(watch.ask(f"renamed roster.snap {begin} 0")[0])
+                renamed = int(watch.ask(f"renamed {roster.snapshot_name} {begin} 0")[0])
                 rows.append((kind, begin, replied, _told(witness, begin), renamed, seen))
             _, absences, errors, backwards = counts
             if absences or errors or backwards:
@@ -137,9 +136,9 @@ def _told(witness, begin):
 
 
 def _parts(rows, published):
-    """Medians: the server's reply; the witness's notice of the change; from there to the beginning of
-    the publication (engine, notice and fetch); the publication up to the rename; from there to the
-    reader. The last four add up to the whole."""
+    """Medians of four spans. The first is the server's reply. The second ends with the witness's notice of the change.
+    The third, up to the beginning of the publication, has engine, notice and fetch. Then come the publication up to the
+    rename, and the time up to the reader. The last four add up to the whole."""
     found = {part: [] for part in PARTS}
     for _, begin, replied, told, renamed, seen in rows:
         took = next((ms for when, ms in published if when >= renamed - 2e6), None)
@@ -168,11 +167,11 @@ def _storm(bench, roster, server, shape):
     for i in range(STORM // 2):
         changes.append(modify_request(d.user_dn(f"u{i}"), REPLACE, "gecos", f"u{i} in a storm"))
         group = d.group_dn(f"g{shape.groups_of_big + 5 + i % 50}")
-        # Added and taken away again, so that the directory stays what it is.
+        # Added and removed again, so that the directory does not change.
         attribute, member = d.member(server.schema, "lite")
         how = ADD if i // 50 % 2 == 0 else DELETE
         changes.append(modify_request(group, how, attribute, member))
-    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+    with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
         value = int(watch.ask("user probe")[0]) + 1
         changes.append(modify_request(d.user_dn("probe"), REPLACE, "gecos", f"probe {value}"))
         time.sleep(2)
@@ -184,7 +183,7 @@ def _storm(bench, roster, server, shape):
         taken = time.monotonic_ns()
         seen = int(watch.ask(f"seen {value} {STORM_SEEN_WITHIN_MS}")[0])
         time.sleep(3)
-        renames = int(watch.ask(f"renames roster.snap {begin}")[0])
+        renames = int(watch.ask(f"renames {roster.snapshot_name} {begin}")[0])
     connection.close()
     return {
         "changes": len(changes),
@@ -203,7 +202,7 @@ def _peer(bench, peer, server):
     within_ms = bench.patience_s * 1000 if bench.options.slow else 15_000
     with peer(bench, bench.folder(f"change-{peer.name}"), server) as daemon:
         daemon.start()
-        with daemon.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+        with daemon.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
             value = -1
             deadline = time.monotonic() + 30
             while value < 0 and time.monotonic() < deadline:

@@ -1,11 +1,11 @@
 """`roster compile`: size of the snapshot, wall and processor time, peak memory."""
 
 from ..measure import rounds, summary
-from ..room import ALL_CPUS, Launcher
+from ..mount_namespace import ALL_CPUS, Launcher
 
 
 def load(bench, corpora):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     return {"corpora": corpora, "clients": "1 program at a time", "rounds": bench.builds}
 
 

@@ -1,15 +1,15 @@
-"""roster-exec and its library: what a command costs that somebody else's rights are needed for, beside sudo, doas
-and the command itself."""
+"""roster-exec and its library: the cost of a command with another user's rights, beside sudo, doas and the command
+itself."""
 
 import sys
 
 from ..measure import percentile, rounds, summary
-from ..room import ALL_CPUS
-from . import privileged
+from ..mount_namespace import ALL_CPUS
+from . import sudo_setup
 
 CLIENTS = 32
 MEGABYTES = 200
-# Callers by name, and users whose connections hang when they are closed.
+# Callers by name, and users with connections that hang when they are closed.
 USERS = {"root": 0, "third user": 1003}
 ATTACKERS = (1001, 1002)
 ATTACKING_CONNECTIONS = 300
@@ -22,7 +22,7 @@ POLICY = "".join(
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     rounds = f"{bench.repetitions * 3} calls, {3 if bench.quick else 7} crowds, {5 if bench.quick else 15} times {MEGABYTES} MB, 3 attacks of {3 if bench.quick else 20} s"
     return {"corpora": "3 rules", "clients": [1, CLIENTS], "rate": "closed loop, no pause", "rounds": rounds}
 
@@ -30,7 +30,7 @@ def load(bench):
 def measure(bench):
     folder = bench.folder("exec")
     folder.mkdir(parents=True)
-    with privileged.room(bench, folder) as room:
+    with sudo_setup.room(bench, folder) as room:
         pid = start_daemon(bench, room, folder)
         try:
             return Exec(bench, room).measure()
@@ -39,12 +39,12 @@ def measure(bench):
 
 
 def start_daemon(bench, room, folder):
-    """The exec daemon in the room, with its policy in the folder. Returns the pid."""
+    """The exec daemon in the namespace, with its policy in the directory. Returns the pid."""
     policy = folder / "exec.toml"
     policy.write_text(POLICY)
     policy.chmod(0o600)
     daemon = [bench.tools / "roster-rootwrap-daemon", "--native", "--policy", policy, "--socket", SOCKET]
-    # It writes a line for each command where there is no journal.
+    # Without a journal it writes a line for each command.
     quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "sh", "taskset", "-c", ALL_CPUS]
     return room.start_daemon([*quiet, *daemon], SOCKET)
 
@@ -76,7 +76,7 @@ class Exec:
         }
 
     def programs(self):
-        calls = {BARE: [], OURS: client(self.bench)} | privileged.peers(self.bench)
+        calls = {BARE: [], OURS: client(self.bench)} | sudo_setup.peers(self.bench)
         return {name: [*call, "/usr/bin/true"] for name, call in calls.items()}
 
     def once(self, name):
@@ -95,7 +95,7 @@ class Exec:
 
     def timed(self, part, **settings):
         settings["socket"] = SOCKET
-        return privileged.timed(self.bench, self.room, sys.executable, "exec_client.py", part, settings)
+        return sudo_setup.timed(self.bench, self.room, sys.executable, "exec_client.py", part, settings)
 
 
 def crowded(runs):
@@ -115,7 +115,7 @@ def attacked(runs):
 
 
 def paired(series):
-    """The ratio is that of pairs: two that were timed one after the other."""
+    """The ratio is computed from pairs of calls that were timed one after the other."""
     ours, bare = series["roster_exec.run"], series["subprocess.run"]
     return {
         **{name: summary(samples) for name, samples in series.items()},

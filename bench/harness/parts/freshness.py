@@ -1,17 +1,17 @@
-"""How soon a running process answers from a new generation, and whether it ever answers wrong."""
+"""The delay until a running process answers from a new generation, and a count of wrong answers."""
 
 import json
 import subprocess
 
 from .. import contenders as who
 from ..measure import percentile
-from ..room import ENVIRONMENT, SNAPSHOT_FOLDER, Room
+from ..mount_namespace import ENVIRONMENT, SNAPSHOT_FOLDER, SNAPSHOT_NAME, Room
 
 ENDS_WITHIN_S = 3600
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     clients = f"1 reader for {bench.publications} timed generations, then a reader a processor for {bench.calls} lookups"
     return {"corpora": "64 users, 16 groups", "clients": clients, "rounds": bench.publications}
 
@@ -23,7 +23,7 @@ def measure(bench, publications, calls):
     etc = {"nsswitch.conf": who.nsswitch("roster files"), "passwd": who.LOCAL_PASSWD, "group": who.LOCAL_GROUP}
     bench.progress.begin(f"{publications} publications, then {calls:,} look-ups under constant publishing")
     with Room(folder / "room", bench.tools, bench.modules, etc) as room:
-        argv = [bench.tools / "fresh", bench.roster, text, f"{SNAPSHOT_FOLDER}/roster.snap", publications, calls]
+        argv = [bench.tools / "snapshot_visibility", bench.roster, text, f"{SNAPSHOT_FOLDER}/{SNAPSHOT_NAME}", publications, calls]
         output = subprocess.check_output(room.command(*argv), text=True, env=ENVIRONMENT, timeout=ENDS_WITHIN_S)
     result = json.loads(output)
     delays = result.pop("delays_ns")

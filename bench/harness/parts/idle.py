@@ -1,9 +1,8 @@
-"""What the roles do while nothing happens: how often each wakes up, and what for.
+"""The work of the roles while nothing happens: the number of wake-ups of each, and their causes.
 
-Wake-ups are counted by the kernel (voluntary context switches). What woke a role is read from its
-system calls in a second, equally long look: a burst of wake-ups in any roles begins with a wait that
-ran into its own timeout, which is a timer of that role, or with something from outside, which is
-none.
+The kernel counts wake-ups (voluntary context switches). Their causes come from a second, equally long look at the
+system calls of a role. A burst of wake-ups in any roles begins with one wait. If that wait ran into its own timeout,
+the cause is a timer of that role. Otherwise the cause came from outside, and is not a timer.
 """
 
 import os
@@ -14,7 +13,7 @@ import time
 from pathlib import Path
 
 from ..daemons import Rosterd
-from ..field import SLAPD
+from ..shared_servers import SLAPD
 from .changes import _mirrored
 
 SETTLE_S = 20
@@ -23,7 +22,7 @@ BURST_S = 0.2
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     return {"corpora": str(bench.field.large), "clients": "1 daemon", "rounds": f"2 looks of {SECONDS} s"}
 
 
@@ -45,7 +44,7 @@ def measure(bench):
 
 
 def _switches(pid):
-    """Of all threads."""
+    """The switches of all threads."""
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         total += int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", (task / "status").read_text(), re.M)[1])
@@ -92,7 +91,7 @@ def judged(lines, names):
         burst["calls"] += 1
         if role not in burst["roles"]:
             burst["roles"].append(role)
-    # What the look itself began with is not a wake-up.
+    # The start of the look itself is not a wake-up.
     timers, unexplained = {}, []
     for burst in bursts[1:] if bursts and "attach" in bursts[0]["cause"] else bursts:
         if burst["cause"] == "timer":

@@ -1,7 +1,7 @@
-"""roster-lab beside other generators: what one processor of the client's can ask for.
+"""roster-lab beside other generators: the rate of requests from one processor of the client.
 
-The server has a processor of its own, and so does the client; where a server is the slower of the two, what
-counts is the requests for each second that the client worked.
+The server has a dedicated processor, and so does the client. If a server is the slower of the two, the measure is the
+requests for each second that the client worked.
 """
 
 import json
@@ -14,7 +14,7 @@ import time
 
 from ..kdc import REALM, Kdc
 from ..measure import percentile, rounds, summary
-from ..room import ALL_CPUS, ENVIRONMENT, MEASURED_CPU, SUPPORT_CPU
+from ..mount_namespace import ALL_CPUS, ENVIRONMENT, MEASURED_CPU, SUPPORT_CPU
 from ..servers import Server, free_port
 
 USERS, HOSTS = 1000, 1000
@@ -31,7 +31,7 @@ DELAYS = {"rate": 1000, "seconds": 10}
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     lab = Lab(bench)
     return {
         "corpora": f"{USERS} users, {HOSTS} hosts", "clients": "16 virtual users (LDAP), 100 (DNS)",
@@ -44,7 +44,7 @@ def measure(bench):
 
 
 class Slapd(Server):
-    """A thousand users whose passwords cost nothing to check."""
+    """A thousand users with passwords that cost nothing to check."""
 
     name, admin = "slapd", f"cn=admin,{BASE}"
 
@@ -86,14 +86,14 @@ class Lab:
         return results
 
     def rounds(self, contenders, once):
-        """Of each contender a summary of each field that `once` gives."""
+        """For each contender, a summary of each field that `once` returns."""
         samples = rounds(list(contenders), self.repetitions, float("inf"), once, self.bench.progress)
         return {
             name: {field: summary([one[field] for one in each]) for field in each[0]} for name, each in samples.items()
         }
 
     def run(self, argv, cpus=MEASURED_CPU, good=(0,), **more):
-        """What it wrote; seconds that it and its children were on a processor."""
+        """The output, and the seconds that the program and its children were on a processor."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         argv = ["taskset", "-c", str(cpus), *map(str, argv)]
         more.setdefault("env", ENVIRONMENT)
@@ -153,14 +153,14 @@ class Lab:
         argv += ["-u", "16", "-r", "1000", "-t", f"{self.seconds}s", "--loglevel", "ERROR"]
         out, cpu = self.run(argv, env=environment)
         (entry,) = json.loads(out[out.index("[") :])
-        # Now and then one finds no port that is free, where each has a connection of its own.
+        # With one connection for each request, one sometimes finds no free port.
         if entry["num_failures"] > entry["num_requests"] / 1000:
             raise RuntimeError(f"{name}: {entry['num_failures']} of {entry['num_requests']} failed")
         seconds = entry["last_request_timestamp"] - entry["start_time"]
         return counted(entry["num_requests"] / seconds, cpu * 1e6 / entry["num_requests"])
 
     def bind_by_worker(self, _, way):
-        """The master, which is Locust's, is on the server's processor."""
+        """The master, Locust's own, is on the server's processor."""
         folder = self.bench.folder("lab-locust")
         folder.mkdir(parents=True)
         options = {"uri": self.server.uri, "dn": DN, "password": "secret", "connections": way, "probe": 0}
@@ -232,7 +232,7 @@ class Lab:
         return self.rounds([OURS, "posix_spawn", "hyperfine"], once)
 
     def delays(self):
-        """Percentiles of a server whose delays are known, which once stalls for a second."""
+        """Percentiles of a server with known delays, which once stalls for a second."""
         server = [sys.executable, "-B", self.bench.here / "lab_delays.py"]
         found = {}
         for name, stalls_at in (("even", 1e9), ("with a stall of 1 s", 4)):
@@ -254,13 +254,13 @@ class Lab:
 
 
 def truth(told):
-    """The percentiles by what the server wrote down: requests are due at even distances, of which the first one to
-    come at once tells where they begin."""
+    """The percentiles from the server's record. Requests are due at even distances. The earliest request, relative to
+    its due time, marks the begin."""
     rate = DELAYS["rate"]
     lines = (line.split() for line in told.split("\n") if line)
     queries = [(int(number), float(came), float(went)) for number, came, went in lines]
     begin = min(came - number / rate for number, came, _ in queries)
-    # Those of the warm-up are in no figure.
+    # The warm-up does not count.
     took = sorted(went - begin - n / rate for n, _, went in queries if n >= WARM_UP_S * rate)
     return {name: percentile(took, share) * 1e3 for name, share in PERCENTILES.items()}
 

@@ -1,9 +1,8 @@
-"""Look-ups inside one process, in ns each: straight into the modules, and through glibc.
+"""Lookups inside one process, in ns each: straight into the modules, and through glibc.
 
-Keys are asked in random order over the whole corpus, with everything in memory: what is measured
-is neither the same hot line again and again nor a cold disk. A module never waits, so what it costs
-is its processor time, which others on the machine disturb least; through glibc some wait for a
-daemon, and time is what passes.
+Keys are looked up in random order over the whole corpus, with everything in memory. So the measurement is neither the
+same hot line again and again nor a cold disk. A module never waits, so its cost is its processor time, which other work
+on the machine disturbs least. Through glibc some wait for a daemon, so wall time is measured.
 """
 
 import time
@@ -17,16 +16,16 @@ BATCH_NS = 1_000_000  # short against a time slice: most batches are not interru
 TRIAL_NS = 500_000
 WAYS = {"straight": "straight into the module", "glibc": "through glibc"}
 PASSED, ON_PROCESSOR = 0, 1  # the two numbers that `time` of lookup.c gives
-# Until every key was asked once: what is not yet mapped, cached or known to nscd is, then.
+# Until every key was looked up once: then each key is mapped, cached or known to nscd.
 WARM_UP_S = 20
 WARM_UP_STEPS = 50
-COLD_DOES_NOT_MATTER_NS = 1_000_000  # one look-up takes longer than that: it is no warmer afterwards
+COLD_DOES_NOT_MATTER_NS = 1_000_000  # one lookup takes longer than that: it is no warmer afterwards
 SLOW_BUDGET_S = 3  # samples of one contender in one series
 CHECK_NS = 2_000_000_000
 
 
 def load(bench, corpora):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     clients = f"1 thread, batches of {BATCH_NS / 1e6:g} ms, keys in random order over the whole corpus"
     return {"corpora": corpora, "clients": clients, "rounds": bench.batches}
 
@@ -67,7 +66,7 @@ def _series(bench, keys, series, helpers, clock):
     for each, helper in helpers.items():
         if helper.ask(f"time {series} 1") == ["cannot"]:
             continue
-        # Before all else: a daemon lays what it remembers out in the order in which it was first asked.
+        # Before all else: a daemon's memory has entries in the order of their first lookup.
         ns = warm_up(helper, series, len(keys.series[series]))
         fault = fault_of(keys, series, each, helper, max(1, int(CHECK_NS / ns)))
         if fault:
@@ -83,7 +82,7 @@ def _series(bench, keys, series, helpers, clock):
 
 
 def warm_up(helper, series, keys):
-    """About how many nanoseconds a look-up takes at the end of it."""
+    """Looks all keys up. Returns the approximate nanoseconds of a lookup at the end of it."""
     count = count_for(helper, series, TRIAL_NS, "warm")
     ns = int(helper.ask(f"warm {series} {count}")[0]) / count
     step = -(-keys // WARM_UP_STEPS)
@@ -96,7 +95,7 @@ def warm_up(helper, series, keys):
 
 
 def count_for(helper, series, target_ns, how="time"):
-    """How many look-ups take about that long."""
+    """The number of lookups that take about that long."""
     count = 1
     while True:
         ns = max(1, int(helper.ask(f"{how} {series} {count}")[0]))
@@ -106,7 +105,7 @@ def count_for(helper, series, target_ns, how="time"):
 
 
 def fault_of(keys, series, contender, helper, most):
-    """What was wrong with the answers to the first keys, if anything."""
+    """The fault in the answers to the first keys, if any."""
     count = min(most, len(keys.answers[series]))
     found, checksum = map(int, helper.ask(f"check {series} {count}"))
     if checksum == keys.checksum(series, count, contender.members):

@@ -1,5 +1,5 @@
-"""A directory mirrored whole: how soon, at what cost, and what `id` takes right after it and after a
-reboot with the directory down. SSSD and nslcd beside it, as far as they do the same.
+"""A directory mirrored whole: its time, its cost, and the time of `id` right after it and after a reboot with the
+directory down. SSSD and nslcd beside it, as far as they do the same.
 """
 
 import time
@@ -7,11 +7,11 @@ import time
 from ..contenders import FLOOR_LAST
 from ..daemons import MemoryPeak, Nslcd, Rosterd, Sssd
 from ..directory import BASE, USER_ATTRIBUTES, as_reader
-from ..field import DS389, SLAPD, SLAPD_BIS, label
+from ..shared_servers import DS389, SLAPD, SLAPD_BIS, label
 from ..ldap import equals, message, search_request
 from ..measure import summary
-from ..room import SNAPSHOT_FOLDERS
-from .programs import IdAnswer
+from ..mount_namespace import SNAPSHOT_FOLDERS
+from .id_and_getent import IdAnswer
 
 SNAPSHOT_WITHIN_MS = 60_000
 READY_WITHIN_S = 60
@@ -21,7 +21,7 @@ IDLE_S = 15
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     rounds = f"{bench.mirrors} mirrors a server, {bench.ids} `id` after each"
     return {"corpora": str(bench.field.large), "clients": "1 daemon, 1 program at a time", "rounds": rounds}
 
@@ -46,7 +46,7 @@ def measure(bench):
 
 
 class Groups:
-    """What the floor needs of the directory: `big`, and all groups."""
+    """The baseline's data of the directory: `big`, and all groups."""
 
     def __init__(self, bench):
         directory = bench.field.directory(bench.field.large)
@@ -112,8 +112,8 @@ def _roster(bench, server, floor, user, name, faults):
 
 
 def _bare_enumeration(bench, roster, server):
-    """What the server alone takes to send everything, to a client that looks at nothing."""
-    with roster.helper(bench.tools / "ask") as ask:
+    """The time that the server alone takes to send everything, to a client that reads nothing of it."""
+    with roster.helper(bench.tools / "lookup_latency") as ask:
         ask.ask(f"connect {server.port} {as_reader()}")
         group_attributes = ("cn", "gidNumber", "memberUid", "member", "uniqueMember")
         wanted = {"posixAccount": USER_ATTRIBUTES, "posixGroup": group_attributes}
@@ -123,9 +123,9 @@ def _bare_enumeration(bench, roster, server):
 
 def _mirror(bench, roster):
     """From an empty state to the first snapshot: wall time and processor time."""
-    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+    with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
         begin = roster.start()
-        renamed = int(watch.ask(f"renamed roster.snap {begin} {SNAPSHOT_WITHIN_MS}")[0])
+        renamed = int(watch.ask(f"renamed {roster.snapshot_name} {begin} {SNAPSHOT_WITHIN_MS}")[0])
         cpu_s = roster.cpu_s()
     if not renamed:
         raise RuntimeError(f"no snapshot after {SNAPSHOT_WITHIN_MS / 1000:.0f} s: {roster.said()[-2000:]}")
@@ -150,7 +150,7 @@ def _id_in(bench, room, user, faults, who, within_s):
 
 
 def _reboots(bench, roster, server, user, name, faults):
-    """`id` right after the daemon was started on what it had, with no directory and cold files."""
+    """`id` right after a start of the daemon on its old state, with no directory and cold files."""
     bench.progress.begin(f"{name}: reboots with the directory down")
     found = []
     for _ in range(bench.mirrors):
@@ -192,7 +192,7 @@ def _peer(bench, peer, server, user, name, faults):
 
 
 def _id_or_none(bench, daemon, user, faults, name, limit):
-    """What `id` took, None if it was given up."""
+    """The time of `id`, None if it was given up."""
     found = []
     taken = _id(bench, daemon, user, found, name, limit)
     if taken >= limit * 1e9:
@@ -203,7 +203,7 @@ def _id_or_none(bench, daemon, user, faults, name, limit):
 
 def _wait_until_ready(bench, daemon):
     deadline = time.monotonic() + READY_WITHIN_S
-    with daemon.helper(bench.tools / "ask") as ask:
+    with daemon.helper(bench.tools / "lookup_latency") as ask:
         while int(ask.ask("user u0")[1]) < 0:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{daemon.name} does not answer: {daemon.said()[-2000:]}")

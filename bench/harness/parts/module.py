@@ -1,15 +1,15 @@
-"""The module as a file: size, relocations, and what loading it costs a fresh process."""
+"""The module as a file: size, relocations, and the cost of loading it in a fresh process."""
 
 import re
 import subprocess
 
 from .. import contenders as who
 from ..measure import rounds, summary
-from ..room import ENVIRONMENT, MEASURED_CPU
+from ..mount_namespace import ENVIRONMENT, MEASURED_CPU
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     return {"corpora": "no database", "clients": "1 fresh process at a time", "rounds": bench.repetitions}
 
 

@@ -1,8 +1,8 @@
-"""Below the floor of name services: `roster nscd` beside Debian's nscd, the module and the floor, on one
-corpus; its maps on a tmpfs with ordinary pages and on one with huge pages.
+"""Below the baseline of name services: `roster nscd` beside Debian's nscd, the module and the baseline, on one corpus.
+Its maps are on a tmpfs with ordinary pages and on one with huge pages.
 
-`id` of a user in 501 groups, also as the first program after the daemon's start; look-ups inside one
-process; `ls -l` of many owners; how long maps take to make, and when a new generation is seen.
+The part measures `id` of a user in 501 groups, also as the first program after the daemon's start. It measures lookups
+inside one process, `ls -l` of many owners, the time to build maps, and the time until a new generation is seen.
 """
 
 import os
@@ -13,16 +13,16 @@ from contextlib import ExitStack
 from .. import contenders as who
 from ..corpus import Shape
 from ..measure import percentile, rounds, summary
-from ..room import SNAPSHOT_FOLDER
+from ..mount_namespace import SNAPSHOT_FOLDER, SNAPSHOT_NAME
 from . import lookups
-from .programs import IdAnswer
+from .id_and_getent import IdAnswer
 
 FIRSTS = 15
 FILES = 10_000
 SLOW_BUDGET_S = 8
 FIELD = (who.FLOOR, who.ROSTER, who.NSCD, who.MAPS, who.MAPS_HUGE)
 SEEN_WITHIN_MS = 20_000
-# Users of the corpus whose generations are counted: small, so that what is told is not the making of maps.
+# Users of the corpus for counted generations. It is small, so that the time to build maps does not dominate.
 SMALL_USERS = 100
 SMALL = Shape("small", 10_000, 10_000, 500, "consecutive")
 HUGE = Shape("huge", 1_000_000, 1_000_000, 10, "consecutive")
@@ -30,7 +30,7 @@ TINY = Shape("tiny", SMALL_USERS, SMALL_USERS, 10, "consecutive")
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     corpora = [SMALL, TINY] if bench.quick else [SMALL, HUGE, TINY]
     return {
         "corpora": [*map(str, corpora)], "clients": "1 program, or 1 thread, at a time",
@@ -98,7 +98,7 @@ def _programs(bench, corpus, field, faults):
         taken = rounds(field, bench.repetitions, SLOW_BUDGET_S, lambda each: rooms[each].run(argv)["ns"])
         made["id"] = {each.name: summary(samples) for each, samples in taken.items()}
 
-        # Of nscd as well: it has to ask once for each.
+        # nscd is included: it has to query once for each.
         bench.progress.begin(f"ls -l of {FILES:,} files of {FILES:,} owners")
         owned = bench.folder("owned")
         if os.geteuid() == 0:
@@ -124,7 +124,7 @@ def _own(folder, corpus):
 
 
 def _single(bench, corpus, field):
-    """The same key again and again: of nobody, of a local user, of one whom only nss-systemd knows."""
+    """The same key again and again: an unknown name, a local user, and a user that only nss-systemd knows."""
     keys = bench.folder("nscd-keys")
     keys.mkdir()
     series = {
@@ -180,7 +180,7 @@ def _made(bench, corpus):
 
 
 def _seen(bench):
-    """From the rename of a snapshot, or of /etc/passwd, to the first look-up that shows it, by a program that does
+    """From the rename of a snapshot, or of /etc/passwd, to the first lookup that shows it, by a program that does
     nothing else. nscd follows files only."""
     folder = bench.folder("nscd-seen")
     folder.mkdir()
@@ -192,7 +192,7 @@ def _seen(bench):
     def publish(room, number):
         passwd = folder / "passwd"
         passwd.write_text(f"{base}probe:x:99999:99999:probe {number}:/:/bin/sh\n")
-        published = room.var_lib / "roster/snap/roster.snap"
+        published = room.var_lib / "roster/snap" / SNAPSHOT_NAME
         if number == 1:
             published.unlink()
         argv = ["compile", "--passwd", passwd, "--group", corpus.group, "--output", published]
@@ -205,7 +205,7 @@ def _seen(bench):
 
     made = {}
     for each in (who.ROSTER, who.MAPS):
-        watched = (SNAPSHOT_FOLDER, "roster.snap")
+        watched = (SNAPSHOT_FOLDER, SNAPSHOT_NAME)
         made[each.name] = _seen_by(bench, setting, each, publish, watched)
     for each in (who.MAPS_OF_FILES, who.NSCD_OF_FILES):
         if bench.has(each):
@@ -219,11 +219,11 @@ def _seen_by(bench, setting, each, change, watched):
     delays, backwards, unseen = [], 0, 0
     with setting.room(each) as room:
         if each.daemon:
-            # Its default: it looks at its files.
+            # nscd's default: it checks its files.
             conf = room.etc / "nscd.conf"
             conf.write_text(re.sub(r"(check-files \w+) no", r"\1 yes", conf.read_text()))
         pid = setting.start(each, room) if each.maps or each.daemon else None
-        with room.helper(bench.tools / "watch", folder) as watch:
+        with room.helper(bench.tools / "change_visibility", folder) as watch:
             for number in range(1, bench.publications + 1):
                 begin = time.monotonic_ns()
                 change(room, number)

@@ -1,7 +1,7 @@
-"""A domain that is asked on demand: what a question costs above a bare search, and what many who ask
-the same at once cost. SSSD and nslcd, which always work so, beside it.
+"""An on-demand domain: the cost of a request above a bare search, and that of many equal requests at once. SSSD and
+nslcd, which always work so, beside it.
 
-Users are asked for once each, so that nobody remembers them.
+Each user is requested once, so that no cache has it.
 """
 
 import itertools
@@ -9,10 +9,10 @@ import time
 
 from .. import directory as d
 from ..daemons import Nslcd, Rosterd, Sssd
-from ..field import SLAPD
+from ..shared_servers import SLAPD
 from ..ldap import equals, every, message, search_request
 from ..measure import summary
-from .programs import IdAnswer
+from .id_and_getent import IdAnswer
 
 READY_WITHIN_S = 60
 CROWD = 50
@@ -20,7 +20,7 @@ CROWD_LARGE = 500
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     rounds = f"{bench.questions} lookups of known and of unknown users each, {bench.crowds} crowds of each size"
     return {"corpora": str(bench.field.large), "clients": [1, CROWD, CROWD_LARGE], "rounds": rounds}
 
@@ -41,7 +41,7 @@ def _of(bench, kind, server, faults):
     fresh = (f"u{i}" for i in itertools.count())
     with kind(bench, bench.folder(f"on-demand-{kind.name}"), server, **settings) as daemon:
         begin = daemon.start()
-        with daemon.helper(bench.tools / "ask") as ask:
+        with daemon.helper(bench.tools / "lookup_latency") as ask:
             ready = wait_until_ready(daemon, ask)
             ask.ask(f"connect {server.port} {d.as_reader()}")
             result = {"ready_ns": ready - begin}
@@ -52,7 +52,7 @@ def _of(bench, kind, server, faults):
             result["crowd_known"] = _known_crowd(bench, ask, faults, kind)
             warm = ask.ask(f"programs {CROWD} /usr/bin/id lite")
             result["programs_warm_ns"] = int(warm[0])
-    # The groups of `big`, whom nobody has asked for, by one program and by many at once.
+    # The groups of `big`, which were never requested, by one program and by many at once.
     for count in (1, CROWD) if kind is not Sssd or bench.options.slow else (1,):
         bench.progress.begin(f"on demand: {kind.name}, {count} × id big")
         result[f"id_big_{count}"] = _cold_ids(bench, kind, server, settings, count, faults)
@@ -69,7 +69,7 @@ def wait_until_ready(daemon, ask):
 
 
 def _paired(ask, names, there, faults, kind):
-    """A bare search and a question through glibc in turn, each for another user."""
+    """A bare search and a lookup through glibc in turn, each for another user."""
     bare, asked, above = [], [], []
     for for_search, for_question in zip(names[0::2], names[1::2]):
         filter = every(equals("objectClass", "posixAccount"), equals("uid", for_search))
@@ -85,7 +85,7 @@ def _paired(ask, names, there, faults, kind):
 
 
 def _crowds(bench, server, ask, fresh, faults, kind):
-    """One process and many that ask for the same user at the same moment."""
+    """One process, and many processes that look up the same user at the same moment."""
     sizes = (1, CROWD) if kind is not Rosterd else (1, CROWD, CROWD_LARGE)
     walls = {size: [] for size in sizes}
     searches = {size: [] for size in sizes}
@@ -103,7 +103,7 @@ def _crowds(bench, server, ask, fresh, faults, kind):
 
 
 def _known_crowd(bench, ask, faults, kind):
-    """The same of a user whom everybody knows: what it takes to wake so many programs."""
+    """The same with a known user: the time to wake so many programs."""
     walls = []
     for _ in range(bench.crowds):
         wall, found = map(int, ask.ask(f"crowd {CROWD} lite lite"))
@@ -120,7 +120,7 @@ def _cold_ids(bench, kind, server, settings, count, faults):
     for turn in range(bench.mirrors if kind is not Sssd else 1):
         with kind(bench, bench.folder(f"id-{kind.name}-{count}-{turn}"), server, **settings) as daemon:
             daemon.start()
-            with daemon.helper(bench.tools / "ask") as ask:
+            with daemon.helper(bench.tools / "lookup_latency") as ask:
                 wait_until_ready(daemon, ask)
                 limit = bench.patience_s
                 wall, well = map(int, ask.ask(f"programs {count} timeout {limit} /usr/bin/id big"))

@@ -1,4 +1,4 @@
-"""A server that is killed and comes back: how soon a change made right after its return is seen.
+"""A server that is killed and comes back: the delay until a change is seen that was made right after its return.
 
 The time runs from the server's first answer to a client that keeps trying.
 """
@@ -6,9 +6,9 @@ The time runs from the server's first answer to a client that keeps trying.
 import time
 
 from ..daemons import Rosterd, Sssd
-from ..field import SLAPD
+from ..shared_servers import SLAPD
 from ..measure import summary
-from ..room import SNAPSHOT_FOLDERS
+from ..mount_namespace import SNAPSHOT_FOLDERS
 from .changes import Probe, _mirrored
 
 # Long ones, too: waits between attempts grow.
@@ -19,7 +19,7 @@ SSSD_BACK_WITHIN_S = 180
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     outages = OUTAGES_QUICK_S if bench.quick else OUTAGES_S
     return {"corpora": str(bench.field.large), "clients": "1 daemon, 1 reader", "rounds": f"outages of {outages} s"}
 
@@ -30,7 +30,7 @@ def measure(bench):
     with bench.field.serving(*SLAPD, shape) as server:
         with Rosterd(bench, bench.folder("outage"), server) as roster:
             _mirrored(bench, roster, "outage")
-            with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+            with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
                 value = int(watch.ask("user probe")[0])
                 for outage_s in OUTAGES_QUICK_S if bench.quick else OUTAGES_S:
                     bench.progress.begin(f"the server is away for {outage_s} s")
@@ -56,7 +56,7 @@ def _sssd(bench, server):
     """Until it finds a user that it has not known before."""
     with Sssd(bench, bench.folder("outage-sssd"), server) as sssd:
         sssd.start()
-        with sssd.helper(bench.tools / "ask") as ask:
+        with sssd.helper(bench.tools / "lookup_latency") as ask:
             deadline = time.monotonic() + 30
             while int(ask.ask("user u0")[1]) < 0 and time.monotonic() < deadline:
                 time.sleep(0.1)

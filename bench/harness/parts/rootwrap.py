@@ -1,11 +1,11 @@
-"""Commands as root for the unchanged client of oslo.rootwrap: our daemon beside the original's, sudo, and the
-floor, which is `subprocess.run` of the same command by the same Python.
+"""Commands as root for the unchanged client of oslo.rootwrap: Roster's daemon beside that of oslo.rootwrap, sudo, and
+the baseline. The baseline is `subprocess.run` of the same command by the same Python.
 
-Everything is root's and in a room of its own, where sudo may be configured.
+Everything runs as root in a private mount namespace, in which sudo may be configured.
 """
 
 from ..measure import percentile, summary
-from . import privileged
+from . import sudo_setup
 
 OURS, OURS_STRICT, ORIGINAL, AT_ONCE = "roster", "roster, strict", "original", "no commands at all"
 FLOOR = "subprocess.run"
@@ -15,14 +15,14 @@ RULES = "[Filters]\n" + "".join(f"{name}: CommandFilter, {name}, root\n" for nam
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     rounds = f"{bench.repetitions} calls, {3 if bench.quick else 5} crowds, {3 if bench.quick else 7} times {MEGABYTES} MB"
     return {"corpora": "3 filters", "clients": [1, THREADS], "rate": "closed loop, no pause", "rounds": rounds}
 
 
 def measure(bench):
     folder = bench.folder("rootwrap")
-    with privileged.room(bench, folder) as room:
+    with sudo_setup.room(bench, folder) as room:
         return Calls(bench, room, folder).measure()
 
 
@@ -39,9 +39,9 @@ class Calls:
             OURS_STRICT: [str(tools / "roster-rootwrap-daemon"), str(self.conf["strict"])],
             ORIGINAL: [str(bench.oslo / "bin/oslo-rootwrap-daemon"), compat],
         }
-        self.at_once = [str(python), str(bench.here / "rootwrap_at_once.py"), compat]
+        self.at_once = [str(python), str(bench.here / "rootwrap_noop_daemon.py"), compat]
         self.programs = {FLOOR: ["/bin/true"], "roster-rootwrap": [str(tools / "roster-rootwrap"), compat, "true"]}
-        sudo = privileged.peers(bench).get("sudo")
+        sudo = sudo_setup.peers(bench).get("sudo")
         if sudo:
             self.programs |= {
                 "sudo": [*sudo, "/bin/true"],
@@ -69,7 +69,7 @@ class Calls:
         }  # fmt: skip
 
     def timed(self, part, **settings):
-        return privileged.timed(self.bench, self.room, self.python, "rootwrap_client.py", part, settings)
+        return sudo_setup.timed(self.bench, self.room, self.python, "rootwrap_client.py", part, settings)
 
 
 def conf(folder, mode):
@@ -81,7 +81,7 @@ def conf(folder, mode):
 
 
 def crowded(runs):
-    """Of several runs of many threads: medians over the runs."""
+    """Medians over several runs of many threads."""
 
     def over_runs(value):
         return summary([value(run) for run in runs])
@@ -100,7 +100,7 @@ def crowded(runs):
 
 
 def streams(series):
-    """The ratio is that of pairs: a call and the encoding right before it."""
+    """The ratio is computed from pairs: a call and the encoding right before it."""
     pairs = zip(series["stdin_ns"], series["encoding_ns"])
     return {
         **{name: summary(series[name]) for name in ("encoding_ns", "stdin_ns", "stdout_ns")},

@@ -1,8 +1,8 @@
-"""rosterd beside slapd with syncprov, from 2,000 to 1,000,000 users: time until mirrored, memory, and
-what one change costs until a running process sees it. nslcd beside it on the same slapd.
+"""rosterd beside slapd with syncprov, from 2,000 to 1,000,000 users: time until mirrored, memory, and the cost of one
+change until a running process sees it. nslcd beside it on the same slapd.
 
-Every change is made alone: the next one follows when the roles have become idle again. Memory is
-sampled in a run of its own, because sampling costs the daemon time.
+Every change is made alone: the next one follows when the roles have become idle again. Memory is sampled in a separate
+run, because sampling costs the daemon time.
 """
 
 import os
@@ -12,12 +12,12 @@ import time
 
 from .. import scale_directory as sd
 from ..daemons import TICKS, Nslcd, Rosterd
-from ..field import SLAPD
+from ..shared_servers import SLAPD
 from ..footprint import SAMPLE_EVERY_S, MemorySampler, OtherWork, memory, usage
 from ..measure import percentile, summary
-from ..room import SNAPSHOT_FOLDERS, HelperDied
+from ..mount_namespace import SNAPSHOT_FOLDERS, HelperDied
 
-# Everything here ends, and what did not happen in time is reported so.
+# Each wait has a limit, and the report names each event that exceeded it.
 MIRRORED_WITHIN_S = 900
 MIRRORS_WITHIN_S = 180  # all timed mirrors of a size; the one that exceeds it is the last
 SEEN_WITHIN_S = 60
@@ -27,7 +27,7 @@ SETTLED_WITHIN_S = 120
 # The durable cache is written 0.5 s after a change was reported.
 CACHE_WRITTEN_S = 0.7
 QUIET_S = 0.3
-# rosterd reads files of /etc when they have been unchanged for a while; those of a new room are new.
+# rosterd reads files of /etc when they have been unchanged for a while; the files of a new mount namespace are new.
 ETC_SETTLED_S = 3
 # The publisher publishes once more 10 s after it has started.
 STARTED_S = 12
@@ -39,7 +39,7 @@ FAST_USERS_MAX = 500_000  # beyond it a quarter as many changes of each kind
 
 
 def load(bench):
-    """Load shape: what runs, on what, how often."""
+    """Load shape: programs, data, repetitions."""
     shapes = wanted_shapes(bench)
     counts = [str(rounds_of(shape, bench.quick, bench.options.changes)) for shape in shapes]
     return {
@@ -122,8 +122,8 @@ def _measure_size(bench, shape, result, findings):
 
 
 def _roster(bench, roster, server, shape, work, result, findings):
-    """Fills `result` step by step: what was measured before a failure stays. `findings` takes the
-    `faults`, which are wrong answers, and the `limits`, which are what did not happen in time."""
+    """Fills `result` step by step: measurements before a failure stay. `findings` takes the `faults` (wrong answers)
+    and the `limits` (late events)."""
     result["within_s"] = MIRRORED_WITHIN_S
     result["mirror"] = _mirrors(bench, roster, shape)
     if result["mirror"] is None:
@@ -135,7 +135,7 @@ def _roster(bench, roster, server, shape, work, result, findings):
     result["state_bytes"] = sum(path.stat().st_size for path in roster.state.rglob("*") if path.is_file())
     result["kinds"] = {}
     count = rounds_of(shape, bench.quick, bench.options.changes)
-    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+    with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
         for kind in sd.KINDS:
             bench.progress.begin(f"scale, {shape}: {kind}")
             series = Series(bench, roster, server, work, watch, f"rosterd, {shape}", findings)
@@ -169,11 +169,11 @@ def _mirrors(bench, roster, shape):
 
 def _mirror(bench, roster):
     """Wall time until the first snapshot, and processor time until then."""
-    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+    with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
         begin = roster.start()
-        # A helper answers within minutes: a long wait is several questions.
+        # A helper answers within minutes: a long wait needs several requests.
         while True:
-            renamed = int(watch.ask(f"renamed roster.snap {begin} 5000")[0])
+            renamed = int(watch.ask(f"renamed {roster.snapshot_name} {begin} 5000")[0])
             if renamed:
                 return renamed - begin, usage(roster).cpu_s
             if time.monotonic_ns() - begin > MIRRORED_WITHIN_S * 1e9:
@@ -181,7 +181,7 @@ def _mirror(bench, roster):
 
 
 def _idle(roster):
-    """Memory when the mirror has settled, and what the roles do without any change."""
+    """Memory when the mirror has settled, and the work of the roles without any change."""
     _settle(roster, STARTED_S)
     before, begin = usage(roster), time.monotonic()
     time.sleep(IDLE_S)
@@ -211,7 +211,7 @@ def _settle(roster, at_least_s):
 
 
 class Series:
-    """Changes of one kind, one by one, and what they cost all roles together."""
+    """Changes of one kind, one by one, and their cost for all roles together."""
 
     def __init__(self, bench, daemon, server, work, watch, name, findings):
         self.bench, self.daemon, self.server, self.work = bench, daemon, server, work
@@ -233,7 +233,7 @@ class Series:
                 step = self.work.next(kind)
                 if step is None:
                     break
-                # Not in step with the 50 ms after which a reader looks for a new snapshot.
+                # Not in step with the 50 ms after which a reader checks for a new snapshot.
                 time.sleep(chance.random() * 0.1)
                 took = self._change(step, connection)
                 if took is None:
@@ -302,7 +302,7 @@ def _peaks(bench, roster, server, shape, work, findings):
             return None
         _settle(roster, STARTED_S)
         found = {"mirror": sampler.peak()}
-        with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+        with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
             series = Series(bench, roster, server, work, watch, f"rosterd, {shape}, memory", findings)
             for kind in sd.KINDS:
                 series.run(kind, CHANGES_SAMPLED, lambda took_s: _settle(roster, took_s))
@@ -311,9 +311,9 @@ def _peaks(bench, roster, server, shape, work, findings):
 
 
 def _nslcd(bench, daemon, server, shape, work, findings):
-    """It keeps no mirror: each look-up searches the directory."""
+    """nslcd has no mirror: each lookup searches the directory."""
     daemon.start()
-    with daemon.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+    with daemon.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
         deadline = time.monotonic() + SEEN_WITHIN_S
         while int(watch.ask("user probe")[0]) < 0:
             if time.monotonic() > deadline:
@@ -326,7 +326,7 @@ def _nslcd(bench, daemon, server, shape, work, findings):
             for kind in sd.KINDS:
                 result["kinds"][kind] = series.run(kind, count, lambda _: time.sleep(PAUSE_OF_PEER_S))
             result["peak"] = sampler.peak()
-    # The look-ups of the watching process cost it processor time, not the changes.
+    # The lookups of the watching process cost it processor time, not the changes.
     for each in result["kinds"].values():
         for name in [name for name in each if "_per_change" in name]:
             del each[name]
@@ -334,7 +334,7 @@ def _nslcd(bench, daemon, server, shape, work, findings):
 
 
 def _file_system(path):
-    """What `path` lies on. State in memory would hide what is written."""
+    """The file system of `path`. State in memory would hide the written bytes."""
     said = subprocess.run(["stat", "-f", "-c", "%T", path], capture_output=True, text=True, check=True).stdout.strip()
     if said == "tmpfs":
         raise RuntimeError("scale: state would be on tmpfs. Choose a folder on a disk with --work")

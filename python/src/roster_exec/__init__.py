@@ -4,13 +4,13 @@
     roster_exec.run(["systemctl", "restart", "nginx"], check=True)
 
 `run` has the arguments, the result and the exceptions of `subprocess.run`; `rootwrap.Client` takes the place of
-`oslo_rootwrap.client.Client`. Who asks is what the kernel says, and what may run is /etc/roster/exec.toml.
+`oslo_rootwrap.client.Client`. The kernel identifies the caller, and /etc/roster/exec.toml has the rules.
 """
 
 from subprocess import DEVNULL, PIPE, STDOUT, CalledProcessError, CompletedProcess, TimeoutExpired
 
 from .errors import Busy, ExecError, Failed, NoDaemon, NotExecutable, NotFound, Refused
-from .running import TIME_OVER, run
+from .run_command import TIME_OVER, run
 
 __all__ = [
     "DEVNULL",

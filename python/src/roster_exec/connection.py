@@ -1,4 +1,4 @@
-"""Connections to the daemon, kept for the next command and shared by all threads of a process."""
+"""Connections to the daemon, retained for the next command and shared by all threads of a process."""
 
 import atexit
 import os
@@ -12,11 +12,11 @@ from typing import Optional
 from . import wire
 from .errors import NoDaemon
 
-# Of connections that wait for a command; the daemon has 256 for a user.
+# Connections that wait for a command; the daemon allows 256 for a user.
 IDLE_MAX = 64
-# In which the daemon has to take what it is sent.
+# The daemon has to read a request within this time.
 SEND_TIME_S = 10
-# What is read at once: more than the answers to a command have.
+# Bytes read at once: more than the replies to a command have.
 _READ_BYTES = 8192
 _TIME = struct.Struct("@ll")
 
@@ -26,7 +26,7 @@ class Gone(Exception):
 
 
 class Unread(Gone):
-    """And it has not read all of what it was sent: by a request nothing was started."""
+    """The daemon also left bytes of the request unread, so it started nothing."""
 
 
 class Late(Exception):
@@ -39,7 +39,7 @@ class Connection:
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Not settimeout: every receive would have to ask whether something has come.
+            # Not settimeout: every receive would need another system call, which checks for data.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.pack(SEND_TIME_S, 0))
             self._socket.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
@@ -55,7 +55,7 @@ class Connection:
         return self._socket.fileno()
 
     def send(self, request: bytes, descriptors: Sequence[int]) -> None:
-        """Sends a request, and with it the descriptors 0, 1 and 2 of the command and its folder."""
+        """Sends a request, and with it the descriptors 0, 1 and 2 of the command and its directory."""
         rights = struct.pack(f"{len(descriptors)}i", *descriptors)
         try:
             sent = self._socket.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
@@ -65,7 +65,7 @@ class Connection:
             raise Unread from None
 
     def signal(self, number: int) -> None:
-        """Passes a signal on to the command. Where the daemon is gone, the answer tells."""
+        """Passes a signal on to the command. If the daemon is gone, the next read reports that."""
         try:
             self._socket.sendall(wire.signal(number))
         except (BrokenPipeError, ConnectionResetError):
@@ -80,11 +80,11 @@ class Connection:
         return found[0]
 
     def read(self) -> None:
-        """Takes what has come, and waits for it if need be."""
+        """Reads received bytes, and waits for them if need be."""
         try:
             came = self._socket.recv(_READ_BYTES)
         except ConnectionResetError:
-            # As unix(7) has it: who closes a socket in which something lies unread resets the connection.
+            # By unix(7), the close of a socket with unread bytes resets the connection.
             raise Unread from None
         if not came:
             raise Gone
@@ -111,7 +111,9 @@ class Connection:
             self._socket.settimeout(None)
 
     def close(self) -> None:
-        """What still runs for it is told to end, and killed five seconds later."""
+        """Closes the connection. The daemon terminates a command that still runs for it, and kills it five seconds
+        later.
+        """
         self._socket.close()
 
 
@@ -125,7 +127,7 @@ class Pool:
         self._idle: deque[Connection] = deque()
 
     def take(self) -> Optional[Connection]:
-        """One that was kept, the last that was used first."""
+        """Returns the most recently used connection, or None."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -136,7 +138,9 @@ class Pool:
         return Connection(self.path)
 
     def give_back(self, connection: Connection) -> None:
-        """Keeps one whose command has ended, unless there are enough, or we are somebody else by now."""
+        """Retains a connection after its command has ended, unless there are enough or this process has another user by
+        now.
+        """
         if len(self._idle) < IDLE_MAX and self.uid == os.geteuid():
             self._idle.append(connection)
         else:
@@ -151,12 +155,14 @@ class Pool:
             connection.close()
 
 
-# Of a socket and the user who connects to it: to the daemon a connection is that user's.
+# Pools by socket and by the user that connects to it: to the daemon a connection is that user's property.
 _pools: dict[tuple[str, int], Pool] = {}
 
 
 def pool(path: Optional[str]) -> Pool:
-    """The one of a socket, and of who we are now. Who becomes another user keeps nothing of the former one."""
+    """Returns the pool of a socket and of the present user. After a change of the user it drops the connections of the
+    former one.
+    """
     key = (wire.SOCKET if path is None else path, os.geteuid())
     found = _pools.get(key)
     if found is None:
@@ -172,6 +178,6 @@ def _forget() -> None:
         each.clear()
 
 
-# They are the parent's, which goes on with them.
+# The parent process owns them and goes on with them.
 os.register_at_fork(after_in_child=_forget)
 atexit.register(_forget)

@@ -1,10 +1,10 @@
-"""Why a command did not run. Each is the exception, too, that `subprocess` raises for the like."""
+"""Reasons for which a command did not run. Each is also the exception that `subprocess` raises in a similar case."""
 
 import errno
 
 
 class ExecError(OSError):
-    """The command did not run, or how it ended is not known."""
+    """The command did not run, or its end is not known."""
 
     number = errno.EIO
 
@@ -13,38 +13,38 @@ class ExecError(OSError):
 
 
 class Refused(ExecError, PermissionError):
-    """No rule lets the caller run it."""
+    """No rule allows the caller to run it."""
 
     number = errno.EPERM
 
 
 class NotFound(ExecError, FileNotFoundError):
-    """A rule does, and there is no such executable."""
+    """A rule allows it, and there is no such executable."""
 
     number = errno.ENOENT
 
 
 class NotExecutable(ExecError, PermissionError):
-    """A rule does, and the executable cannot be executed, or others could have changed it."""
+    """A rule allows it, and the executable cannot be executed, or others could have changed it."""
 
     number = errno.EACCES
 
 
 class Busy(ExecError):
-    """As much runs as may at once; try later."""
+    """Too many commands run; try later."""
 
     number = errno.EAGAIN
 
 
 class Failed(ExecError):
-    """The daemon could not find out whether it may run, could not start it, or went away."""
+    """The daemon could not evaluate the request, could not start the command, or went away."""
 
 
 class NoDaemon(Failed, ConnectionError):
-    """Nobody listens."""
+    """No daemon listens at the socket."""
 
     number = errno.ECONNREFUSED
 
 
-# By the number in a frame of kind D. What a later daemon may say besides is a failure.
+# By the number in a frame of kind D. Any other number of a later daemon is a failure.
 BY_WHY: dict[int, type[ExecError]] = {1: Refused, 2: NotFound, 3: NotExecutable, 4: Busy, 5: Failed}

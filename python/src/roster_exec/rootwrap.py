@@ -14,7 +14,7 @@ from typing import Optional, Union
 from . import wire
 from .connection import pool
 from .errors import NotExecutable, NotFound, Refused
-from .running import Running, variables, words
+from .run_command import Running, variables, words
 
 # As oslo_rootwrap.cmd has them.
 RC_UNAUTHORIZED = 99
@@ -25,14 +25,14 @@ class Client:
     """Runs commands as root. Any number of threads may share one."""
 
     def __init__(self, rootwrap_daemon_cmd: Sequence[str] = (), *, socket: str = wire.SOCKET) -> None:
-        """The command by which the original's daemon would be started is not used."""
+        """The command that would start the daemon of oslo.rootwrap is not used."""
         self._socket = socket
 
     def execute(self, cmd: Sequence[str], stdin: Union[None, str, bytes] = None) -> list[Union[int, str]]:
-        """The exit code, standard output and standard error of a command: [99, "", ""] where the policy does not
-        let it run, [96, "", ""] where there is no executable, and -N where it died of signal N. Text is as
-        os.fsdecode has it, so that no byte is lost. Where the daemon has no place for some seconds, cannot be
-        reached, or fails, an ExecError says so."""
+        """The exit code, standard output and standard error of a command. It is [99, "", ""] if the policy does not
+        allow the command, and [96, "", ""] if there is no executable. It is -N if the command died of signal N. Text is
+        as from os.fsdecode, so that no byte is lost. An ExecError reports that the daemon is busy for some seconds,
+        unreachable, or fails."""
         if not cmd:
             return [RC_UNAUTHORIZED, "", ""]
         data = os.fsencode(stdin) if stdin is not None else b""
@@ -49,6 +49,6 @@ class Client:
 
 
 class _Running(Running):
-    """A command of which something may live on and keep its pipes, which must not block its caller."""
+    """A command with processes that may live on and hold its pipes, which must not block its caller."""
 
     after_end_s: Optional[float] = 0.5

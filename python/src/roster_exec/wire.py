@@ -1,4 +1,4 @@
-"""The frames between a client and the daemon, as bytes: docs/exec-protocol.md. Knows no sockets."""
+"""The frames between a client and the daemon, as bytes: docs/internals/exec-protocol.md. Knows no sockets."""
 
 import errno
 import os
@@ -20,11 +20,11 @@ _KINDS = {b"D\0\0\0", b"S\0\0\0", b"P\0\0\0", b"E\0\0\0"}
 
 
 class Malformed(ValueError):
-    """The daemon sent what is no answer."""
+    """The daemon sent an invalid reply."""
 
 
 class Denied(NamedTuple):
-    """The command does not run: the number of the reason, and words for a person."""
+    """The command does not run: the number of the reason, and a message."""
 
     why: int
     words: str
@@ -43,7 +43,7 @@ class Stopped(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """It has ended: 0 and its status, 1 and the signal that it died of, or 2 where its time was over."""
+    """It has ended: 0 and its status, 1 and the signal that it died of, or 2 after its timeout."""
 
     how: int
     value: int
@@ -53,7 +53,7 @@ Answer = Union[Denied, Started, Stopped, Ended]
 
 
 def request(user: bytes, words: Sequence[bytes], variables: Sequence[bytes]) -> bytes:
-    """A request, header included. Strings have no NUL, and there is a word at least."""
+    """Encodes a request, header included. Strings have no NUL, and there is at least one argument."""
     if not words:
         raise ValueError("there is no command")
     strings = (*words, *variables)
@@ -76,7 +76,7 @@ def signal(number: int) -> bytes:
 
 
 def answer(held: bytes) -> Optional[tuple[Answer, int]]:
-    """The first answer of what has come, and how many bytes it takes; None if it is not whole."""
+    """The first reply in the received bytes, and its length; None if it is not whole."""
     if len(held) < _HEADER.size:
         return None
     kind, length = _HEADER.unpack_from(held)

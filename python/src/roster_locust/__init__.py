@@ -1,8 +1,7 @@
-"""Classes of users for Locust whose requests roster-lab makes: LDAP, DNS, Kerberos, look-ups, commands.
+"""Classes of users for Locust, with requests that roster-lab makes: LDAP, DNS, Kerberos, lookups, commands.
 
-A locustfile names who they are; workers are `roster-lab worker --master HOST`, and Locust's master, page,
-charts, CSV and HTML are as ever. A tab of its page has the percentiles, what to know before the figures
-are believed, and what the server costs:
+A locustfile names these users. Workers are `roster-lab worker --master HOST`. Locust's master, page, charts, CSV and
+HTML are unchanged. A tab of its page has the percentiles, warnings about the figures, and the cost on the server:
 
     from roster_locust import LdapUser
 
@@ -11,7 +10,7 @@ are believed, and what the server costs:
         dn = "uid=u{0..999},ou=people,dc=example,dc=com"
         password = "@/etc/lab/password"
 
-`roster-lab up --file locustfile.py` starts a master with its page and workers beside it.
+`roster-lab locust --file locustfile.py` starts a master with its page and workers beside it.
 """
 
 from . import master as _master

@@ -1,5 +1,5 @@
-"""What a master of Locust does more: tells workers what users do, looks for traps before a run, and hears
-what workers say beyond Locust's figures."""
+"""Additional work of a Locust master. It sends the user classes to workers, runs pre-run checks, and receives the
+workers' data beyond Locust's figures."""
 
 import argparse
 import json
@@ -19,32 +19,33 @@ from .users import NativeUser
 
 log = logging.getLogger(__name__)
 
-#: Where `roster-lab up` has its workers read what users do, which then nobody hears who can connect.
+#: The file with user classes for the workers of `roster-lab locust`. Other clients of the master cannot read the
+#: classes then.
 CLASSES = "ROSTER_LAB_CLASSES"
 #: A comparison of each class takes a few seconds.
 CHECK_SECONDS_MAX = 120
 
 
 class Lab:
-    """What is known beside Locust's own figures."""
+    """Data beside Locust's own figures."""
 
     def __init__(self, environment: Any) -> None:
         self.environment = environment
-        #: Of each class: what was compared before the run, and the warnings that came of it.
+        #: For each class: the comparisons before the run, and their warnings.
         self.checks: Dict[str, Dict[str, Any]] = {}
-        #: The last word of each worker.
+        #: The latest report of each worker.
         self.workers: Dict[str, Dict[str, Any]] = {}
-        #: Theirs when the statistics were reset.
+        #: Their reports when the statistics were reset.
         self.workers_at_reset: Dict[str, Dict[str, Any]] = {}
         self._checking: Optional[gevent.Greenlet] = None
-        #: What a comparison that no run has followed yet was of.
+        #: The options of the latest check, until a run has followed it.
         self._checked: Optional[Dict[str, Any]] = None
 
     def classes(self) -> List[Any]:
         return [cls for cls in self.environment.user_classes if issubclass(cls, NativeUser)]
 
     def tell_workers(self) -> None:
-        """Puts what users do where workers find it: among the options, or in a file."""
+        """Passes the user classes to workers: among the options, or in a file."""
         told = {}
         for cls in self.classes():
             options = {key: value for key, value in cls.options().items() if key != "probe"}
@@ -64,7 +65,7 @@ class Lab:
         return not is_checking and self.environment.runner.state in (STATE_INIT, STATE_STOPPED)
 
     def start_check(self) -> None:
-        """Looks for traps, unless something runs that would disturb it."""
+        """Starts the pre-run checks, unless something runs that would disturb them."""
         if self.is_idle():
             self._checking = gevent.spawn(self._check)
 
@@ -72,17 +73,17 @@ class Lab:
         self.workers.clear()
         self.workers_at_reset.clear()
         self.tell_workers()
-        # Comparisons are of a server that is left alone.
+        # The checks need a server without other load.
         if self._checking is not None:
             self._checking.join()
         if self._checked != self._options():
-            # It was another server's, or an earlier run's.
+            # The check was of another server, or of an earlier run.
             self._checking = gevent.spawn(self._check)
             self._checking.join()
         self._checked = None
 
     def on_reset(self) -> None:
-        """From now on requests are counted anew, and so is what they cost."""
+        """From now on requests are counted from zero, and so is their cost."""
         self.workers_at_reset = dict(self.workers)
 
     def _options(self) -> Dict[str, Any]:
@@ -101,7 +102,7 @@ class Lab:
                 log.warning("%s: %s", name, warning["text"])
 
     def warnings(self) -> List[Dict[str, str]]:
-        """Of the comparisons, and of all workers, each kind once."""
+        """Warnings of the comparisons, and of all workers, each kind once."""
         found: Dict[Tuple[str, str], str] = {}
         for name, one in self.checks.items():
             if "failed" in one:
@@ -146,19 +147,19 @@ class Lab:
 
 
 def plan(cls: Any) -> str:
-    """What users of a class do as a plan of roster-lab: strings, lists and numbers of JSON are TOML's too."""
+    """The requests of a user class as a plan of roster-lab: strings, lists and numbers of JSON are valid TOML, too."""
     lines = ["%s = %s" % (key, json.dumps(value, ensure_ascii=False)) for key, value in cls.options().items()]
     return "\n".join(["[%s]" % cls.load, *lines, ""])
 
 
 def check(cls: Any) -> Dict[str, Any]:
-    """What `roster-lab check` finds of a class of users."""
+    """The findings of `roster-lab check` on a class of users."""
     if str(cls.options().get("probe", "")) == "0":
         return {}
     program = os.environ.get("ROSTER_LAB") or shutil.which("roster-lab")
     if program is None:
         return {"failed": "roster-lab is not on this host, which would look for traps before a run."}
-    # Not as arguments, which everybody on this host sees: passwords may be among them.
+    # Not as arguments, which every user of this host sees: passwords may be among them.
     command = [program, "run", "/dev/stdin", "--check", "--json=-", "--quiet"]
     try:
         done = subprocess.run(
@@ -178,7 +179,7 @@ def check(cls: Any) -> Dict[str, Any]:
 
 
 def _with_fractions(self: Any, entry: Any, use_current: bool = False) -> List[Any]:
-    """Locust cuts what it writes into CSV to whole milliseconds; ours have three digits."""
+    """Locust truncates times in its CSV to whole milliseconds; roster-lab's have three digits."""
     if not entry.num_requests:
         return list(self.percentiles_na)
     if use_current and entry.use_response_times_cache:
@@ -200,7 +201,7 @@ def listen() -> None:
         StatsCSV._percentile_fields = _with_fractions
         environment.events.test_start.add_listener(lab.on_test_start)
         environment.events.worker_report.add_listener(lab.on_report)
-        # Locust's event tells of the page's button only.
+        # Locust's event covers only the page's button.
         reset_all = environment.stats.reset_all
 
         def reset() -> None:

@@ -1,5 +1,5 @@
-"""A tab of Locust's page: percentile curves, what to know before the figures are believed, and what a
-request costs the processors of server and workers. The figures are those of Locust's master."""
+"""A tab of Locust's page: percentile curves, warnings about the figures, and the cost of a request on the processors of
+server and workers. The figures are those of Locust's master."""
 
 import json
 from typing import Any, Dict, List

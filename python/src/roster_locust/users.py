@@ -1,8 +1,8 @@
-"""The classes that a locustfile derives its users from. They make no requests: they say what users do.
+"""The classes that a locustfile derives its users from. They make no requests: they describe the behaviour of users.
 
-Their attributes are the options of roster-lab's command of the same name, with _ for -, as they would be
-typed; what is not an option the worker names. Locust's own attributes (weight, fixed_count) mean what they
-mean there.
+Their attributes are the options of roster-lab's command of the same name, with _ for -, as typed on a command line. The
+worker reports an attribute that is not an option. Locust's own attributes (weight, fixed_count) have Locust's
+meaning.
 """
 
 from typing import Any, ClassVar, Dict, Optional, Tuple
@@ -11,20 +11,20 @@ from locust import User, task
 
 
 class NativeUser(User):
-    """A user whose requests roster-lab makes."""
+    """A user with requests that roster-lab makes."""
 
     abstract = True
 
     #: The command of roster-lab.
     load: ClassVar[str] = ""
-    #: The option that the host of Locust's page takes the place of.
+    #: The option that the host of Locust's page replaces.
     target: ClassVar[Optional[str]] = None
-    #: How hosts begin that are for it; those of others do not stand in the place of its own.
+    #: Prefixes of hosts for this class. A host with another prefix does not replace its target.
     schemes: ClassVar[Tuple[str, ...]] = ()
 
     @classmethod
     def options(cls) -> Dict[str, Any]:
-        """What was said of this class and of those that it is derived from."""
+        """The options of this class and of its base classes."""
         options: Dict[str, Any] = {}
         for above in reversed(cls.__mro__):
             if not issubclass(above, NativeUser) or above is NativeUser:
@@ -62,7 +62,7 @@ class LdapUser(NativeUser):
 
 
 class DnsUser(NativeUser):
-    """Asks a DNS server: see roster-lab-dns(1)."""
+    """Sends queries to a DNS server: see roster-lab-dns(1)."""
 
     abstract = True
     load = "dns"
@@ -70,7 +70,7 @@ class DnsUser(NativeUser):
 
 
 class KerberosUser(NativeUser):
-    """Logs in at a KDC, or asks it for tickets: see roster-lab-krb5(1)."""
+    """Logs in at a KDC, or requests tickets: see roster-lab-krb5(1)."""
 
     abstract = True
     load = "krb5"
@@ -92,9 +92,9 @@ class PamUser(NativeUser):
 
 
 class CommandUser(NativeUser):
-    """Runs `command`, a list of words, on the worker's host: see roster-lab-command(1).
+    """Runs `command`, a list of arguments, on the worker's host: see roster-lab-command(1).
 
-    Workers do so with --allow-commands only, and those of roster-lab up.
+    Only workers with --allow-commands, or of roster-lab locust, run it.
     """
 
     abstract = True

@@ -1,14 +1,14 @@
 //! Finds readings of clocks and short limits of waits in test code. Reads no files; `source` gives it the
 //! test code.
 //!
-//! The rule looks at the sources of time, in the tokens of each function, and follows no values:
+//! The rule checks the sources of time, in the tokens of each function, and follows no values:
 //! - A test reads a clock once at most, outside of loops and closures: the base of the times it makes up.
 //!   Helpers read no clock, and nothing takes the time between two readings.
 //! - The limit of a wait is a literal or a constant of at least 30 s. A parameter of a helper with one of
 //!   the names in `LIMITS` is judged at the calls of the helper.
 //!
-//! A simulated clock is exempt, and so is a wait whose expiry is the expected outcome. Sleeps are out of
-//! scope, and so are figures that the code under test measures.
+//! A simulated clock is exempt, and so is a wait with its expiry as the expected outcome. Sleeps are out of scope, and
+//! so are figures that the code under test measures.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct Finding {
 
 /// All findings by file and line, one for each line.
 pub fn find(sources: &[Source]) -> Vec<Finding> {
-    let known = Known::of(sources);
+    let known = Known::from_sources(sources);
     let mut findings = Vec::new();
     for source in sources {
         each_part(&source.items, &mut |name, attributes, limits, tokens| {
@@ -110,7 +110,7 @@ fn each_part(
     }
 }
 
-/// What the test code declares: constants by file and name, and functions.
+/// Declarations of the test code: constants by file and name, and functions.
 #[derive(Default)]
 struct Known {
     /// The flag tells lengths of time, in seconds, from numbers.
@@ -128,7 +128,7 @@ struct Function {
 }
 
 impl Known {
-    fn of(sources: &[Source]) -> Self {
+    fn from_sources(sources: &[Source]) -> Self {
         let mut known = Self::default();
         // Constants that are made of others are known after the second round.
         for _ in 0..2 {
@@ -262,7 +262,7 @@ fn limits_of(signature: &Signature) -> Vec<String> {
     names.filter(|name| LIMITS.contains(&name.as_str())).collect()
 }
 
-/// What is around tokens.
+/// The context of tokens.
 #[derive(Clone, Copy, Default)]
 struct Around {
     /// A loop, a closure or a nested function.
@@ -288,7 +288,7 @@ impl Part<'_> {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let words: Vec<String> = tokens.iter().map(word).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        // Where the statement or argument begins.
+        // The start of the statement or argument.
         let mut start = 0;
         for (at, token) in tokens.iter().enumerate() {
             let (before, after) = (&words[start..at], &words[at + 1..]);

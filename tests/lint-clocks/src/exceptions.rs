@@ -1,4 +1,4 @@
-//! The list of accepted findings. Knows no Rust; `main` compares it with what `clocks` finds.
+//! The list of accepted findings. Knows no Rust; `main` compares it with the findings of `clocks`.
 
 /// Accepted findings by file, function and source line, each with a reason.
 pub struct Exceptions {

@@ -15,10 +15,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// The package that the file belongs to: `crates/NAME`, or `tests/NAME`.
+    /// The package that the file belongs to, such as `crates/base/secret` or `tests/system`.
     pub fn package(&self) -> &str {
-        let end = self.path.match_indices('/').nth(1).map_or(self.path.len(), |(at, _)| at);
-        &self.path[..end]
+        let ends = ["/src/", "/tests/"].into_iter().filter_map(|part| self.path.find(part));
+        &self.path[..ends.min().unwrap_or(self.path.len())]
     }
 }
 
@@ -96,11 +96,11 @@ pub fn pick(mut parsed: BTreeMap<String, syn::File>) -> Vec<Source> {
 
 /// Integration tests, and the harness and tests of `tests/`.
 fn is_test_file(path: &str) -> bool {
-    let parts: Vec<&str> = path.split('/').collect();
-    parts[0] == "tests" || parts.get(2) == Some(&"tests")
+    let package_part = path.split('/').find(|part| ["src", "tests"].contains(part));
+    path.starts_with("tests/") || package_part == Some("tests")
 }
 
-/// Names of modules in files of their own: all of them, or those for tests only.
+/// Names of modules in separate files: all of them, or those for tests only.
 fn declared_modules(items: &[Item], all: bool) -> Vec<String> {
     let modules = items.iter().filter_map(|item| match item {
         Item::Mod(module) if module.content.is_none() => Some(module),
@@ -110,7 +110,7 @@ fn declared_modules(items: &[Item], all: bool) -> Vec<String> {
     wanted.map(|module| module.ident.to_string()).collect()
 }
 
-/// Where a module that the file `parent` declares may lie.
+/// Possible paths of a module that the file `parent` declares.
 fn module_paths(parent: &str, name: &str) -> [String; 2] {
     let (directory, file) = parent.rsplit_once('/').unwrap_or(("", parent));
     let stem = file.trim_end_matches(".rs");

@@ -1,10 +1,10 @@
-/* Asks a module everything about a snapshot that a forger has made, each time in a fresh process.
+/* Makes all calls of a module on a forged snapshot, each time in a fresh process.
  *
  *     forged SERVICE
  *
- * One line a snapshot on standard input: a number for random lengths, 1 where the snapshot has a floor, and words to
- * ask for, names and ids. The answer is one line: "served USERS GROUPS GIDS SHADOWS", "wrong: WHAT", or "died: SIGNAL".
- * Each buffer and each list of gids ends where a page begins that nobody may touch.
+ * One line a snapshot on standard input: a number for random lengths, 1 if the snapshot has a floor, and words to look
+ * up, names and ids. The answer is one line: "served USERS GROUPS GIDS SHADOWS", "wrong: WHAT", or "died: SIGNAL". Each
+ * buffer and each list of gids ends at the beginning of an inaccessible page.
  */
 #define _GNU_SOURCE
 #include "nss.h"
@@ -22,7 +22,7 @@ enum {
     WORDS_MAX = 256,
     /* More than any list has: the snapshots are small. */
     ENTRIES_MAX = 4096,
-    /* A look-up takes well under a millisecond, so what takes longer loops. */
+    /* A lookup takes well under a millisecond, so a longer one loops. */
     SECONDS_MAX = 60,
 };
 
@@ -50,7 +50,7 @@ static size_t below(size_t bound)
     return (size_t)(state >> 33) % bound;
 }
 
-/* So many whole pages between two that nobody may touch. */
+/* Returns so many whole pages between two inaccessible ones. */
 static char *guarded(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -60,7 +60,7 @@ static char *guarded(size_t bytes)
     return start + page;
 }
 
-/* The present list of gids, which ends where a page begins that nobody may touch. */
+/* The present list of gids, which ends at the beginning of an inaccessible page. */
 static char *list;
 static size_t list_bytes;
 
@@ -73,7 +73,7 @@ static gid_t *new_list(size_t bytes)
     return (gid_t *)list;
 }
 
-/* Takes the place of the C library's, also for the module, which grows lists of gids by it. */
+/* Replaces the C library's function, also for the module, which grows lists of gids with it. */
 void *realloc(void *old, size_t bytes)
 {
     static void *(*of_libc)(void *, size_t);

@@ -2,10 +2,9 @@
  *
  *     lookup [--effective UID] [--filter NUMBER,NUMBER…] NAME…
  *
- * --effective makes real and effective user differ first. --filter installs a seccomp filter first
- * that kills the process on any system call whose number is not listed; with `all` it only says
- * where the filter would stand. The module is loaded before: that is the loader's work, and needs
- * more than look-ups do.
+ * --effective makes real and effective user differ first. --filter first installs a seccomp filter. The filter kills
+ * the process on any system call with a number outside the list. With `all` the program only reports where the filter
+ * would stand. The module is loaded before, because the loader needs more system calls than lookups do.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -88,7 +87,7 @@ int main(int argc, char **argv)
     }
     if (i + 1 < argc && strcmp(argv[i], "--filter") == 0) {
         dlopen("libnss_roster.so.2", RTLD_NOW);
-        /* Let stdio make its buffer and look at its descriptor before the filter stands. */
+        /* stdio makes its buffer and checks its descriptor before the filter stands. */
         puts("filtered");
         fflush(stdout);
         install_filter(argv[i + 1]);

@@ -1,8 +1,8 @@
-/* libnss_counting.so.2: a module that counts its calls, for who claims to have made so many.
+/* libnss_counting.so.2: a module that counts its calls. Tests compare this with the number that a caller reports.
  *
- * The file that ROSTER_CALLS names gets a byte a call. Users and groups "u0" to "u99" are there, with
- * ids from 1000 on; "gone" is UNAVAIL, "later" TRYAGAIN; what begins with "big" takes more room than a
- * caller has at first. "u1000" is never answered.
+ * The file that ROSTER_CALLS names gets a byte a call. Users and groups "u0" to "u99" exist, with ids from 1000 on.
+ * "gone" is UNAVAIL, "later" TRYAGAIN. A name with the prefix "big" takes more room than a caller has at first. "u1000"
+ * is never answered.
  */
 #define _GNU_SOURCE
 #include <errno.h>

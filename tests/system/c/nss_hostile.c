@@ -1,8 +1,8 @@
-/* libnss_hostile.so.2: a module that was taken over, in the helper of a server of maps.
+/* libnss_hostile.so.2: a compromised module in the helper of `roster nscd`.
  *
- * The user "attack-PID-FOLDER", where FOLDER is that of the maps with "+" for "/", is there, with the process's own uid
- * and gid. GECOS says of each thing that was tried what came of it, as NAME=ERRNO; 0 is a success. "starter" is there,
- * with the parent's process id in GECOS. "crash" ends the process; "hang" is never answered, by a process of the name "hanging".
+ * The user "attack-PID-DIRECTORY" exists, with the process's own uid and gid. DIRECTORY is the path of the maps with
+ * "+" for "/". GECOS lists the result of each attack as NAME=ERRNO; 0 is a success. "starter" exists, with the parent's
+ * process id in GECOS. "crash" ends the process. "hang" is never answered, by a process of the name "hanging".
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -47,7 +47,7 @@ static int opened(const char *path, int how)
     return file;
 }
 
-/* Whether any file with a map's name that the kernel lists in a folder below /proc can be opened for writing. */
+/* Whether any file with a map's name that the kernel lists in a directory below /proc can be opened for writing. */
 static int any_link(const char *folder)
 {
     int failed = -1, error = EACCES;
@@ -67,7 +67,7 @@ static int any_link(const char *folder)
     return failed;
 }
 
-/* The same of every process that there is. */
+/* The same for every process. */
 static int any_process(const char *name)
 {
     int failed = -1;
@@ -85,7 +85,7 @@ static int any_process(const char *name)
     return failed;
 }
 
-/* The map of users that every program is handed. */
+/* The map of users that every program receives. */
 static int handed(void)
 {
     struct { int version, kind, bytes; char key[7]; } request = {2, 11, 7, "passwd"};
@@ -103,7 +103,7 @@ static int handed(void)
     return map;
 }
 
-/* A process in a namespace of users of its own, which ends at once. */
+/* Starts a process in a new user namespace, which ends at once. */
 static int in_namespace(void)
 {
     long child = syscall(__NR_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
@@ -121,7 +121,7 @@ static void attack(pid_t server, const char *maps)
     tell("landlock", landlock > 0);
     if (landlock >= 1)
         tell("tmp", opened("/tmp/hostile", O_RDWR | O_CREAT) < 0);
-    /* Same user: by the scope of signals alone. */
+    /* Same user: only Landlock's scope of signals denies this. */
     if (landlock >= 6)
         tell("starter_kill", kill(getppid(), SIGKILL) < 0);
     tell("folder", opened(maps, O_RDONLY | O_DIRECTORY) < 0);

@@ -2,12 +2,11 @@
  *
  *     threads SECONDS [MILLISECONDS [THREADS]]
  *
- * Expects the users u0…u9 and the groups of `generation()` in the tests: every answer names its
- * generation in several places, which must agree, and a thread must never see an older one than
- * before. With a second number the threads begin that far apart. Even threads call the module directly, odd ones
- * through glibc; with a third number there are that many threads, all through glibc. Stops early when standard
- * input ends; after a number there, when a thread has seen that generation. Prints the calls made, and fails with
- * the first wrong answer.
+ * Expects the users u0…u9 and the groups of `generation()` in the tests. Every answer names its generation in several
+ * places, which must agree. A thread must never see an older generation than before. With a second number the threads
+ * begin that far apart. Even threads call the module directly, odd ones through glibc. With a third number there are
+ * that many threads, all through glibc. Stops early when standard input ends, or when a thread has seen the generation
+ * of a number there. Prints the calls made, and fails with the first wrong answer.
  */
 #define _GNU_SOURCE
 #include "nss.h"
@@ -33,8 +32,8 @@ struct caller {
     pthread_t thread;
     int direct;
     unsigned dice;
-    /* The newest generation that this thread has seen, and for those through glibc, where users and
-     * groups are in a map each, that of groups. */
+    /* The newest generation that this thread has seen. For threads through glibc it is that of users, and
+     * `seen_of_groups` that of groups: each has its own map. */
     unsigned long seen, seen_of_groups;
 };
 

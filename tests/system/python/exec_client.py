@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Says to the socket of roster-exec what no client of ours would say, and prints what comes back.
+"""Sends invalid and hostile requests to the socket of roster-exec, and prints the replies.
 
 usage: exec_client.py SOCKET CASE [ARGUMENT]...
 
-Written from docs/exec-protocol.md. An answer is printed as its kind and numbers; "end" is the end of
+Written from docs/internals/exec-protocol.md. An answer is printed as its kind and numbers; "end" is the end of
 the connection.
 """
 
@@ -83,7 +83,7 @@ def several():
 
 
 def malformed():
-    """Each is the end of the connection, whatever else was right about it."""
+    """Each malformed request ends the connection, even if the rest of it is right."""
     good = request("sh", "-c", "exit 0")
     cases = {
         "good": (good, FOUR),
@@ -109,10 +109,21 @@ def malformed():
 
 
 def directories():
-    """Each directory of the command line, opened by its path alone, as the one to run in."""
+    """Runs in each directory of the command line, opened with O_PATH."""
     for path in sys.argv[3:]:
         directory = os.open(path, os.O_PATH | os.O_DIRECTORY)
         print(f"{path}: {answers(request('sh', '-c', 'exit 0'), [NULL, NULL, NULL, directory])}")
+
+
+def own_directory():
+    """Runs a command of the caller's own user, in a directory that was opened with O_PATH."""
+    directory = os.open(sys.argv[3], os.O_PATH | os.O_DIRECTORY)
+    print(answers(request("cat", "secret", user=b"bob"), [NULL, NULL, NULL, directory]))
+
+
+def long_user():
+    """Requests a command as a user with a name of 1 MiB."""
+    print(answers(request("ls", user=b"x" * (1 << 20))))
 
 
 def late_signals():
@@ -136,7 +147,7 @@ def slow():
 
 
 def inherited():
-    """Who inherits a connection is not who made it: the process that connected has ended."""
+    """Inherits a connection from a process that has ended: the peer's credentials are of the process that connected."""
     connection = connect()
     parent = os.getpid()
     if os.fork():
@@ -148,7 +159,7 @@ def inherited():
 
 
 def given_up():
-    """Who has another user's rights by now is not who connected."""
+    """Connects, then gives up its user: the connection has the credentials of the time of connect."""
     connection, data = connect(), request("sh", "-c", "exit 0")
     send(connection, data)
     told = [answer(connection), answer(connection)]
@@ -177,7 +188,7 @@ def large():
     variables = ["A=" + "x" * 100_000] * 40
     data = request("sh", "-c", "exit 0", variables=variables)
     print(len(data) > 3 << 20, answers(data))
-    # The daemon gives a request up 5 s after its first byte. On a machine that took longer: once more.
+    # The daemon aborts a request 5 s after its first byte.
     for _ in range(20):
         held, refused = [begun(data) for _ in range(4)], [begun(data) for _ in range(8)]
         told = [answer(connection) for connection in refused]

@@ -3,10 +3,10 @@
 
 usage: hanging_files.py DIRECTORY SOCKET UID COUNT
 
-Run as root. Mounts a file system (FUSE) for UID at DIRECTORY, in a mount namespace of its own, and serves it until
-standard input ends. With the server ends each wait. The file has dirty pages and the server answers no write:
-the kernel waits for its writeback when a descriptor is released. Each descriptor travels within a socket pair
-within the connection, so that this script closes none of them last.
+Run as root. Mounts a file system (FUSE) for UID at DIRECTORY, in a private mount namespace, and serves it until
+standard input ends. With the server ends each wait. The file has dirty pages and the server answers no write: the
+kernel waits for its writeback when a descriptor is released. Each descriptor travels within a socket pair within the
+connection, so that this script closes none of them last.
 
 Connects COUNT times as UID, then goes on, a connection every 50 ms. Prints "connected" after COUNT connections, or
 "refused" when connect(2) says EACCES.

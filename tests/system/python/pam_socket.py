@@ -1,5 +1,5 @@
-"""Says to /run/roster/pam what is no request, then what is one, twice the same, then the same of a user with this
-uid and with another one: pam_socket.py USER PASSWORD UID."""
+"""Sends invalid requests to /run/roster/pam, then a valid one twice. Then sends it with this uid and with another one:
+pam_socket.py USER PASSWORD UID."""
 
 import socket
 import struct
@@ -47,17 +47,17 @@ for wrong in (
     answer = said(wrong)
     assert answer == b"", (wrong, answer)
 
-# Of another version: told by the header of this one, and that it is unavailable.
+# Requests of another version get a header of this version, with the verdict "unavailable".
 for other in (request(version=2), request(version=0x101)[:6], b"RSPQ" + b"\xff" * 20):
     answer = said(other)
     assert answer == struct.pack("<4sHHHHII", b"RSPA", 1, 10, 0, 0, 0, 0), (other, answer)
 
 one = said(*[bytes([byte]) for byte in whole])
 print("well:", struct.unpack_from("<H", one, 6)[0])
-# Nobody's password, whatever a server makes of an anonymous bind; the module would not have sent them.
+# A password that no user has, even if a server accepts an anonymous bind. The module would not have sent them.
 for nobodys in (b"", b"x" * 1024):
     assert struct.unpack_from("<H", said(request(password=nobodys)), 6)[0] == 1, nobodys
-# What somebody heard on the way, had they been able to, opens nothing that its sender could not.
+# A recorded request gives an eavesdropper no more than its sender already had.
 print("again:", struct.unpack_from("<H", said(whole), 6)[0])
 print("logged out:", said(whole[:-1]).decode() or "none")
 for uid in (int(sys.argv[3]), int(sys.argv[3]) + 1, 0):

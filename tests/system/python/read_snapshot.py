@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Reads a snapshot by docs/snapshot-format.md alone, and shares no code with the program.
+"""Reads a snapshot by docs/reference/snapshot-format.md alone, and shares no code with the program.
 
 usage: read_snapshot.py FILE passwd|group|initgroups|shadow [KEY...]
 
-Prints what `roster get` prints. Without keys it lists; with keys it goes through the indices. Every
-checksum on the way is checked. That it works is the test that the page is complete.
+Prints the output of `roster get`. Without keys it lists; with keys it goes through the indices. Every checksum on the
+way is checked. Its success proves that the page is complete.
 """
 
 import struct
@@ -16,7 +16,7 @@ K = [int(k, 16) for k in """
 452821E638D01377 BE5466CF34E90C6C C0AC29B7C97C50DD 3F84D5B5B5470917
 9216D5D98979FB1B D1310BA698DFB5AC""".split()]
 RECORD_BYTES = {1: 128, 2: 64, 3: 16, 4: 24, 7: 4, 8: 1, 14: 128,
-                9: 64, 10: 64, 11: 64, 12: 64, 13: 64, 15: 64}
+                9: 64, 10: 64, 11: 64, 12: 64, 13: 64, 15: 64, 16: 80}
 
 
 class Damage(Exception): ...
@@ -73,9 +73,10 @@ class Snapshot:
     def __init__(self, data, content=True):
         self.data = data
         need(len(data) >= 512, "too short")
-        magic, version, self.kind, length, self.generation, self.seed, content_hash, self.min_id, \
-            used, self.identity = struct.unpack_from("<8sIIQQQQIIQ", data)
+        magic, version, self.kind, required, length, self.generation, self.seed, content_hash, self.min_id, \
+            used, self.identity = struct.unpack_from("<8sIHHQQQQIIQ", data)
         need((magic, version) == (b"ROSTER\r\n", 3), "magic or version")
+        need(required == 0, "required features")
         need(length == len(data), "length")
         need(struct.unpack_from("<Q", data, 504)[0] == hash_bytes(data[:504], 0), "header")
         need(not content or content_hash == hash_bytes(data[512:], 0), "content")
@@ -86,7 +87,7 @@ class Snapshot:
         self.sections = {}
         for i in range(used):
             number, size, offset, count = struct.unpack_from("<IIQQ", data, 64 + 24 * i)
-            need(1 <= number <= 15 and number not in self.sections, "section number")
+            need(number not in self.sections, "section number")
             need(size == RECORD_BYTES.get(number, size) and (number not in (5, 6) or size in (2, 4)),
                  "record size")
             need(offset + size * count <= len(data), "section bounds")
@@ -184,7 +185,7 @@ class Snapshot:
         return name, passwd, days, flag
 
     def find(self, index, key_hash, is_it):
-        """The first candidate of an index that `is_it` gives something for."""
+        """The first candidate of an index for which `is_it` returns a value."""
         buckets = self.count(index)
         place = (key_hash & 0xFFFFFFFF) * buckets >> 32
         for _ in range(min(16, buckets)):

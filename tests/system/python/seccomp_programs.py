@@ -1,10 +1,10 @@
-"""Compares the seccomp filters of running processes with docs/sandbox.md.
+"""Compares the seccomp filters of running processes with docs/internals/sandbox.md.
 
 Usage: seccomp_programs.py PAGE ROLE=PID…, as root. ROLE is a row of the page's table of roles. Prints one
 difference of each call. Exit status 1 if there is one, 2 if a filter cannot be read.
 
-The script reads each filter out of the kernel, runs it on system calls and arguments, and works out of the page what has
-to come of them. It knows numbers of calls from the C library's headers, and nothing of the code that made the filter.
+The script reads each filter out of the kernel and runs it on system calls and arguments. The expected results come from
+the page. It knows numbers of calls from the C library's headers, and nothing of the code that made the filter.
 """
 
 import ctypes
@@ -59,7 +59,7 @@ def main(page, *roles):
 
 
 class Page:
-    """What docs/sandbox.md says."""
+    """The rules in docs/internals/sandbox.md."""
 
     def __init__(self, text):
         sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
@@ -81,7 +81,7 @@ class Page:
         assert self.has_argument_rows, "the table of arguments has other rows than this script knows"
 
     def expected(self, role, call, arguments):
-        """What comes of a call, by its number."""
+        """Returns the expected result of a call, by its number."""
         names = self.numbers
         if call in self.calls:
             return self.calls[call]
@@ -154,7 +154,7 @@ def every_number(numbers, name):
 
 
 def compare(filters, page, role):
-    """Differences between what the filters do and what the page says."""
+    """Yields differences between the filters and the page."""
     if not filters:
         yield "it has no seccomp filter"
         return
@@ -165,9 +165,9 @@ def compare(filters, page, role):
         found = outcome(filters, architecture, call, arguments)
         if found != wanted and (call, found) not in told:
             told.add((call, found))
-            yield f"{shown(page, call, arguments)}: {found}, docs/sandbox.md: {wanted}"
+            yield f"{shown(page, call, arguments)}: {found}, docs/internals/sandbox.md: {wanted}"
     if (found := outcome(filters, FOREIGN, 1, [0] * 6)) != KILLED:
-        yield f"a call of another architecture: {found}, docs/sandbox.md: {KILLED}"
+        yield f"a call of another architecture: {found}, docs/internals/sandbox.md: {KILLED}"
 
 
 def cases(page, role):
@@ -204,7 +204,7 @@ def shown(page, call, arguments):
 
 
 def outcome(filters, architecture, call, arguments):
-    """What the kernel does: the strictest of all filters, the newest of equally strict ones."""
+    """Returns the kernel's action: the strictest of all filters, the newest of equally strict ones."""
     data = struct.pack("<iIQ6Q", call, architecture, 0, *arguments)
     results = [run(program, data) for program in reversed(filters)]
     strictest = min(results, key=lambda result: struct.unpack("i", struct.pack("I", result & 0xFFFF0000))[0])

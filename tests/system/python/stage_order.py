@@ -24,7 +24,7 @@ def main():
     os.seteuid(0)
     subprocess.Popen(["roster-rootwrap: stage"], executable=program, stdin=theirs, stderr=subprocess.DEVNULL)
     theirs.close()
-    # Credentials, limits, flags, and what to run.
+    # Credentials, limits, flags, and the command.
     order = struct.pack("<IIIIBB", 0, 0, 0, 0, 0, 0) + b"R"
     order += words(b"/usr/bin/id") + words() + words(b"id", b"-u") + words() + words()
     null = os.open("/dev/null", os.O_RDWR)

@@ -1,7 +1,7 @@
-//! What is under test, built when it is missing or old: the module, the programs `roster` and
-//! `rosterd`, and the C helpers. Test binaries run side by side, so one file lock covers every build.
+//! The files under test, built when missing or old: the module, the programs `roster` and `rosterd`, and the C helpers.
+//! Test binaries run side by side, so one file lock covers every build.
 
-use crate::host::run;
+use crate::test_host::run;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// The folder with `libnss_roster.so.2` alone, fit for LD_LIBRARY_PATH.
+/// The directory with `libnss_roster.so.2` alone, fit for LD_LIBRARY_PATH.
 ///
 /// # Panics
 /// If the module cannot be built; so do the other functions of this file.
-pub fn library_folder() -> &'static Path {
+pub fn library_dir() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let _lock = lock();
-        if let Some(module) = installed("libnss_roster.so.2") {
-            let folder = scratch().join("installed");
+        let _lock = lock_builds();
+        if let Some(module) = installed_file("libnss_roster.so.2") {
+            let folder = scratch_dir().join("installed");
             fs::create_dir_all(&folder).expect("create the library folder");
             let fresh = folder.join("fresh");
             fs::copy(&module, &fresh).unwrap_or_else(|e| panic!("{}: {e}", module.display()));
@@ -26,8 +26,8 @@ pub fn library_folder() -> &'static Path {
             return folder;
         }
         cargo_build(&["-p", "roster-nss", "--profile", "module"]);
-        let built = target().join("module/libnss_roster.so");
-        let folder = scratch().join("lib");
+        let built = target_dir().join("module/libnss_roster.so");
+        let folder = scratch_dir().join("lib");
         fs::create_dir_all(&folder).expect("create the library folder");
         let module = folder.join("libnss_roster.so.2");
         if is_older(&module, &[&built]) {
@@ -43,12 +43,12 @@ pub fn library_folder() -> &'static Path {
 pub fn pam_module() -> &'static Path {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
     MODULE.get_or_init(|| {
-        if let Some(module) = installed("pam_roster.so") {
+        if let Some(module) = installed_file("pam_roster.so") {
             return module;
         }
-        let _lock = lock();
+        let _lock = lock_builds();
         cargo_build(&["-p", "roster-pam", "--profile", "module"]);
-        target().join("module/libpam_roster.so")
+        target_dir().join("module/libpam_roster.so")
     })
 }
 
@@ -58,25 +58,25 @@ pub fn roster_program() -> &'static Path {
     PROGRAM.get_or_init(|| program("roster"))
 }
 
-/// The daemon, likewise.
+/// The program `rosterd`, as `make build` makes it.
 pub fn rosterd_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| program("rosterd"))
 }
 
-/// The program that speaks Kerberos, likewise.
+/// The program `roster-krb5`, as `make build` makes it.
 pub fn krb5_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| program("roster-krb5"))
 }
 
-/// The daemon that runs commands, likewise.
+/// The program `roster-rootwrap-daemon`, as `make build` makes it.
 pub fn rootwrap_daemon_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| program("roster-rootwrap-daemon"))
 }
 
-/// The program that runs commands by filter files, likewise.
+/// The program `roster-rootwrap`, as `make build` makes it.
 pub fn rootwrap_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| program("roster-rootwrap"))
@@ -86,10 +86,10 @@ pub fn rootwrap_program() -> &'static Path {
 pub fn exec_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        if let Some(program) = installed("roster-exec") {
+        if let Some(program) = installed_file("roster-exec") {
             return program;
         }
-        let _lock = lock();
+        let _lock = lock_builds();
         cargo(
             "rustc",
             &[
@@ -99,12 +99,12 @@ pub fn exec_program() -> &'static Path {
             ]
             .concat(),
         );
-        target().join("client/roster-exec")
+        target_dir().join("client/roster-exec")
     })
 }
 
 /// The file of that name out of `ROSTER_INSTALLED`, the DESTDIR of an installation, if that is set.
-fn installed(name: &str) -> Option<PathBuf> {
+fn installed_file(name: &str) -> Option<PathBuf> {
     let root = PathBuf::from(std::env::var_os("ROSTER_INSTALLED")?).join("usr");
     let libraries = "lib/x86_64-linux-gnu lib/aarch64-linux-gnu lib64".split(' ');
     let folders = ["bin", "sbin", "libexec/roster"].into_iter().chain(libraries);
@@ -115,8 +115,9 @@ fn installed(name: &str) -> Option<PathBuf> {
     Some(file.unwrap_or_else(|| panic!("ROSTER_INSTALLED: {name} is not installed below {root:?}")))
 }
 
-/// The folder of snapshots, relative to the state folder. Older installations keep snapshots in the state folder itself.
-pub(crate) fn snapshots_folder() -> &'static str {
+/// The directory of snapshots, relative to the state directory. Older installations keep snapshots in the state
+/// directory itself.
+pub(crate) fn snapshots_dir() -> &'static str {
     let has_folder = |root| Path::new(&root).join("var/lib/roster/snap").is_dir();
     if std::env::var_os("ROSTER_INSTALLED").is_none_or(has_folder) { "snap" } else { "" }
 }
@@ -124,21 +125,21 @@ pub(crate) fn snapshots_folder() -> &'static str {
 /// The program of that name out of `ROSTER_INSTALLED`, or `built`.
 #[must_use]
 pub fn program_under_test(name: &str, built: &str) -> PathBuf {
-    installed(name).unwrap_or_else(|| built.into())
+    installed_file(name).unwrap_or_else(|| built.into())
 }
 
-/// The program of that name out of `ROSTER_INSTALLED` or the folder `ROSTER_PROGRAMS`, or built: all programs
-/// together, for one alone would have its dependencies built anew, with fewer features.
+/// The program of that name out of `ROSTER_INSTALLED` or the directory `ROSTER_PROGRAMS`, or built. All programs are
+/// built together: one alone would have its dependencies rebuilt, with fewer features.
 fn program(name: &str) -> PathBuf {
-    if let Some(program) = installed(name) {
+    if let Some(program) = installed_file(name) {
         return program;
     }
     if let Some(folder) = std::env::var_os("ROSTER_PROGRAMS") {
         return Path::new(&folder).join(name);
     }
-    let _lock = lock();
+    let _lock = lock_builds();
     cargo_build(&["--release"]);
-    target().join("release").join(name)
+    target_dir().join("release").join(name)
 }
 
 /// The program made of `c/NAME.c`.
@@ -148,26 +149,26 @@ pub fn c_program(name: &str) -> PathBuf {
 
 /// The program made of `c/SOURCE.c` with more compiler flags, such as `-static`.
 pub fn c_program_with(source: &str, output: &str, flags: &[&str]) -> PathBuf {
-    compiled("cc", source, output, flags)
+    compile_c("cc", source, output, flags)
 }
 
 /// The static program made of `c/SOURCE.c` with musl for its C library.
 pub fn musl_program(source: &str) -> PathBuf {
-    compiled("musl-gcc", source, &format!("{source}-musl"), &["-static"])
+    compile_c("musl-gcc", source, &format!("{source}-musl"), &["-static"])
 }
 
-fn compiled(compiler: &str, source: &str, output: &str, flags: &[&str]) -> PathBuf {
-    let _lock = lock();
+fn compile_c(compiler: &str, source: &str, output: &str, flags: &[&str]) -> PathBuf {
+    let _lock = lock_builds();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
     let source = folder.join(source).with_extension("c");
-    let program = scratch().join(output);
+    let program = scratch_dir().join(output);
     if is_older(&program, &[&source, &folder.join("nss.h")]) {
         let fresh = program.with_extension("fresh");
         let needs = if compiler == "cc" { "gcc and libc6-dev" } else { "musl-tools" };
         let mut compiler = Command::new(compiler);
         compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
         compiler.arg(&source).arg("-o").arg(&fresh).args(flags);
-        // Its words count only when it fails: it warns of every look-up in a static program.
+        // Its output counts only when it fails: it warns of every lookup in a static program.
         let done = compiler
             .output()
             .unwrap_or_else(|e| panic!("no compiler: {e}: install the Debian packages {needs}"));
@@ -178,11 +179,11 @@ fn compiled(compiler: &str, source: &str, output: &str, flags: &[&str]) -> PathB
     program
 }
 
-/// The folder with the files of a Debian package, which is not installed.
-pub(crate) fn unpacked(package: &str) -> PathBuf {
-    let packages = scratch().join("packages");
+/// The directory with the files of a Debian package, which is not installed.
+pub(crate) fn unpack_package(package: &str) -> PathBuf {
+    let packages = scratch_dir().join("packages");
     let folder = packages.join(package);
-    let _lock = lock();
+    let _lock = lock_builds();
     if folder.is_dir() {
         return folder;
     }
@@ -212,19 +213,19 @@ pub(crate) fn unpacked(package: &str) -> PathBuf {
     folder
 }
 
-/// A folder for what the harness makes and keeps between runs.
-pub(crate) fn scratch() -> &'static Path {
+/// A directory for files that the harness makes and keeps between runs.
+pub(crate) fn scratch_dir() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
-        let scratch = target().join("system-tests");
+        let scratch = target_dir().join("system-tests");
         fs::create_dir_all(&scratch)
             .unwrap_or_else(|e| panic!("create {}: {e}", scratch.display()));
         scratch
     })
 }
 
-/// Cargo's target folder: test binaries lie in its `PROFILE/deps`.
-fn target() -> PathBuf {
+/// Cargo's target directory: test binaries lie in its `PROFILE/deps`.
+fn target_dir() -> PathBuf {
     let binary = std::env::current_exe().expect("the test's own path");
     binary.ancestors().nth(3).expect("a test binary lies in target/PROFILE/deps").to_owned()
 }
@@ -233,15 +234,15 @@ fn cargo_build(args: &[&str]) {
     cargo("build", args);
 }
 
-/// Runs cargo, unless the suite says by `ROSTER_BUILT` that everything is built.
+/// Runs cargo, unless the suite sets `ROSTER_BUILT` because everything is built.
 fn cargo(command: &str, args: &[&str]) {
     if std::env::var_os("ROSTER_BUILT").is_some() {
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut cargo = Command::new(env!("CARGO"));
-    // What cargo told this test of its own package. Build scripts look at it, and what they made would be
-    // made anew, with all that depends on it.
+    // Variables that cargo set for this test's own package. Build scripts read them, so their output would be rebuilt,
+    // with all that depends on it.
     let of_this_package =
         |name: &str| ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|start| name.starts_with(start));
     for (name, _) in std::env::vars_os() {
@@ -251,7 +252,7 @@ fn cargo(command: &str, args: &[&str]) {
     }
     let done = cargo
         .args([command, "--quiet", "--target-dir"])
-        .arg(target())
+        .arg(target_dir())
         .args(args)
         .current_dir(root)
         .status()
@@ -259,19 +260,19 @@ fn cargo(command: &str, args: &[&str]) {
     assert!(done.success(), "cargo {command} {} failed", args.join(" "));
 }
 
-/// Whether `product` has to be made again from `sources`; a source that is not there has no say.
+/// Whether `product` has to be made again from `sources`. Missing sources are ignored.
 fn is_older(product: &Path, sources: &[&Path]) -> bool {
-    let Some(made) = modified(product) else { return true };
-    sources.iter().filter_map(|source| modified(source)).any(|changed| changed > made)
+    let Some(made) = modified_at(product) else { return true };
+    sources.iter().filter_map(|source| modified_at(source)).any(|changed| changed > made)
 }
 
-fn modified(path: &Path) -> Option<SystemTime> {
+fn modified_at(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|meta| meta.modified()).ok()
 }
 
 /// Held while something is built; the kernel releases it when the file is closed.
-fn lock() -> File {
-    let file = File::create(scratch().join("lock")).expect("create the build lock");
+fn lock_builds() -> File {
+    let file = File::create(scratch_dir().join("lock")).expect("create the build lock");
     flock(&file, FlockOperation::LockExclusive).expect("take the build lock");
     file
 }

@@ -6,30 +6,30 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The wall clock of processes that `c/clock.c` is loaded into.
+/// The wall clock of processes that preload `c/preload_clock.c`.
 #[derive(Debug)]
-pub struct Clock(File);
+pub struct DaemonClock(File);
 
-impl Clock {
+impl DaemonClock {
     /// The clock of a daemon that is not started yet.
     ///
     /// # Panics
-    /// If the clock cannot be made; so does [`set`](Self::set).
+    /// If the clock cannot be made; so does [`set_shift`](Self::set_shift).
     #[must_use]
-    pub fn of(rosterd: &mut Rosterd) -> Self {
-        Self::after(rosterd, "")
+    pub fn for_daemon(rosterd: &mut Rosterd) -> Self {
+        Self::for_daemon_after(rosterd, "")
     }
 
-    /// The same, by a shell script that begins with `script`, see [`Rosterd::within`].
+    /// The same with a shell script that begins with `script`, see [`Rosterd::set_start_script`].
     ///
     /// # Panics
-    /// As [`of`](Self::of).
+    /// As [`for_daemon`](Self::for_daemon).
     #[must_use]
-    pub fn after(rosterd: &mut Rosterd, script: &str) -> Self {
-        let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
+    pub fn for_daemon_after(rosterd: &mut Rosterd, script: &str) -> Self {
+        let library = c_program_with("preload_clock", "clock.so", &["-shared", "-fPIC"]);
         let path = rosterd.host().path("clock");
         fs::write(&path, 0_i64.to_ne_bytes()).expect("write the clock");
-        rosterd.within(&format!(
+        rosterd.set_start_script(&format!(
             "{script}export LD_PRELOAD={} ROSTER_TEST_CLOCK={}; exec \"$@\"",
             library.display(),
             path.display()
@@ -38,7 +38,7 @@ impl Clock {
     }
 
     /// Moves it to so many seconds after the host's own.
-    pub fn set(&self, shift: i64) {
+    pub fn set_shift(&self, shift: i64) {
         self.0.write_all_at(&shift.to_ne_bytes(), 0).expect("move the clock");
     }
 }

@@ -14,7 +14,7 @@ const EMPTY_WITHIN: Duration = Duration::from_secs(60);
 pub struct ControlGroup(PathBuf);
 
 impl ControlGroup {
-    /// A group below that of the test.
+    /// A group below the test's own group.
     ///
     /// # Panics
     /// If it cannot be made: root and cgroup2 are needed.
@@ -22,12 +22,12 @@ impl ControlGroup {
     pub fn new(name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = own().join(format!("{name}-{}-{number}", std::process::id()));
+        let path = own_group().join(format!("{name}-{}-{number}", std::process::id()));
         fs::create_dir(&path).unwrap_or_else(|e| panic!("create {}: {e}", path.display()));
         Self(path)
     }
 
-    /// Its folder.
+    /// Its directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -45,23 +45,23 @@ pub fn remove_control_group(group: &Path) {
     if group.exists() {
         let _ = fs::write(group.join("cgroup.kill"), "1");
         wait_until(EMPTY_WITHIN, "the control group is removed", || {
-            remove_folders(group);
+            remove_dirs(group);
             !group.exists()
         });
     }
 }
 
-fn remove_folders(group: &Path) {
+fn remove_dirs(group: &Path) {
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_folders(&entry.path());
+            remove_dirs(&entry.path());
         }
     }
     let _ = fs::remove_dir(group);
 }
 
 /// The group of this process.
-fn own() -> PathBuf {
+fn own_group() -> PathBuf {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
     let mounts = read("/proc/self/mountinfo");
     let mounted = mounts.lines().find(|line| line.contains(" - cgroup2 "));

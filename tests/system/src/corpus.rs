@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// More keys of a kind than this are thinned out, for large texts even more: `files` reads the
-/// whole text for each.
+/// Keys of one kind beyond this number are thinned out, for large texts even more: `files` reads the whole text for
+/// each.
 const KEYS_MAX: usize = 150;
 const KEYS_MAX_OF_LARGE: usize = 30;
 const LARGE_BYTES: usize = 100_000;
@@ -17,7 +17,7 @@ const LARGE_BYTES: usize = 100_000;
 /// One host's text files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Corpus {
-    /// What it is called in a failure.
+    /// Its name in a failure.
     pub label: String,
     /// passwd(5)
     pub passwd: Vec<u8>,
@@ -35,19 +35,19 @@ impl Corpus {
         Self { label, passwd: passwd.into(), group: group.into(), shadow: shadow.into() }
     }
 
-    /// The text of this machine's own /etc; shadow is left empty for those who may not read it.
+    /// The text of this machine's own /etc. Shadow is left empty if the caller may not read it.
     ///
     /// # Panics
     /// If /etc/passwd or /etc/group cannot be read.
     #[must_use]
-    pub fn of_this_machine() -> Self {
+    pub fn from_machine() -> Self {
         let passwd = fs::read("/etc/passwd").expect("read /etc/passwd");
         let group = fs::read("/etc/group").expect("read /etc/group");
         let shadow = fs::read("/etc/shadow").unwrap_or_default();
         Self { label: "this machine".to_owned(), passwd, group, shadow }
     }
 
-    /// Writes `passwd`, `group` and `shadow` into a folder.
+    /// Writes `passwd`, `group` and `shadow` into a directory.
     ///
     /// # Panics
     /// If that fails.
@@ -62,9 +62,9 @@ impl Corpus {
         fs::set_permissions(folder.join("shadow"), shadow).expect("chmod shadow");
     }
 
-    /// Every name and number in the text, in and out of place, and some that are nowhere.
+    /// Every name and number in the text, in and out of place, and some that the text lacks.
     #[must_use]
-    pub fn keys(&self) -> Keys {
+    pub fn keys(&self) -> LookupKeys {
         let texts = [&self.passwd, &self.group, &self.shadow];
         let mut first = BTreeSet::new();
         let mut other = BTreeSet::new();
@@ -81,24 +81,24 @@ impl Corpus {
         let large = texts.iter().any(|text| text.len() >= LARGE_BYTES);
         let most = if large { KEYS_MAX_OF_LARGE } else { KEYS_MAX };
         let unknown = ["", " ", "nobody here", "+", "-", "#", "root", "a:b", "\u{e9}", "-1", "0"];
-        let mut names = thinned(first, most);
-        names.extend(thinned(other, most));
+        let mut names = thin_out(first, most);
+        names.extend(thin_out(other, most));
         names.extend(unknown.map(|name| name.as_bytes().to_vec()));
         names.push(vec![b'x'; 5000]);
-        Keys { names, ids: thinned(ids, most) }
+        LookupKeys { names, ids: thin_out(ids, most) }
     }
 }
 
-/// What to look up.
+/// Keys of lookups.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub struct LookupKeys {
     /// Names of users, of groups, and of neither.
     pub names: Vec<Vec<u8>>,
     /// Ids.
     pub ids: Vec<u32>,
 }
 
-impl Keys {
+impl LookupKeys {
     /// As the probe reads them.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -124,7 +124,7 @@ fn ids_in(token: &[u8]) -> Vec<u32> {
 }
 
 /// The first ones, the last one, and some evenly from between.
-fn thinned<T>(keys: BTreeSet<T>, most: usize) -> Vec<T> {
+fn thin_out<T>(keys: BTreeSet<T>, most: usize) -> Vec<T> {
     let count = keys.len();
     let step = count.div_ceil(most).max(1);
     let keep = |i: usize| i < most / 3 || i.is_multiple_of(step) || i + 1 == count;
@@ -208,7 +208,7 @@ pub fn hand_picked() -> Vec<Corpus> {
     corpora.push(Corpus::new("no users", b"", GROUPS, b""));
     corpora.push(Corpus::new("no groups", USERS, b"", SHADOW));
     corpora.push(long_lines());
-    corpora.push(crowd());
+    corpora.push(large_memberships());
     corpora
 }
 
@@ -223,7 +223,7 @@ fn long_lines() -> Corpus {
 }
 
 /// A group of 100,000 members, one user of 3,000 groups.
-fn crowd() -> Corpus {
+fn large_memberships() -> Corpus {
     let mut group = String::from("crowd:x:7:");
     for i in 0..100_000 {
         let _ = write!(group, "{}user{i:05}", if i == 0 { "" } else { "," });
@@ -237,9 +237,9 @@ fn crowd() -> Corpus {
 }
 
 /// splitmix64: a random corpus has to be the same on every machine and in every year.
-struct Dice(u64);
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -326,7 +326,7 @@ const NOISE: &[u8] = b":::,,\n\n +-#x1\t\r\0";
 /// The random corpus of a seed.
 #[must_use]
 pub fn random(seed: u64) -> Corpus {
-    let mut dice = Dice(seed);
+    let mut dice = SeededRandom(seed);
     let passwd = random_text(&mut dice, random_user);
     let group = random_text(&mut dice, random_group);
     let shadow = random_text(&mut dice, random_shadow);
@@ -334,7 +334,7 @@ pub fn random(seed: u64) -> Corpus {
 }
 
 /// Up to 25 lines, then, in half of the texts, some bytes changed for noise.
-fn random_text(dice: &mut Dice, line: fn(&mut Dice, &mut Vec<u8>)) -> Vec<u8> {
+fn random_text(dice: &mut SeededRandom, line: fn(&mut SeededRandom, &mut Vec<u8>)) -> Vec<u8> {
     let mut text = Vec::new();
     for _ in 0..dice.below(26) {
         line(dice, &mut text);
@@ -359,7 +359,7 @@ fn random_text(dice: &mut Dice, line: fn(&mut Dice, &mut Vec<u8>)) -> Vec<u8> {
 }
 
 /// `files` reads white space before an entry that no newline ends wrongly, and that is not copied
-/// (see `roster_record::text`): such lines lose it.
+/// (see `roster_passwd_format::text`): such lines lose it.
 fn without_doubled_ends(text: &[u8]) -> Vec<u8> {
     text.split_inclusive(|&byte| byte == b'\n')
         .flat_map(|line| {
@@ -373,16 +373,20 @@ fn without_doubled_ends(text: &[u8]) -> Vec<u8> {
 }
 
 /// Odd names and numbers are one in four, so that most lines are served and clash with others.
-fn name(dice: &mut Dice) -> &'static [u8] {
+fn name(dice: &mut SeededRandom) -> &'static [u8] {
     if dice.one_in(4) { dice.pick(NAMES) } else { dice.pick(&NAMES[..8]) }
 }
 
-fn number(dice: &mut Dice) -> &'static [u8] {
+fn number(dice: &mut SeededRandom) -> &'static [u8] {
     if dice.one_in(4) { dice.pick(NUMBERS) } else { dice.pick(&NUMBERS[..10]) }
 }
 
 /// A line may end early, after any field.
-fn fields(dice: &mut Dice, text: &mut Vec<u8>, kinds: &[fn(&mut Dice) -> &'static [u8]]) {
+fn fields(
+    dice: &mut SeededRandom,
+    text: &mut Vec<u8>,
+    kinds: &[fn(&mut SeededRandom) -> &'static [u8]],
+) {
     let count = if dice.one_in(8) { dice.below(kinds.len() + 1) } else { kinds.len() };
     for (i, kind) in kinds.iter().take(count).enumerate() {
         if i > 0 {
@@ -392,15 +396,15 @@ fn fields(dice: &mut Dice, text: &mut Vec<u8>, kinds: &[fn(&mut Dice) -> &'stati
     }
 }
 
-fn field(dice: &mut Dice) -> &'static [u8] {
+fn field(dice: &mut SeededRandom) -> &'static [u8] {
     dice.pick(FIELDS)
 }
 
-fn random_user(dice: &mut Dice, text: &mut Vec<u8>) {
+fn random_user(dice: &mut SeededRandom, text: &mut Vec<u8>) {
     fields(dice, text, &[name, field, number, number, field, field, field]);
 }
 
-fn random_group(dice: &mut Dice, text: &mut Vec<u8>) {
+fn random_group(dice: &mut SeededRandom, text: &mut Vec<u8>) {
     fields(dice, text, &[name, field, number]);
     if dice.one_in(12) {
         return;
@@ -414,7 +418,7 @@ fn random_group(dice: &mut Dice, text: &mut Vec<u8>) {
     }
 }
 
-fn random_shadow(dice: &mut Dice, text: &mut Vec<u8>) {
+fn random_shadow(dice: &mut SeededRandom, text: &mut Vec<u8>) {
     let day = number;
     fields(dice, text, &[name, field, day, day, day, day, day, day, day]);
 }

@@ -1,11 +1,11 @@
 //! States in which a power failure may leave files. They are made from a record of the calls that changed the files.
 //!
-//! A write lasts for certain once its file was synced, a name once its folder was. Before that each may be there or not,
-//! in any order, and the last write may be there in part. File systems promise more: a program that copes with these
-//! states copes with theirs.
+//! A write lasts for certain once its file was synced, a name once its directory was. Before that each may be there or
+//! not, in any order, and the last write may be there in part. File systems promise more: a program that copes with
+//! these states copes with theirs.
 
-use crate::host::{Output, run, tool};
 use crate::strace::Strace;
+use crate::test_host::{ProgramOutput, find_tool, run};
 use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -13,9 +13,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Options by which a record holds whole strings and paths.
+/// Options of strace, so that a record holds whole strings and paths.
 const RECORDING: [&str; 6] = ["-y", "-xx", "-s", "100000000", "-e", TRACE];
-/// Names with a question mark are those that some architectures lack.
+/// Some architectures lack the calls with a question mark.
 const TRACE: &str = "trace=?open,openat,lseek,write,pwrite64,fsync,fdatasync,?rename,?renameat,renameat2,ftruncate,\
                      ?unlink,unlinkat";
 /// Random selections of unsynced writes, for each call.
@@ -24,11 +24,11 @@ const SELECTIONS: u64 = 2;
 const SECTOR_BYTES: usize = 512;
 
 /// Files by their paths.
-pub type Files = BTreeMap<PathBuf, Vec<u8>>;
+pub type FileMap = BTreeMap<PathBuf, Vec<u8>>;
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Clone, Debug)]
-enum Change {
+enum FileChange {
     Make(PathBuf),
     Write { path: PathBuf, at: usize, bytes: Vec<u8> },
     Length { path: PathBuf, length: usize },
@@ -39,29 +39,29 @@ enum Change {
 
 /// One state after a power failure.
 #[derive(Clone, Debug)]
-pub struct State {
-    /// After how many calls.
+pub struct CrashState {
+    /// The number of calls before it.
     pub calls: usize,
     /// The part of them that had reached the disk.
-    pub what: String,
+    pub description: String,
     /// The files that are there.
-    pub files: Files,
+    pub files: FileMap,
 }
 
 /// Files at a moment, and the calls that changed them since.
 #[derive(Debug)]
 pub struct Recording {
     root: PathBuf,
-    before: Files,
-    changes: Vec<Change>,
+    before: FileMap,
+    changes: Vec<FileChange>,
     modes: HashMap<PathBuf, u32>,
 }
 
-/// A recording that goes on.
+/// A recording in progress.
 #[derive(Debug)]
 pub struct Recorder {
     root: PathBuf,
-    before: Files,
+    before: FileMap,
     modes: HashMap<PathBuf, u32>,
     strace: Strace,
 }
@@ -75,7 +75,7 @@ impl Recorder {
     pub fn start(root: &Path, pids: &[Pid], record: &Path) -> Self {
         let strace = Strace::attach(pids, record, &RECORDING);
         strace.wait_until_quiet();
-        let (before, modes) = read(root);
+        let (before, modes) = read_files(root);
         Self { root: root.to_owned(), before, modes, strace }
     }
 
@@ -88,11 +88,11 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Records a command that works below `root`. Gives its output, too.
+    /// Records a command that works below `root`. Returns its output, too.
     #[must_use]
-    pub fn of(root: &Path, record: &Path, command: &Command) -> (Self, Output) {
-        let (before, modes) = read(root);
-        let mut traced = Command::new(tool("strace", "strace"));
+    pub fn record_command(root: &Path, record: &Path, command: &Command) -> (Self, ProgramOutput) {
+        let (before, modes) = read_files(root);
+        let mut traced = Command::new(find_tool("strace", "strace"));
         traced.args(["-f", "-qq", "-o"]).arg(record).args(RECORDING);
         traced.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
@@ -104,10 +104,10 @@ impl Recording {
         (Self::new(root, before, modes, &text), done)
     }
 
-    fn new(root: &Path, before: Files, mut modes: HashMap<PathBuf, u32>, record: &str) -> Self {
+    fn new(root: &Path, before: FileMap, mut modes: HashMap<PathBuf, u32>, record: &str) -> Self {
         let changes =
-            Parser { root, offsets: HashMap::new(), known: before.clone() }.changes(record);
-        modes.extend(read(root).1);
+            StraceParser { root, offsets: HashMap::new(), known: before.clone() }.changes(record);
+        modes.extend(read_files(root).1);
         Self { root: root.to_owned(), before, changes, modes }
     }
 
@@ -119,25 +119,27 @@ impl Recording {
 
     /// The number of the call that made a file.
     #[must_use]
-    pub fn made(&self, file: &Path) -> Option<usize> {
-        let is_it = |change: &Change| matches!(change, Change::Make(path) if path == file);
+    pub fn creation_call(&self, file: &Path) -> Option<usize> {
+        let is_it = |change: &FileChange| matches!(change, FileChange::Make(path) if path == file);
         self.changes.iter().position(is_it).map(|at| at + 1)
     }
 
     /// All states, each once.
     #[must_use]
-    pub fn states(&self) -> Vec<State> {
-        let mut disk = Disk::with(&self.before);
+    pub fn states(&self) -> Vec<CrashState> {
+        let mut disk = SimulatedDisk::from_files(&self.before);
         let mut seen = BTreeSet::new();
         let mut states = Vec::new();
         for calls in 0..=self.changes.len() {
             if let Some(change) = calls.checked_sub(1).map(|last| &self.changes[last]) {
                 disk.apply(change);
             }
-            for names in [Names::All, Names::Synced] {
-                let selections = (0..SELECTIONS).map(|n| Writes::Some((calls as u64) << 8 | n));
-                for writes in
-                    [Writes::All, Writes::Synced, Writes::Torn].into_iter().chain(selections)
+            for names in [SurvivingNames::All, SurvivingNames::Synced] {
+                let selections =
+                    (0..SELECTIONS).map(|n| SurvivingWrites::Some((calls as u64) << 8 | n));
+                for writes in [SurvivingWrites::All, SurvivingWrites::Synced, SurvivingWrites::Torn]
+                    .into_iter()
+                    .chain(selections)
                 {
                     let files = disk.after_failure(names, writes);
                     if seen.insert(files.clone()) {
@@ -145,7 +147,7 @@ impl Recording {
                         let last = last.unwrap_or_else(|| "nothing".to_owned());
                         let what =
                             format!("call {calls} ({last}), names {names:?}, writes {writes:?}");
-                        states.push(State { calls, what, files });
+                        states.push(CrashState { calls, description: what, files });
                     }
                 }
             }
@@ -153,15 +155,15 @@ impl Recording {
         states
     }
 
-    /// Makes the files those of a state.
-    pub fn put(&self, state: &State) {
-        put(&self.root, &state.files, &self.modes);
+    /// Writes the files of a state.
+    pub fn write_state(&self, state: &CrashState) {
+        write_files(&self.root, &state.files, &self.modes);
     }
 }
 
 /// Makes the files below `root` these.
-fn put(root: &Path, files: &Files, modes: &HashMap<PathBuf, u32>) {
-    for path in read(root).0.keys() {
+fn write_files(root: &Path, files: &FileMap, modes: &HashMap<PathBuf, u32>) {
+    for path in read_files(root).0.keys() {
         fs::remove_file(root.join(path)).expect("remove a file");
     }
     for (path, bytes) in files {
@@ -172,9 +174,9 @@ fn put(root: &Path, files: &Files, modes: &HashMap<PathBuf, u32>) {
     }
 }
 
-/// All regular files below a folder, and their modes.
-fn read(root: &Path) -> (Files, HashMap<PathBuf, u32>) {
-    let (mut files, mut modes) = (Files::new(), HashMap::new());
+/// All regular files below a directory, and their modes.
+fn read_files(root: &Path) -> (FileMap, HashMap<PathBuf, u32>) {
+    let (mut files, mut modes) = (FileMap::new(), HashMap::new());
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("list a folder").flatten() {
@@ -193,7 +195,7 @@ fn read(root: &Path) -> (Files, HashMap<PathBuf, u32>) {
     (files, modes)
 }
 
-impl Change {
+impl FileChange {
     fn name(&self) -> String {
         match self {
             Self::Make(path) => format!("create {}", path.display()),
@@ -208,115 +210,122 @@ impl Change {
     }
 }
 
-/// Which names are there.
+/// The names that survive the crash.
 #[derive(Clone, Copy, Debug)]
-enum Names {
+enum SurvivingNames {
     All,
     Synced,
 }
 
-/// Which writes are there.
+/// The writes that survive the crash.
 #[derive(Clone, Copy, Debug)]
-enum Writes {
+enum SurvivingWrites {
     All,
     Synced,
-    /// All but the end of the last.
+    /// All writes, except the end of the last one.
     Torn,
     /// A selection by this seed.
     Some(u64),
 }
 
 /// A file system: contents and names apart.
-struct Disk {
-    contents: Vec<Content>,
+struct SimulatedDisk {
+    contents: Vec<FileContent>,
     names: BTreeMap<PathBuf, usize>,
     synced: BTreeMap<PathBuf, usize>,
 }
 
-struct Content {
+struct FileContent {
     synced: Vec<u8>,
-    waiting: Vec<Change>,
+    waiting: Vec<FileChange>,
 }
 
-impl Disk {
-    fn with(files: &Files) -> Self {
+impl SimulatedDisk {
+    fn from_files(files: &FileMap) -> Self {
         let contents =
-            files.values().map(|bytes| Content { synced: bytes.clone(), waiting: Vec::new() });
+            files.values().map(|bytes| FileContent { synced: bytes.clone(), waiting: Vec::new() });
         let names: BTreeMap<_, _> = files.keys().cloned().zip(0..).collect();
         Self { contents: contents.collect(), synced: names.clone(), names }
     }
 
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &FileChange) {
         match change {
-            Change::Make(path) => {
+            FileChange::Make(path) => {
                 self.names.insert(path.clone(), self.contents.len());
-                self.contents.push(Content { synced: Vec::new(), waiting: Vec::new() });
+                self.contents.push(FileContent { synced: Vec::new(), waiting: Vec::new() });
             }
-            Change::Write { path, .. } | Change::Length { path, .. } => {
+            FileChange::Write { path, .. } | FileChange::Length { path, .. } => {
                 if let Some(&file) = self.names.get(path) {
                     self.contents[file].waiting.push(change.clone());
                 }
             }
-            Change::Sync(path) => match self.names.get(path) {
+            FileChange::Sync(path) => match self.names.get(path) {
                 Some(&file) => self.contents[file].sync(),
-                None => self.sync_folder(path),
+                None => self.sync_dir(path),
             },
-            Change::Rename { from, to } => {
+            FileChange::Rename { from, to } => {
                 if let Some(file) = self.names.remove(from) {
                     self.names.insert(to.clone(), file);
                 }
             }
-            Change::Remove(path) => {
+            FileChange::Remove(path) => {
                 self.names.remove(path);
             }
         }
     }
 
-    fn sync_folder(&mut self, folder: &Path) {
+    fn sync_dir(&mut self, folder: &Path) {
         let is_there = |path: &Path| path.parent() == Some(folder);
         self.synced.retain(|path, _| !is_there(path));
         let names = self.names.iter().filter(|(path, _)| is_there(path));
         self.synced.extend(names.map(|(path, file)| (path.clone(), *file)));
     }
 
-    fn after_failure(&self, names: Names, writes: Writes) -> Files {
+    fn after_failure(&self, names: SurvivingNames, writes: SurvivingWrites) -> FileMap {
         let names = match names {
-            Names::All => &self.names,
-            Names::Synced => &self.synced,
+            SurvivingNames::All => &self.names,
+            SurvivingNames::Synced => &self.synced,
         };
-        names.iter().map(|(path, file)| (path.clone(), self.contents[*file].with(writes))).collect()
+        names
+            .iter()
+            .map(|(path, file)| (path.clone(), self.contents[*file].surviving_bytes(writes)))
+            .collect()
     }
 }
 
-impl Content {
+impl FileContent {
     fn sync(&mut self) {
-        self.synced = self.with(Writes::All);
+        self.synced = self.surviving_bytes(SurvivingWrites::All);
         self.waiting.clear();
     }
 
-    fn with(&self, writes: Writes) -> Vec<u8> {
+    fn surviving_bytes(&self, writes: SurvivingWrites) -> Vec<u8> {
         let mut bytes = self.synced.clone();
         for (number, change) in self.waiting.iter().enumerate() {
             let is_last = number + 1 == self.waiting.len();
             match writes {
-                Writes::All => apply(&mut bytes, change, usize::MAX),
-                Writes::Synced => {}
-                Writes::Torn if is_last => apply(&mut bytes, change, half(change)),
-                Writes::Torn => apply(&mut bytes, change, usize::MAX),
-                Writes::Some(seed) if is_selected(seed, number) => {
-                    apply(&mut bytes, change, if is_last { half(change) } else { usize::MAX });
+                SurvivingWrites::All => apply(&mut bytes, change, usize::MAX),
+                SurvivingWrites::Synced => {}
+                SurvivingWrites::Torn if is_last => apply(&mut bytes, change, torn_length(change)),
+                SurvivingWrites::Torn => apply(&mut bytes, change, usize::MAX),
+                SurvivingWrites::Some(seed) if is_selected(seed, number) => {
+                    apply(
+                        &mut bytes,
+                        change,
+                        if is_last { torn_length(change) } else { usize::MAX },
+                    );
                 }
-                Writes::Some(_) => {}
+                SurvivingWrites::Some(_) => {}
             }
         }
         bytes
     }
 }
 
-/// Whole sectors, about half of what a call wrote.
-fn half(change: &Change) -> usize {
+/// Whole sectors, about half of the bytes that a call wrote.
+fn torn_length(change: &FileChange) -> usize {
     match change {
-        Change::Write { bytes, .. } => bytes.len() / 2 / SECTOR_BYTES * SECTOR_BYTES,
+        FileChange::Write { bytes, .. } => bytes.len() / 2 / SECTOR_BYTES * SECTOR_BYTES,
         _ => 0,
     }
 }
@@ -329,9 +338,9 @@ fn is_selected(seed: u64, number: usize) -> bool {
     (x ^ (x >> 31)) & 1 == 1
 }
 
-fn apply(content: &mut Vec<u8>, change: &Change, limit: usize) {
+fn apply(content: &mut Vec<u8>, change: &FileChange, limit: usize) {
     match change {
-        Change::Write { at, bytes, .. } => {
+        FileChange::Write { at, bytes, .. } => {
             let bytes = &bytes[..bytes.len().min(limit)];
             let end = at + bytes.len();
             if !bytes.is_empty() {
@@ -339,21 +348,21 @@ fn apply(content: &mut Vec<u8>, change: &Change, limit: usize) {
                 content[*at..end].copy_from_slice(bytes);
             }
         }
-        Change::Length { length, .. } if limit > 0 => content.resize(*length, 0),
+        FileChange::Length { length, .. } if limit > 0 => content.resize(*length, 0),
         _ => {}
     }
 }
 
 /// Reads a record of `strace -f -y -xx`.
-struct Parser<'a> {
+struct StraceParser<'a> {
     root: &'a Path,
     /// Offsets of descriptors, by number and path.
     offsets: HashMap<(String, PathBuf), usize>,
-    known: Files,
+    known: FileMap,
 }
 
-impl Parser<'_> {
-    fn changes(mut self, record: &str) -> Vec<Change> {
+impl StraceParser<'_> {
+    fn changes(mut self, record: &str) -> Vec<FileChange> {
         let mut begun: HashMap<&str, &str> = HashMap::new();
         let mut changes = Vec::new();
         for line in record.lines() {
@@ -374,7 +383,7 @@ impl Parser<'_> {
     }
 
     /// The changes that a call made below the root.
-    fn call(&mut self, text: &str) -> Vec<Change> {
+    fn call(&mut self, text: &str) -> Vec<FileChange> {
         let Some((call, result)) = text.rsplit_once(" = ") else { return Vec::new() };
         let Some((name, args)) =
             call.trim_end().strip_suffix(')').and_then(|call| call.split_once('('))
@@ -396,10 +405,10 @@ impl Parser<'_> {
             ("write" | "pwrite64", [file, bytes, _, rest @ ..]) => self.write(file, bytes, rest),
             ("ftruncate", [file, length]) => {
                 let Some((_, path)) = self.open_file(file) else { return Vec::new() };
-                vec![Change::Length { path, length: length.parse().expect("a length") }]
+                vec![FileChange::Length { path, length: length.parse().expect("a length") }]
             }
             ("fsync" | "fdatasync", [file]) => {
-                self.open_file(file).map(|(_, path)| Change::Sync(path)).into_iter().collect()
+                self.open_file(file).map(|(_, path)| FileChange::Sync(path)).into_iter().collect()
             }
             ("rename", [from, to]) => self.rename("", from, "", to),
             ("renameat", [at, from, other, to]) | ("renameat2", [at, from, other, to, _]) => {
@@ -411,22 +420,22 @@ impl Parser<'_> {
         }
     }
 
-    fn open(&mut self, flags: &str, result: &str) -> Vec<Change> {
+    fn open(&mut self, flags: &str, result: &str) -> Vec<FileChange> {
         let Some(key) = self.open_file(result) else { return Vec::new() };
         let path = key.1.clone();
         let has = |flag: &str| flags.split('|').any(|one| one == flag);
         self.offsets.insert(key, 0);
         if has("O_CREAT") && self.known.insert(path.clone(), Vec::new()).is_none() {
-            return vec![Change::Make(path)];
+            return vec![FileChange::Make(path)];
         }
         if has("O_TRUNC") {
-            return vec![Change::Length { path, length: 0 }];
+            return vec![FileChange::Length { path, length: 0 }];
         }
         assert!(!has("O_APPEND") || !self.known.contains_key(&path), "O_APPEND: {flags} {result}");
         Vec::new()
     }
 
-    fn write(&mut self, file: &str, bytes: &str, rest: &[&str]) -> Vec<Change> {
+    fn write(&mut self, file: &str, bytes: &str, rest: &[&str]) -> Vec<FileChange> {
         let Some(key) = self.open_file(file) else { return Vec::new() };
         let bytes = unquoted(bytes);
         let path = key.1.clone();
@@ -439,39 +448,39 @@ impl Parser<'_> {
                 at
             }
         };
-        vec![Change::Write { path, at, bytes }]
+        vec![FileChange::Write { path, at, bytes }]
     }
 
-    fn rename(&mut self, at: &str, from: &str, other: &str, to: &str) -> Vec<Change> {
-        let (Some(from), Some(to)) = (self.named(at, from), self.named(other, to)) else {
+    fn rename(&mut self, at: &str, from: &str, other: &str, to: &str) -> Vec<FileChange> {
+        let (Some(from), Some(to)) = (self.resolve(at, from), self.resolve(other, to)) else {
             return Vec::new();
         };
         self.known.remove(&from);
         self.known.insert(to.clone(), Vec::new());
-        vec![Change::Rename { from, to }]
+        vec![FileChange::Rename { from, to }]
     }
 
-    fn remove(&mut self, at: &str, path: &str) -> Vec<Change> {
-        let Some(path) = self.named(at, path) else { return Vec::new() };
+    fn remove(&mut self, at: &str, path: &str) -> Vec<FileChange> {
+        let Some(path) = self.resolve(at, path) else { return Vec::new() };
         self.known.remove(&path);
-        vec![Change::Remove(path)]
+        vec![FileChange::Remove(path)]
     }
 
     /// The descriptor and the path of `4<PATH>` below the root.
     fn open_file(&self, text: &str) -> Option<(String, PathBuf)> {
         let (number, path) = text.split_once('<')?;
-        let path = path_of(unhex(path.split('>').next()?));
+        let path = to_path(unhex(path.split('>').next()?));
         Some((number.to_owned(), path.strip_prefix(self.root).ok()?.to_owned()))
     }
 
-    fn named(&self, at: &str, path: &str) -> Option<PathBuf> {
+    fn resolve(&self, at: &str, path: &str) -> Option<PathBuf> {
         let folder = at.split_once('<').map_or("", |(_, path)| path.trim_end_matches('>'));
-        let path = path_of(unhex(folder)).join(path_of(unquoted(path)));
+        let path = to_path(unhex(folder)).join(to_path(unquoted(path)));
         Some(path.strip_prefix(self.root).ok()?.to_owned())
     }
 }
 
-fn path_of(bytes: Vec<u8>) -> PathBuf {
+fn to_path(bytes: Vec<u8>) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     std::ffi::OsString::from_vec(bytes).into()
 }
@@ -504,15 +513,16 @@ mod tests {
 
     #[test]
     fn crash_states_hold_what_was_synced() {
-        let before = Files::from([("b".into(), b"old".to_vec())]);
+        let before = FileMap::from([("b".into(), b"old".to_vec())]);
         let parser =
-            Parser { root: Path::new("/r"), offsets: HashMap::new(), known: before.clone() };
+            StraceParser { root: Path::new("/r"), offsets: HashMap::new(), known: before.clone() };
         let changes = parser.changes(RECORD);
         assert_eq!(changes.len(), 6, "{changes:?}");
         let recording =
             Recording { root: "/r".into(), before: before.clone(), changes, modes: HashMap::new() };
-        let states: Vec<Files> = recording.states().into_iter().map(|state| state.files).collect();
-        let with = |files: &[(&str, &str)]| -> Files {
+        let states: Vec<FileMap> =
+            recording.states().into_iter().map(|state| state.files).collect();
+        let with = |files: &[(&str, &str)]| -> FileMap {
             files.iter().map(|(name, text)| ((*name).into(), text.as_bytes().to_vec())).collect()
         };
         for there in [

@@ -4,7 +4,7 @@
 use crate::artifacts::{exec_program, rootwrap_daemon_program};
 use crate::control_group::remove_control_group;
 use crate::corpus::Corpus;
-use crate::host::{Host, Output, RECOMMENDED, run};
+use crate::test_host::{ProgramOutput, RECOMMENDED_NSSWITCH, TestHost, run};
 use crate::wait::{SOON, wait_until};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Of the directory's users: alice is in ops, bob in nothing, carol in db.
+/// A user of the directory: alice is in ops, bob in no group, carol in db.
 pub const ALICE: u32 = 51001;
 /// See [`ALICE`].
 pub const BOB: u32 = 51002;
@@ -26,37 +26,37 @@ const PASSWD: &[u8] =
                         carol:x:51003:51003::/home/carol:/bin/sh\n";
 const GROUP: &[u8] = b"alice:x:51001:\nbob:x:51002:\ncarol:x:51003:\nops:x:51010:alice\n\
                        db:x:51011:carol\n";
-const LOCAL: (&[u8], &[u8]) = (b"root:x:0:0:root:/root:/bin/sh\n", b"root:x:0:\n");
-/// Puts a test's journal where the daemon looks for it, and ends in the program.
-const JOURNAL: &str = r#"mount -t tmpfs tmpfs /run
+const LOCAL_FILES: (&[u8], &[u8]) = (b"root:x:0:0:root:/root:/bin/sh\n", b"root:x:0:\n");
+/// Mounts a test's journal at the daemon's path of it, then executes the program.
+const JOURNAL_SCRIPT: &str = r#"mount -t tmpfs tmpfs /run
     mkdir -p /run/systemd/journal; touch /run/systemd/journal/socket
     mount --bind "$1" /run/systemd/journal/socket
     shift; exec "$@""#;
 /// The daemon on its host.
 #[derive(Debug)]
-pub struct Exec {
-    /// The host; its folder is everybody's to read.
-    pub host: Host,
+pub struct ExecHost {
+    /// The host. All users can read its directory.
+    pub host: TestHost,
     journal: UnixDatagram,
     daemon: Option<Child>,
 }
 
-/// What the journal was told of one command.
-pub type Record = BTreeMap<String, String>;
+/// The journal record of one command.
+pub type JournalEntry = BTreeMap<String, String>;
 
-impl Exec {
+impl ExecHost {
     /// Started with a policy.
     ///
     /// # Panics
     /// If it does not listen soon; so do the other functions of this file.
     #[must_use]
     pub fn start(policy: &str) -> Self {
-        Self::start_by(policy, &[])
+        Self::start_under(policy, &[])
     }
 
     /// Started by another program, which is given the daemon's command line.
     #[must_use]
-    pub fn start_by(policy: &str, by: &[&str]) -> Self {
+    pub fn start_under(policy: &str, by: &[&str]) -> Self {
         let mut exec = Self::prepare(policy);
         exec.launch(by);
         exec
@@ -65,7 +65,10 @@ impl Exec {
     /// Everything but the daemon.
     #[must_use]
     pub fn prepare(policy: &str) -> Self {
-        let host = Host::new(&Corpus::new("", LOCAL.0, LOCAL.1, b""), RECOMMENDED);
+        let host = TestHost::new(
+            &Corpus::new("", LOCAL_FILES.0, LOCAL_FILES.1, b""),
+            RECOMMENDED_NSSWITCH,
+        );
         host.publish(&Corpus::new("", PASSWD, GROUP, b""));
         let journal = UnixDatagram::bind(host.path("journal")).expect("bind the journal's socket");
         journal.set_read_timeout(Some(SOON)).expect("set a time");
@@ -88,7 +91,7 @@ impl Exec {
     #[must_use]
     pub fn daemon_command(&self, by: &[&str]) -> Command {
         let mut command = self.host.command("sh");
-        command.args(["-ec", JOURNAL, "sh"]).arg(self.host.path("journal")).args(by);
+        command.args(["-ec", JOURNAL_SCRIPT, "sh"]).arg(self.host.path("journal")).args(by);
         command.arg(rootwrap_daemon_program()).arg("--native");
         command.arg("--policy").arg(self.host.path("exec.toml"));
         command.arg("--socket").arg(self.socket());
@@ -103,7 +106,7 @@ impl Exec {
         wait_until(SOON, "the daemon listens", || UnixStream::connect(self.socket()).is_ok());
     }
 
-    /// Where it listens, in folders that it makes.
+    /// The path of its socket, in directories that it makes.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.host.path("run/roster/exec")
@@ -126,28 +129,28 @@ impl Exec {
         self.daemon.take().expect("it was started").wait().expect("wait for it").code()
     }
 
-    /// What it said on standard error.
+    /// Its standard error.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.host.path("log")).unwrap_or_default()
     }
 
-    /// Where its cgroups are, by its own word, if it has any.
+    /// The directory of its cgroups, as its log reports it, if it has any.
     #[must_use]
-    pub fn cgroups(&self) -> Option<PathBuf> {
+    pub fn cgroup_dir(&self) -> Option<PathBuf> {
         let log = self.log();
         let line = log.lines().rfind(|line| line.contains("are in cgroups of their own: "))?;
         Some(line.rsplit(": ").next()?.into())
     }
 
-    /// Those that a killed daemon has left: the next one in the same cgroup would do it.
+    /// Removes cgroups that a killed daemon has left. The next daemon in the same cgroup would do it.
     fn remove_cgroups(&self) {
-        if let Some(folder) = self.cgroups() {
+        if let Some(folder) = self.cgroup_dir() {
             remove_control_group(&folder);
         }
     }
 
-    /// A program as somebody on the host; 0 is root.
+    /// A program as a user on the host; 0 is root.
     #[must_use]
     pub fn as_user(&self, uid: u32, program: &str) -> Command {
         let mut command = self.host.command("setpriv");
@@ -156,7 +159,7 @@ impl Exec {
         command
     }
 
-    /// `roster-exec` as somebody.
+    /// `roster-exec` as that user.
     #[must_use]
     pub fn client(&self, uid: u32, args: &[&str]) -> Command {
         let mut command = self.as_user(uid, self.host.path("roster-exec").to_str().expect("UTF-8"));
@@ -165,12 +168,12 @@ impl Exec {
     }
 
     /// The same, to its end.
-    pub fn run(&self, uid: u32, args: &[&str]) -> Output {
+    pub fn run(&self, uid: u32, args: &[&str]) -> ProgramOutput {
         run(&mut self.client(uid, args))
     }
 
     /// The next record of a command's end.
-    pub fn record(&self) -> Record {
+    pub fn next_end_record(&self) -> JournalEntry {
         loop {
             let record = self.next_record();
             if record.get("ROSTER_EVENT").is_none_or(|event| event == "end") {
@@ -180,15 +183,15 @@ impl Exec {
     }
 
     /// The next record.
-    pub fn next_record(&self) -> Record {
+    pub fn next_record(&self) -> JournalEntry {
         let mut entry = vec![0; 1 << 18];
         let count = self.journal.recv(&mut entry).expect("a record comes");
         fields(&entry[..count])
     }
 
-    /// The records that come until none comes for a second, which is as long as the daemon keeps one that the journal
-    /// has no room for.
-    pub fn records_until_quiet(&self) -> Vec<Record> {
+    /// Receives records until none comes for a second. The daemon retains a record for that long if the journal has no
+    /// room for it.
+    pub fn records_until_quiet(&self) -> Vec<JournalEntry> {
         let mut entry = vec![0; 1 << 18];
         let mut records = Vec::new();
         self.journal.set_read_timeout(Some(Duration::from_secs(1))).expect("set a time");
@@ -200,7 +203,7 @@ impl Exec {
     }
 }
 
-impl Drop for Exec {
+impl Drop for ExecHost {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
             let _ = daemon.kill();
@@ -211,9 +214,9 @@ impl Drop for Exec {
 }
 
 /// An entry as journald reads it.
-fn fields(mut entry: &[u8]) -> Record {
+fn fields(mut entry: &[u8]) -> JournalEntry {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut fields = Record::new();
+    let mut fields = JournalEntry::new();
     while let Some(end) = entry.iter().position(|&byte| byte == b'\n') {
         let line = &entry[..end];
         entry = &entry[end + 1..];

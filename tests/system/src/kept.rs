@@ -1,11 +1,11 @@
-//! A daemon that keeps passwords, and its directory, which a test takes away. Campaigns on storage use both.
+//! A daemon that caches credentials, and its directory, which a test takes down. Campaigns on storage use both.
 
 use crate::pam::{self, PASSWORD};
-use crate::rosterd::{Domain, Rosterd, SOON};
-use crate::servers::{Server, Slapd};
+use crate::rosterd::{DomainTable, Rosterd, SOON};
+use crate::servers::{DirectoryServer, Slapd};
 use crate::wait::{wait_for, wait_until};
-use crate::{Directory, Schema};
-use roster_wire::pam::{Kind, Verdict};
+use crate::{LdifBuilder, Schema};
+use roster_request::{AuthRequestKind, AuthResult};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ const LINES_SHOWN: usize = 20;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Kept {
+pub struct OfflineFixture {
     /// The directory.
     pub slapd: Slapd,
     /// The daemon, as the invoking user.
@@ -21,14 +21,14 @@ pub struct Kept {
     users: Vec<String>,
 }
 
-impl Kept {
+impl OfflineFixture {
     /// A daemon that is configured and not started.
     ///
     /// # Panics
-    /// If the directory does not come up; so do the other functions when what they wait for does not come about.
+    /// If the directory does not come up; so do the other functions when the expected event does not occur.
     #[must_use]
     pub fn prepared(users: &[&str]) -> Self {
-        let slapd = pam::directory(users);
+        let slapd = pam::slapd_with_users(users);
         let rosterd = Rosterd::prepared(&[Self::domain(&slapd)]);
         Self { slapd, rosterd, users: users.iter().map(|user| (*user).to_owned()).collect() }
     }
@@ -38,15 +38,15 @@ impl Kept {
     pub fn started(users: &[&str]) -> Self {
         let mut kept = Self::prepared(users);
         kept.launch();
-        kept.log_all_in();
+        kept.login_all();
         kept
     }
 
     /// Starts the daemon, and waits until it knows the host's own accounts and its domain.
     pub fn launch(&mut self) {
         self.rosterd.launch();
-        wait_for(SOON, || match self.verdict("local", "a guess") {
-            Ok(Verdict::NotOurs | Verdict::UnknownUser) => Ok(()),
+        wait_for(SOON, || match self.auth_result("local", "a guess") {
+            Ok(AuthResult::NotHandled | AuthResult::UnknownUser) => Ok(()),
             said => Err(format!("{said:?}: {}", self.log())),
         });
         self.wait_for_backend();
@@ -60,51 +60,51 @@ impl Kept {
 
     /// The domain of a directory.
     #[must_use]
-    pub fn domain(slapd: &Slapd) -> Domain {
+    pub fn domain(slapd: &Slapd) -> DomainTable {
         pam::domain(slapd)
             .with("connect_timeout", "\"1s\"")
-            .with("offline_life", "\"7d\"")
-            .with("offline_failures", "1000")
-            .with("password_hash_time", "\"10ms\"")
+            .with("offline_credentials_expiration", "\"7d\"")
+            .with("offline_failed_login_attempts", "1000")
+            .with("argon2_target_time", "\"10ms\"")
     }
 
-    /// Everybody logs in once.
-    pub fn log_all_in(&self) {
+    /// Logs each user in once.
+    pub fn login_all(&self) {
         for user in &self.users {
-            self.log_in(user, PASSWORD);
+            self.login(user, PASSWORD);
         }
     }
 
-    /// Asks the responder about a password.
+    /// Sends a password to the responder.
     ///
     /// # Errors
     /// The failure of the connection, with the log.
-    pub fn verdict(&self, user: &str, password: &str) -> Result<Verdict, String> {
-        pam::verdict(&self.rosterd, Kind::Authenticate, user, password)
+    pub fn auth_result(&self, user: &str, password: &str) -> Result<AuthResult, String> {
+        pam::auth_result(&self.rosterd, AuthRequestKind::Authenticate, user, password)
     }
 
-    /// Asks again until the daemon knows its users.
+    /// Repeats the request until the daemon knows its users.
     #[must_use]
-    pub fn settled(&self, user: &str, password: &str) -> Verdict {
-        wait_for(SOON, || match self.verdict(user, password) {
-            Ok(Verdict::NotOurs | Verdict::UnknownUser) => Err(self.log()),
+    pub fn auth_result_when_known(&self, user: &str, password: &str) -> AuthResult {
+        wait_for(SOON, || match self.auth_result(user, password) {
+            Ok(AuthResult::NotHandled | AuthResult::UnknownUser) => Err(self.log()),
             said => said,
         })
     }
 
-    /// Waits until the responder says that of a password.
+    /// Waits until the responder returns this result for a password.
     #[track_caller]
-    pub fn expect(&self, user: &str, password: &str, wanted: Verdict) {
-        wait_for(SOON, || match self.verdict(user, password)? {
+    pub fn expect_auth_result(&self, user: &str, password: &str, wanted: AuthResult) {
+        wait_for(SOON, || match self.auth_result(user, password)? {
             said if said == wanted => Ok(()),
             said => Err(format!("{user}: {said:?} and not {wanted:?}: {}", self.log())),
         });
     }
 
-    /// Logs in while the directory answers, and waits until that is kept.
+    /// Logs in while the directory answers, and waits until the credentials are cached.
     #[track_caller]
-    pub fn log_in(&self, user: &str, password: &str) {
-        self.expect(user, password, Verdict::Success);
+    pub fn login(&self, user: &str, password: &str) {
+        self.expect_auth_result(user, password, AuthResult::Success);
         wait_until(SOON, "it is kept", || {
             let told = self.rosterd.roster(&["cache", "credentials"]);
             String::from_utf8_lossy(&told.stdout).contains(user)
@@ -113,30 +113,30 @@ impl Kept {
 
     /// The user's passwd line with that shell.
     #[must_use]
-    pub fn line(&self, user: &str, shell: &str) -> String {
+    pub fn passwd_line(&self, user: &str, shell: &str) -> String {
         let place = self.users.iter().position(|one| one == user).expect("a user of the test");
-        let id = pam::FIRST + u32::try_from(place).expect("a few users");
+        let id = pam::FIRST_LOGIN_UID + u32::try_from(place).expect("a few users");
         format!("{user}:*:{id}:{id}:{user} of dc=example,dc=com:/home/{user}:{shell}")
     }
 
     /// Changes a user in the directory.
-    pub fn set(&self, user: &str, attribute: &str, value: &str) {
-        let directory = Directory::new(Schema::Rfc2307);
+    pub fn set_attribute(&self, user: &str, attribute: &str, value: &str) {
+        let directory = LdifBuilder::new(Schema::Rfc2307);
         self.slapd.set(&directory.user_dn(user), attribute, &[value]);
     }
 
     /// Stops the directory, until the daemon knows.
-    pub fn take_away(&mut self) {
-        pam::take_away(&mut self.slapd, &self.rosterd);
+    pub fn stop_directory(&mut self) {
+        pam::stop_server(&mut self.slapd, &self.rosterd);
     }
 
     /// Starts the directory, until the daemon knows.
-    pub fn bring_back(&mut self) {
+    pub fn start_directory(&mut self) {
         self.slapd.start();
-        self.rosterd.expect_of_domain("corp", "online", true);
+        self.rosterd.expect_domain_status("corp", "online", true);
     }
 
-    /// The end of the daemon's log, for people.
+    /// The end of the daemon's log, for failure messages.
     #[must_use]
     pub fn log(&self) -> String {
         let log = self.rosterd.log();
@@ -145,8 +145,8 @@ impl Kept {
     }
 
     /// Waits until the status has no error of the files of passwords.
-    pub fn expect_well(&self) {
-        self.rosterd.expect_of_domain("corp", "credentials_error", Value::Null);
+    pub fn expect_no_errors(&self) {
+        self.rosterd.expect_domain_status("corp", "credentials_error", Value::Null);
     }
 
     /// Kills a role, and waits until it runs again.

@@ -1,53 +1,52 @@
 //! Harness of the black-box tests: the built module and programs under the machine's own glibc.
 //!
-//! A test makes a [`Host`] (a private mount namespace with its own /etc files and snapshot), runs
-//! real programs or the C helpers of `c/` in it, and asserts on what they print. The oracle is
-//! glibc's `files` service on the same text. Nothing here knows the snapshot's format or calls the
-//! module from Rust, and nothing touches the machine's own /etc.
+//! A test makes a [`TestHost`]: a private mount namespace with its own /etc files and snapshot. It runs real programs
+//! or the C helpers of `c/` in it, and asserts on their output. The oracle is glibc's `files` service on the same text.
+//! Nothing here knows the snapshot's format or calls the module from Rust, and nothing touches the machine's own /etc.
 //!
-//! Tests of the daemon start real directory [`servers`], fill them from a [`Directory`], run a real
-//! [`Rosterd`] on a host, and hold what the host answers to what a script of its own works out from
-//! `ldapsearch`.
+//! Tests of the daemon start real directory [`servers`] and fill them from a [`LdifBuilder`]. They run a real
+//! [`Rosterd`] on a host. A separate script computes the expected answers of the host from `ldapsearch`.
 
 pub mod artifacts;
-pub mod booted;
-pub mod caller;
 pub mod clock;
+pub mod compare_services;
 pub mod control_group;
 pub mod corpus;
 pub mod crash;
-pub mod differ;
-pub mod directory;
 pub mod exec;
-pub mod host;
+pub mod files_model;
 pub mod kept;
-pub mod memory;
-pub mod model;
+pub mod ldif;
+pub mod mirror_scenario;
 pub mod nscd;
+pub mod nss_caller;
+pub mod old_names;
 pub mod pam;
+pub mod pam_stacks;
+pub mod process_memory;
 pub mod rosterd;
-pub mod scenario;
 pub mod servers;
 pub mod sshd;
-pub mod stacks;
 pub mod strace;
+pub mod systemd_host;
 pub mod tally;
+pub mod test_host;
 pub mod wait;
 
 pub use artifacts::{
-    c_program, c_program_with, exec_program, krb5_program, library_folder, pam_module,
+    c_program, c_program_with, exec_program, krb5_program, library_dir, pam_module,
     program_under_test, rootwrap_daemon_program, rootwrap_program, roster_program, rosterd_program,
 };
-pub use booted::Booted;
-pub use caller::{Caller, reading};
 pub use corpus::Corpus;
-pub use directory::Directory;
-pub use exec::{Exec, Record};
-pub use host::{Host, Output, needs_root, run, tool};
-pub use kept::Kept;
-pub use nscd::{Names, Responder};
-pub use pam::Pam;
-pub use rosterd::{Domain, Rosterd};
-pub use servers::{Ds389, Schema, Server, Setup, Slapd};
+pub use exec::{ExecHost, JournalEntry};
+pub use kept::OfflineFixture;
+pub use ldif::LdifBuilder;
+pub use nscd::{LookupProgram, NscdServer};
+pub use nss_caller::{NssCaller, command_with_snapshot};
+pub use pam::PamHost;
+pub use rosterd::{DomainTable, Rosterd};
+pub use servers::{DirectoryServer, Ds389, Schema, Slapd, SlapdOptions};
 pub use sshd::Sshd;
+pub use systemd_host::SystemdHost;
+pub use test_host::{ProgramOutput, TestHost, find_tool, needs_root, run};
 pub use wait::{wait_for, wait_until};

@@ -1,10 +1,10 @@
-//! A running `roster nscd` on a pretend [`Host`], and the programs that ask there.
+//! A running `roster nscd` on a pretend [`TestHost`], and its client programs.
 
 use crate::artifacts::roster_program;
-use crate::caller::Caller;
 use crate::corpus::Corpus;
-use crate::host::{Host, Output, run, tool};
-use crate::servers::Process;
+use crate::nss_caller::NssCaller;
+use crate::servers::ServerProcess;
+use crate::test_host::{ProgramOutput, TestHost, find_tool, run};
 use crate::wait::wait_until;
 use std::fmt::Write as _;
 use std::fs;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Lines of nsswitch.conf(5) that know the snapshot alone.
+/// Lines of nsswitch.conf(5) with the snapshot as the only source.
 pub const SNAPSHOT_ONLY: &str = "passwd: roster\ngroup: roster\ninitgroups: roster\n";
 
-/// The people of a generation as `c/threads.c` knows them: each answer names it in several places.
+/// The users and groups of a generation for `c/threads.c`: each answer names it in several places.
 #[must_use]
 pub fn generation(number: usize) -> Corpus {
     let (mut passwd, mut group) = (String::new(), String::new());
@@ -39,22 +39,22 @@ pub use crate::wait::SOON;
 
 /// A server of maps and its host. Dropping it ends the server; in a test that fails it shows the log.
 #[derive(Debug)]
-pub struct Responder {
-    process: Option<Process>,
+pub struct NscdServer {
+    process: Option<ServerProcess>,
     arguments: Vec<String>,
     /// A line of shell that runs before it, in its mounts.
-    before: String,
+    setup_line: String,
     // Removed last.
-    host: Host,
+    host: TestHost,
 }
 
-impl Responder {
+impl NscdServer {
     /// A server on that host, with maps that are ready.
     ///
     /// # Panics
     /// If it does not come up; so do the other functions of this file.
     #[must_use]
-    pub fn start(host: Host) -> Self {
+    pub fn start(host: TestHost) -> Self {
         let mut responder = Self::prepared(host, &[]);
         responder.launch();
         responder
@@ -62,54 +62,54 @@ impl Responder {
 
     /// The same, not started, with more arguments.
     #[must_use]
-    pub fn prepared(host: Host, arguments: &[&str]) -> Self {
+    pub fn prepared(host: TestHost, arguments: &[&str]) -> Self {
         for (name, mode) in [("nscd", 0o755), ("maps", 0o700)] {
             fs::create_dir_all(host.path(name)).expect("create a folder");
             fs::set_permissions(host.path(name), fs::Permissions::from_mode(mode)).expect("chmod");
         }
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Self { process: None, arguments, before: String::new(), host }
+        Self { process: None, arguments, setup_line: String::new(), host }
     }
 
     /// Has a line of shell run before the server, in its mounts.
-    pub fn after(&mut self, line: &str) {
-        line.clone_into(&mut self.before);
+    pub fn run_before(&mut self, line: &str) {
+        line.clone_into(&mut self.setup_line);
     }
 
     /// Starts it, and waits until its maps are there.
     pub fn launch(&mut self) {
         let log = self.host.path("log");
         let mut command = self.command();
-        self.process = Some(Process::start(&mut command, &log));
+        self.process = Some(ServerProcess::start(&mut command, &log));
         wait_until(SOON, "both maps are served", || {
-            let figures = self.figures();
+            let figures = self.statistics();
             figures.contains("passwd: ") && figures.matches("entries in a map").count() == 2
         });
     }
 
-    /// The command that serves, where it watches the files of the host itself.
+    /// The command of the server, which watches the files of the host itself.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = self.host.command("sh");
-        command.args(["-ec", &format!("{}\nexec \"$@\"", self.before), "server"]);
+        command.args(["-ec", &format!("{}\nexec \"$@\"", self.setup_line), "server"]);
         command.arg(roster_program()).arg("nscd").arg("--maps").arg(self.host.path("maps"));
         for name in ["passwd", "group", "nsswitch.conf"] {
             let option = format!("--{}", name.trim_end_matches(".conf"));
             command.arg(option).arg(self.host.path("etc").join(name));
         }
-        command.arg("--snapshot").arg(self.host.snapshot()).args(&self.arguments);
+        command.arg("--snapshot").arg(self.host.snapshot_path()).args(&self.arguments);
         command
     }
 
     /// Starts it and waits for nothing.
     pub fn launch_only(&mut self) {
         let mut command = self.command();
-        self.process = Some(Process::start(&mut command, &self.host.path("log")));
+        self.process = Some(ServerProcess::start(&mut command, &self.host.path("log")));
     }
 
     /// The next server on the same host, which has ended, with these arguments instead.
     #[must_use]
-    pub fn again(mut self, arguments: &[&str]) -> Self {
+    pub fn restart_with(mut self, arguments: &[&str]) -> Self {
         self.process = None;
         self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         self.launch();
@@ -118,51 +118,50 @@ impl Responder {
 
     /// The host.
     #[must_use]
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &TestHost {
         &self.host
     }
 
     /// The server's process.
-    pub fn process(&mut self) -> &mut Process {
+    pub fn process(&mut self) -> &mut ServerProcess {
         self.process.as_mut().expect("the server was started")
     }
 
-    /// What `roster nscd` with these arguments prints as somebody who may give orders.
+    /// The output of `roster nscd` with these arguments, as a user that the server allows to make admin requests.
     #[must_use]
-    pub fn order(&self, arguments: &[&str]) -> Output {
+    pub fn admin_request(&self, arguments: &[&str]) -> ProgramOutput {
         run(self.host.command(roster_program()).arg("nscd").args(arguments))
     }
 
-    /// What the server tells of itself.
+    /// The server's statistics.
     #[must_use]
-    pub fn figures(&self) -> String {
-        String::from_utf8_lossy(&self.order(&["--statistics"]).stdout).into_owned()
+    pub fn statistics(&self) -> String {
+        String::from_utf8_lossy(&self.admin_request(&["--statistics"]).stdout).into_owned()
     }
 
-    /// The number in front of these words of the figures.
+    /// The number in front of this text in the statistics.
     #[must_use]
-    pub fn figure(&self, words: &str) -> u64 {
-        let figures = self.figures();
+    pub fn statistic(&self, words: &str) -> u64 {
+        let figures = self.statistics();
         let number = figures.split(words).next().and_then(|text| text.split_whitespace().last());
         number
             .and_then(|number| number.parse().ok())
             .unwrap_or_else(|| panic!("{words}: {figures}"))
     }
 
-    /// Where programs ask, seen from outside of the host.
+    /// The path of the server's socket, seen from outside of the host.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.host.path("nscd/socket")
     }
 
-    /// Puts text in the place of one of the host's files, as programs do that mean it well: not in
-    /// place, except where programs on the host are to see it too.
+    /// Rewrites one of the host's files in place, so that programs on the host see the new text, too.
     pub fn rewrite(&self, name: &str, text: &str) {
         fs::write(self.host.path("etc").join(name), text).expect("write a file of the host");
     }
 }
 
-impl Drop for Responder {
+impl Drop for NscdServer {
     fn drop(&mut self) {
         if let Some(process) = &self.process
             && std::thread::panicking()
@@ -172,76 +171,76 @@ impl Drop for Responder {
     }
 }
 
-/// A program that looks names up when told to, see `c/names.c`.
-pub struct Names(Caller);
+/// A program that looks names up on command, see `c/lookup_stdin.c`.
+pub struct LookupProgram(NssCaller);
 
-impl Names {
+impl LookupProgram {
     /// That program, on a host.
     #[must_use]
-    pub fn on(host: &Host, program: &Path) -> Self {
-        Self(Caller::start(&mut host.command(program)))
+    pub fn on(host: &TestHost, program: &Path) -> Self {
+        Self(NssCaller::start(&mut host.command(program)))
     }
 
-    /// That program under strace(1), and what is known of its waits.
+    /// That program under strace(1), and the record of its waits.
     #[must_use]
-    pub fn watched(host: &Host, program: &Path) -> (Self, Waits) {
+    pub fn with_strace(host: &TestHost, program: &Path) -> (Self, PollRecord) {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let name = format!("waits-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let waits = Waits(host.path(&name));
-        let mut command = host.command(tool("strace", "strace"));
-        command.args(Waits::OPTIONS).arg(&waits.0).arg(program);
-        (Self::of(&mut command), waits)
+        let waits = PollRecord(host.path(&name));
+        let mut command = host.command(find_tool("strace", "strace"));
+        command.args(PollRecord::OPTIONS).arg(&waits.0).arg(program);
+        (Self::from_command(&mut command), waits)
     }
 
     /// The program of a prepared command.
     #[must_use]
-    pub fn of(command: &mut Command) -> Self {
-        Self(Caller::start(command))
+    pub fn from_command(command: &mut Command) -> Self {
+        Self(NssCaller::start(command))
     }
 
-    /// A question in the program's own words, and the answer.
-    pub fn ask(&mut self, question: &str) -> String {
-        self.0.say(question)
+    /// Sends a request in the program's format, and returns the reply.
+    pub fn send_request(&mut self, question: &str) -> String {
+        self.0.send_command(question)
     }
 
-    /// What a user's entry says of its name, ids, GECOS and home; "none" and errno where there is none.
+    /// A user's name, ids, GECOS and home; "none" and errno if there is no entry.
     pub fn user(&mut self, name: &str) -> String {
-        readable(&self.0.say(&format!("u {}", hexadecimal(name.as_bytes()))))
+        decode_reply(&self.0.send_command(&format!("u {}", hexadecimal(name.as_bytes()))))
     }
 
-    /// The same by uid.
-    pub fn user_of(&mut self, uid: u32) -> String {
-        readable(&self.0.say(&format!("U {uid}")))
+    /// Looks a user up by uid, with the same result.
+    pub fn user_by_uid(&mut self, uid: u32) -> String {
+        decode_reply(&self.0.send_command(&format!("U {uid}")))
     }
 
     /// A group with its members.
     pub fn group(&mut self, name: &str) -> String {
-        readable(&self.0.say(&format!("g {}", hexadecimal(name.as_bytes()))))
+        decode_reply(&self.0.send_command(&format!("g {}", hexadecimal(name.as_bytes()))))
     }
 
-    /// The gids of a user's groups, in their order, before one that stands for none.
-    pub fn groups_of(&mut self, name: &str) -> String {
-        self.0.say(&format!("i {}", hexadecimal(name.as_bytes())))
+    /// The gids of a user's groups, in their order, before the value for "none".
+    pub fn gids_of(&mut self, name: &str) -> String {
+        self.0.send_command(&format!("i {}", hexadecimal(name.as_bytes())))
     }
 }
 
-/// The waits of a program for the server. A client in a C library gives a server up when its poll(2) has
-/// lasted for 5 s; what it waits for less is an answer that came.
-pub struct Waits(PathBuf);
+/// The waits of a program for the server. A client in a C library gives a server up when its poll(2) has lasted for 5
+/// s. A shorter wait ended with an answer.
+pub struct PollRecord(PathBuf);
 
-impl Waits {
+impl PollRecord {
     /// Options of strace(1) in front of the name of a record.
     pub const OPTIONS: [&str; 5] = ["-f", "-qq", "-e", "trace=poll,ppoll", "-o"];
 
-    /// How often the program has given a server up.
+    /// The number of times that the program has given a server up.
     #[must_use]
-    pub fn given_up(&self) -> usize {
-        Self::in_record(&fs::read_to_string(&self.0).expect("read the record"))
+    pub fn timed_out(&self) -> usize {
+        Self::timed_out_in(&fs::read_to_string(&self.0).expect("read the record"))
     }
 
-    /// The same of the text of a record.
+    /// Counts them in the text of a record.
     #[must_use]
-    pub fn in_record(record: &str) -> usize {
+    pub fn timed_out_in(record: &str) -> usize {
         record.matches("= 0 (Timeout)").count()
     }
 }
@@ -253,7 +252,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// Strings of an answer as text: `"616c"` as `al`.
-fn readable(answer: &str) -> String {
+fn decode_reply(answer: &str) -> String {
     let word = |word: &str| match word.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(digits) => {
             let pairs = digits.as_bytes().chunks(2);

@@ -1,10 +1,14 @@
-//! A running `rosterd` on a pretend [`Host`], in folders of its own and as the invoking user, and what a
-//! test asks of it: its roles' processes, its log, and whether the host serves what it must.
+//! A running `rosterd` on a pretend [`TestHost`], in private directories and as the invoking user. It gives tests
+//! access to its roles' processes and its log, and checks that the host serves the expected entries.
 
 use crate::artifacts::{krb5_program, roster_program, rosterd_program};
 use crate::corpus::Corpus;
-use crate::host::{Host, Output, RECOMMENDED, ROSTER, plain_environment, run, tool};
-use crate::servers::{Process, READER_PASSWORD, Server};
+use crate::old_names;
+use crate::servers::{DirectoryServer, READER_PASSWORD, ServerProcess};
+use crate::test_host::{
+    ProgramOutput, RECOMMENDED_NSSWITCH, ROSTER_NSSWITCH, TestHost, find_tool, plain_environment,
+    run,
+};
 use crate::wait::{wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -17,25 +21,23 @@ use std::time::Duration;
 
 pub use crate::wait::SOON;
 
-/// Longest wait for what takes several timeouts.
-pub const MINUTES: Duration = Duration::from_secs(120);
+/// Longest wait for an event after several timeouts.
+pub const LONG_WAIT: Duration = Duration::from_secs(120);
 
-/// What a host has of its own, for tests that do not care.
-pub const LOCALS: &str = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/usr/sbin:/bin/false\n\
+/// Local accounts of a host, for tests that do not care.
+pub const LOCAL_PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/usr/sbin:/bin/false\n\
                           nobody:x:65534:65534::/nonexistent:/bin/false\n\
                           local:x:1500:1500:Local account:/home/local:/bin/sh\n";
-/// Its groups.
-pub const LOCAL_GROUPS: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:100:\n\
+/// The groups of the local accounts.
+pub const LOCAL_GROUP: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:100:\n\
                                 nogroup:x:65534:\nlocal:x:1500:\n";
 
 /// The uid of `roster-bus`, and the gid of all roles; the uids of the others follow.
 pub const FIRST_ROLE_UID: u32 = 990;
-/// The uid of `roster-nscd-helper`, which is its gid, too.
-pub const NSCD_HELPER_UID: u32 = FIRST_ROLE_UID + 9;
 
-/// Starts `$1` with the configuration `$3`, in a namespace of its own, from a place that every user can
-/// reach, `roster` being beside it. If there is a folder `$4`, it is /etc/pam.d.
-const INSTALLED: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
+/// Starts `$1` with the configuration `$3`, in a private mount namespace, from a place that every user can reach,
+/// `roster` being beside it. If there is a directory `$4`, it is /etc/pam.d.
+const INSTALLED_SCRIPT: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/bin /run/libexec/roster
 cp "$1" "$2" "$5" /run/bin
 ln "/run/bin/${5##*/}" /run/libexec/roster
@@ -46,22 +48,22 @@ exec /run/bin/rosterd --config "$3"
 
 /// A table `[domain.NAME]` of roster.toml.
 #[derive(Clone, Debug)]
-pub struct Domain {
+pub struct DomainTable {
     name: String,
     keys: Vec<(String, String)>,
 }
 
-impl Domain {
+impl DomainTable {
     /// A domain that mirrors `server` through it.
     #[must_use]
-    pub fn ldap<S: Server>(name: &str, server: &S) -> Self {
+    pub fn ldap<S: DirectoryServer>(name: &str, server: &S) -> Self {
         Self::ldap_through(name, server, &[&server.uri()])
     }
 
     /// A domain that mirrors `server`, reached by these URIs.
     #[must_use]
-    pub fn ldap_through<S: Server>(name: &str, server: &S, uris: &[&str]) -> Self {
-        let password = server.folder().join("reader.password");
+    pub fn ldap_through<S: DirectoryServer>(name: &str, server: &S, uris: &[&str]) -> Self {
+        let password = server.server_dir().join("reader.password");
         fs::write(&password, READER_PASSWORD).expect("write the reader's password");
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("chmod");
         let mut domain = Self { name: name.to_owned(), keys: Vec::new() };
@@ -74,7 +76,7 @@ impl Domain {
             .with("uris", &format!("{uris:?}"))
             .with("base", &format!("{:?}", server.base()))
             .with("schema", &format!("{:?}", server.schema().key()))
-            .with("bind_dn", &format!("{:?}", server.reader()))
+            .with("bind_dn", &format!("{:?}", server.reader_dn()))
             .with("bind_password_file", &format!("{password:?}"))
     }
 
@@ -113,14 +115,14 @@ impl Domain {
 
 /// One domain as the oracle reads it.
 #[derive(Clone, Debug)]
-pub enum Source<'a> {
-    /// What this server says.
-    Server(&'a dyn Server),
+pub enum OracleSource<'a> {
+    /// The entries of this server.
+    Server(&'a dyn DirectoryServer),
     /// Text.
     Files(&'a Path, &'a Path),
 }
 
-impl std::fmt::Debug for dyn Server + '_ {
+impl std::fmt::Debug for dyn DirectoryServer + '_ {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.uri())
     }
@@ -129,28 +131,27 @@ impl std::fmt::Debug for dyn Server + '_ {
 /// A daemon and its host. Dropping it ends the daemon; in a test that fails it shows the log.
 #[derive(Debug)]
 pub struct Rosterd {
-    process: Option<Process>,
+    process: Option<ServerProcess>,
     /// Lines of `[host]` beside the usual ones.
     host_keys: String,
-    domains: Vec<Domain>,
+    domains: Vec<DomainTable>,
     /// Further tables of the configuration.
     tables: String,
-    /// A command that becomes the daemon, see [`Rosterd::within`].
+    /// A command that executes the daemon, see [`Rosterd::set_start_script`].
     wrapper: Vec<String>,
     /// See [`Rosterd::installed`].
     installed: bool,
     // Removed last.
-    host: Host,
+    host: TestHost,
 }
 
 impl Rosterd {
-    /// A daemon with these domains on a host that has [`LOCALS`].
+    /// A daemon with these domains on a host that has [`LOCAL_PASSWD`].
     ///
     /// # Panics
-    /// If it cannot be started; so do the other functions of this file when what they wait for does
-    /// not come about.
+    /// If it cannot be started; so do the other functions of this file when the expected event does not occur.
     #[must_use]
-    pub fn start(domains: &[Domain]) -> Self {
+    pub fn start(domains: &[DomainTable]) -> Self {
         let mut rosterd = Self::prepared(domains);
         rosterd.launch();
         rosterd
@@ -158,14 +159,14 @@ impl Rosterd {
 
     /// The same, configured and not started.
     #[must_use]
-    pub fn prepared(domains: &[Domain]) -> Self {
-        let locals = Corpus::new("", LOCALS.as_bytes(), LOCAL_GROUPS.as_bytes(), b"");
-        Self::on(Host::new(&locals, ROSTER), "", domains)
+    pub fn prepared(domains: &[DomainTable]) -> Self {
+        let locals = Corpus::new("", LOCAL_PASSWD.as_bytes(), LOCAL_GROUP.as_bytes(), b"");
+        Self::on(TestHost::new(&locals, ROSTER_NSSWITCH), "", domains)
     }
 
     /// The same on a host of the test's own making, with more lines of `[host]`.
     #[must_use]
-    pub fn on(host: Host, host_keys: &str, domains: &[Domain]) -> Self {
+    pub fn on(host: TestHost, host_keys: &str, domains: &[DomainTable]) -> Self {
         fs::create_dir_all(host.path("run")).expect("create the run-time folder");
         let rosterd = Self {
             process: None,
@@ -180,33 +181,22 @@ impl Rosterd {
         rosterd
     }
 
-    /// The same as a package sets it up: started by root with the default folders, each role under a
-    /// user of its own, in mounts that are its own.
+    /// A daemon as a package sets it up: started by root with the default directories, each role under a dedicated
+    /// user, in private mounts.
     #[must_use]
-    pub fn installed(domains: &[Domain]) -> Self {
-        let mut passwd = LOCALS.to_owned();
-        let group = format!("{LOCAL_GROUPS}roster:x:{FIRST_ROLE_UID}:\n");
-        let names = [
-            "bus",
-            "publisher",
-            "nss",
-            "backend-0",
-            "backend-1",
-            "backend-2",
-            "metrics",
-            "pam",
-            "nscd",
-        ];
+    pub fn installed(domains: &[DomainTable]) -> Self {
+        let mut passwd = LOCAL_PASSWD.to_owned();
+        let group = format!("{LOCAL_GROUP}roster:x:{FIRST_ROLE_UID}:\n");
+        let names =
+            ["bus", "publisher", "nss", "backend-0", "backend-1", "backend-2", "metrics", "pam"];
         for (name, id) in names.into_iter().zip(FIRST_ROLE_UID..) {
             let _ = writeln!(passwd, "roster-{name}:x:{id}:{FIRST_ROLE_UID}::/:/usr/sbin/nologin");
         }
-        let helper = NSCD_HELPER_UID;
-        let _ = writeln!(passwd, "roster-nscd-helper:x:{helper}:{helper}::/:/usr/sbin/nologin");
         let locals = Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"");
         // dbus-daemon looks its own user up.
-        let host = Host::new(&locals, RECOMMENDED);
+        let host = TestHost::new(&locals, RECOMMENDED_NSSWITCH);
         // For the floor; the configuration lies elsewhere.
-        let _ = host.configuration();
+        let _ = host.make_config_dir();
         let mut rosterd = Self::on(host, "", domains);
         rosterd.installed = true;
         rosterd.configure();
@@ -215,9 +205,9 @@ impl Rosterd {
 
     /// A command in the mounts of the daemon.
     #[must_use]
-    pub fn inside(&self, program: &Path) -> Command {
+    pub fn command_inside(&self, program: &Path) -> Command {
         let pid = self.process.as_ref().expect("rosterd was started").pid();
-        let mut command = Command::new(tool("nsenter", "util-linux"));
+        let mut command = Command::new(find_tool("nsenter", "util-linux"));
         plain_environment(&mut command);
         if !rustix::process::geteuid().is_root() {
             command.args(["-U", "--preserve-credentials"]);
@@ -228,7 +218,7 @@ impl Rosterd {
 
     /// The host.
     #[must_use]
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &TestHost {
         &self.host
     }
 
@@ -236,10 +226,10 @@ impl Rosterd {
     pub fn launch(&mut self) {
         if self.installed {
             let mut command = self.host.command("sh");
-            command.args(["-ec", INSTALLED, "installed"]);
+            command.args(["-ec", INSTALLED_SCRIPT, "installed"]);
             command.arg(rosterd_program()).arg(roster_program()).arg(self.config());
             command.arg(self.host.path("pam.d")).arg(krb5_program());
-            self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
+            self.process = Some(ServerProcess::start(&mut command, &self.host.path("rosterd.log")));
             self.wait_for_mounts();
             return;
         }
@@ -247,37 +237,36 @@ impl Rosterd {
             self.wrapper.iter().map(AsRef::as_ref).chain([rosterd_program().as_os_str()]);
         let mut command = Command::new(words.next().expect("the daemon at least"));
         command.args(words).arg("--config").arg(self.config());
-        command.arg("--state-dir").arg(self.host.state());
+        command.arg("--state-dir").arg(self.host.state_dir());
         command.arg("--run-dir").arg(self.host.path("run"));
-        self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
+        self.process = Some(ServerProcess::start(&mut command, &self.host.path("rosterd.log")));
         self.wait_for_mounts();
     }
 
-    /// The script has become the daemon: before that, programs [inside](Self::inside) would find the machine's own
+    /// The script has become the daemon: before that, programs [inside](Self::command_inside) would find the machine's own
     /// /etc/pam.d, and users out of the last snapshot.
     fn wait_for_mounts(&mut self) {
         let process = self.process();
         wait_until(SOON, "the daemon is started", || {
             let name = format!("/proc/{}/comm", process.pid().as_raw_nonzero());
-            !process.runs() || fs::read_to_string(name).is_ok_and(|name| name == "rosterd\n")
+            !process.is_running() || fs::read_to_string(name).is_ok_and(|name| name == "rosterd\n")
         });
     }
 
-    /// From the next launch on, a shell script that ends in `exec "$@"` starts the daemon, in mounts of
-    /// its own.
-    pub fn within(&mut self, script: &str) {
-        let unshare = tool("unshare", "util-linux").display().to_string();
+    /// From the next launch on, a shell script that ends in `exec "$@"` starts the daemon, in private mounts.
+    pub fn set_start_script(&mut self, script: &str) {
+        let unshare = find_tool("unshare", "util-linux").display().to_string();
         let mounts = if rustix::process::geteuid().is_root() { "-m" } else { "-Urm" };
         self.wrapper = [&unshare, mounts, "sh", "-ec", script, "within"].map(str::to_owned).into();
     }
 
-    /// Replaces the domains of the configuration; the daemon is not told.
-    pub fn set_domains(&mut self, domains: &[Domain]) {
+    /// Replaces the domains of the configuration without a reload.
+    pub fn set_domains(&mut self, domains: &[DomainTable]) {
         self.domains = domains.to_vec();
         self.configure();
     }
 
-    /// Replaces the tables of the configuration beside `[host]` and the domains; the daemon is not told.
+    /// Replaces the tables of the configuration beside `[host]` and the domains, without a reload.
     pub fn set_tables(&mut self, tables: &str) {
         tables.clone_into(&mut self.tables);
         self.configure();
@@ -295,14 +284,14 @@ impl Rosterd {
     }
 
     /// The monitor.
-    pub fn process(&mut self) -> &mut Process {
+    pub fn process(&mut self) -> &mut ServerProcess {
         self.process.as_mut().expect("rosterd was started")
     }
 
-    /// What the daemon has logged.
+    /// The daemon's log.
     #[must_use]
     pub fn log(&self) -> String {
-        self.process.as_ref().map(Process::log).unwrap_or_default()
+        self.process.as_ref().map(ServerProcess::log).unwrap_or_default()
     }
 
     /// The process of a role, `bus`, `publisher`, `backend:corp` or `responder:nss`, if it runs.
@@ -327,38 +316,42 @@ impl Rosterd {
         wait_for(SOON, || self.role(role).ok_or_else(|| format!("{role} does not run")))
     }
 
-    /// Kills a role as it is.
+    /// Kills a role in its present state.
     pub fn kill_role(&self, role: &str) {
         let pid = self.wait_for_role(role);
-        // It may have ended by itself in the meantime.
+        // It may have ended in the meantime.
         let _ = kill_process(pid, Signal::KILL);
     }
 
     /// Runs `roster` with arguments, on this daemon's bus.
     #[must_use]
-    pub fn roster(&self, args: &[&str]) -> Output {
-        if self.installed {
-            return run(self.inside(Path::new("/run/bin/roster")).args(args));
-        }
-        let mut command = Command::new(roster_program());
-        command.args(args).arg("--run-dir").arg(self.host.path("run"));
-        run(&mut command)
+    pub fn roster(&self, args: &[&str]) -> ProgramOutput {
+        let args = args.iter().map(|word| old_names::word_of_installation(word));
+        let mut output = if self.installed {
+            run(self.command_inside(Path::new("/run/bin/roster")).args(args))
+        } else {
+            let mut command = Command::new(roster_program());
+            command.args(args).arg("--run-dir").arg(self.host.path("run"));
+            run(&mut command)
+        };
+        output.stdout = old_names::with_present_names(output.stdout);
+        output
     }
 
-    /// `roster status --json`, whatever it finds wrong.
+    /// `roster status --json`, with problems or without.
     ///
     /// # Errors
-    /// What it said, when the daemon does not answer.
+    /// The error output, when the daemon does not answer.
     pub fn status(&self) -> Result<Value, String> {
         let done = self.roster(&["status", "--json"]);
         let status: Value = serde_json::from_slice(&done.stdout).map_err(|_| done.error())?;
         if status["running"] == true { Ok(status) } else { Err(status.to_string()) }
     }
 
-    /// What the status says of a domain.
+    /// The status of a domain.
     ///
     /// # Errors
-    /// What was said instead.
+    /// The error output instead.
     pub fn domain(&self, name: &str) -> Result<Value, String> {
         let status = self.status()?;
         let domains = status["domains"].as_array().ok_or("no domains")?;
@@ -366,11 +359,11 @@ impl Rosterd {
         found.cloned().ok_or_else(|| status.to_string())
     }
 
-    /// Waits until the status says of a domain that `key` is `value`.
+    /// Waits until `key` is `value` in the status of a domain.
     #[track_caller]
-    pub fn expect_of_domain<V: Into<Value>>(&self, name: &str, key: &str, value: V) {
+    pub fn expect_domain_status<V: Into<Value>>(&self, name: &str, key: &str, value: V) {
         let value = value.into();
-        wait_for(MINUTES, || {
+        wait_for(LONG_WAIT, || {
             let domain = self.domain(name)?;
             if domain[key] == value {
                 Ok(())
@@ -384,18 +377,18 @@ impl Rosterd {
     ///
     /// # Errors
     /// The text of the status without that number.
-    pub fn held_removals(&self, domain: &str) -> Result<u64, String> {
+    pub fn pending_removals(&self, domain: &str) -> Result<u64, String> {
         let domain = self.domain(domain)?;
-        domain["held_removals"].as_u64().ok_or_else(|| domain.to_string())
+        domain["pending_removals"].as_u64().ok_or_else(|| domain.to_string())
     }
 
-    /// Waits until the mirror is that of the directories, and confirms removals of the domain that wait.
+    /// Waits until the mirror equals the directories, and approves pending removals of the domain.
     #[track_caller]
-    pub fn expect_mirror_by_confirming(&self, domain: &str, sources: &[Source<'_>]) {
-        let case = self.case(sources);
-        wait_for(MINUTES, || {
-            if self.held_removals(domain)? > 0 {
-                let confirmed = self.roster(&["domain", "confirm", domain]);
+    pub fn expect_mirror_approving_removals(&self, domain: &str, sources: &[OracleSource<'_>]) {
+        let case = self.write_oracle_case(sources);
+        wait_for(LONG_WAIT, || {
+            if self.pending_removals(domain)? > 0 {
+                let confirmed = self.roster(&["domain", "approve-removals", domain]);
                 assert_eq!(confirmed.code, 0, "{}", confirmed.error());
             }
             let done = self.compare(&case);
@@ -437,7 +430,7 @@ impl Rosterd {
         let program = format!("import os; print(*sorted(os.getgrouplist({user:?}, {gid})))");
         let wanted = wanted.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
         wait_for(SOON, || {
-            let found = run(self.roster_only().args(["-c", &program])).text();
+            let found = run(self.python_with_roster_only().args(["-c", &program])).text();
             if found == wanted {
                 Ok(())
             } else {
@@ -448,14 +441,14 @@ impl Rosterd {
 
     /// Waits until there is a snapshot.
     pub fn wait_for_snapshot(&self) {
-        wait_until(SOON, "there is a snapshot", || self.host.snapshot().exists());
+        wait_until(SOON, "there is a snapshot", || self.host.snapshot_path().exists());
     }
 
-    /// Waits until the host serves exactly what the directories call for, worked out by a script that
-    /// shares no code with the daemon.
+    /// Waits until the host serves exactly the expected entries of the directories. A script that shares no code with
+    /// the daemon computes them.
     #[track_caller]
-    pub fn expect_mirror(&self, sources: &[Source<'_>]) {
-        let case = self.case(sources);
+    pub fn expect_mirror(&self, sources: &[OracleSource<'_>]) {
+        let case = self.write_oracle_case(sources);
         self.wait_for_snapshot();
         wait_for(SOON, || {
             let done = self.compare(&case);
@@ -467,16 +460,16 @@ impl Rosterd {
         });
     }
 
-    /// What the oracle is told.
-    fn case(&self, sources: &[Source<'_>]) -> PathBuf {
+    /// Writes the input of the oracle.
+    fn write_oracle_case(&self, sources: &[OracleSource<'_>]) -> PathBuf {
         let domains: Vec<Value> = sources
             .iter()
             .enumerate()
             .map(|(i, source)| match source {
-                Source::Server(server) => {
+                OracleSource::Server(server) => {
                     json!({"ldif": server.export(&format!("export{i}.ldif"))})
                 }
-                Source::Files(passwd, group) => json!({"passwd": passwd, "group": group}),
+                OracleSource::Files(passwd, group) => json!({"passwd": passwd, "group": group}),
             })
             .collect();
         let case = json!({
@@ -489,16 +482,16 @@ impl Rosterd {
         path
     }
 
-    fn compare(&self, case: &Path) -> Output {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/mirror.py");
-        run(self.roster_only().arg(script).arg(case))
+    fn compare(&self, case: &Path) -> ProgramOutput {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/expected_accounts.py");
+        run(self.python_with_roster_only().arg(script).arg(case))
     }
 
-    /// Python on the host, where glibc asks `roster` alone.
+    /// Python on the host, with `roster` as glibc's only service.
     #[must_use]
-    pub fn roster_only(&self) -> Command {
+    pub fn python_with_roster_only(&self) -> Command {
         let nsswitch = self.host.path("etc/roster-only");
-        fs::write(&nsswitch, ROSTER).expect("write nsswitch.conf");
+        fs::write(&nsswitch, ROSTER_NSSWITCH).expect("write nsswitch.conf");
         let script = "mount --bind \"$1\" /etc/nsswitch.conf; shift; exec python3 \"$@\"";
         let mut command = self.host.command("sh");
         command.args(["-ec", script, "roster-only"]).arg(nsswitch);
@@ -520,7 +513,8 @@ impl Rosterd {
             }
         }
         let _ = writeln!(text, "\n{}", self.tables);
-        fs::write(self.config(), text).expect("write roster.toml");
+        fs::write(self.config(), old_names::config_of_installation(&text))
+            .expect("write roster.toml");
     }
 }
 
@@ -528,7 +522,7 @@ impl Drop for Rosterd {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
             if std::thread::panicking() {
-                // The end of it: how it came to what the test found wrong.
+                // The end of the log, which leads to the failure.
                 let log = process.log();
                 let lines: Vec<_> = log.lines().collect();
                 let shown = &lines[lines.len().saturating_sub(60)..];

@@ -1,7 +1,7 @@
 //! `strace` on processes that run: faults in their system calls, and a record of the calls.
 
-use crate::host::tool;
-use crate::servers::Process;
+use crate::servers::ServerProcess;
+use crate::test_host::find_tool;
 use crate::wait::{SOON, wait_until};
 use rustix::process::Pid;
 use std::fs;
@@ -10,14 +10,15 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A record is complete when it has not grown for so many looks: a second, in which the backend commits its cache twice.
-const QUIET_LOOKS: u32 = 100;
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// A record is complete when it has not grown for so many checks: a second, in which the backend commits its cache
+/// twice.
+const QUIET_CHECKS: u32 = 100;
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A tracer. Dropping it sets the traced processes free.
 #[derive(Debug)]
 pub struct Strace {
-    process: Process,
+    process: ServerProcess,
     record: PathBuf,
 }
 
@@ -29,15 +30,15 @@ impl Strace {
     #[must_use]
     pub fn attach(pids: &[Pid], record: &Path, args: &[&str]) -> Self {
         let _ = fs::remove_file(record);
-        let mut command = Command::new(tool("strace", "strace"));
+        let mut command = Command::new(find_tool("strace", "strace"));
         command.args(["-f", "-qq", "-o"]).arg(record).args(args);
         for pid in pids {
             command.args(["-p", &pid.to_string()]);
         }
-        let mut process = Process::start(&mut command, &record.with_extension("errors"));
+        let mut process = ServerProcess::start(&mut command, &record.with_extension("errors"));
         let tracer = process.pid();
         wait_until(SOON, "strace has attached", || {
-            assert!(process.runs(), "strace: {}", process.log());
+            assert!(process.is_running(), "strace: {}", process.log());
             pids.iter().all(|pid| is_traced(*pid, tracer))
         });
         Self { process, record: record.to_owned() }
@@ -58,15 +59,15 @@ impl Strace {
     /// Waits until the traced processes make no more of the recorded calls, or a fault was injected.
     pub fn wait_until_quiet(&self) {
         let (mut before, mut looks) = (self.length(), 0);
-        while looks < QUIET_LOOKS && !self.has_injected() {
-            sleep(LOOK_EVERY);
+        while looks < QUIET_CHECKS && !self.has_injected() {
+            sleep(CHECK_INTERVAL);
             let now = self.length();
             looks = if now == before { looks + 1 } else { 0 };
             before = now;
         }
     }
 
-    /// Detaches, and gives the record.
+    /// Detaches, and returns the record.
     #[must_use]
     pub fn end(mut self) -> String {
         self.process.stop();

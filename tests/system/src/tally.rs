@@ -1,4 +1,4 @@
-//! Counts of a campaign: what was tried, and what went wrong in which way. All of it is tried before the test fails.
+//! Counts of a campaign: all attempts, and the failures by their kind. All of it is tried before the test fails.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ const NAMED_MAX: usize = 20;
 
 /// Whether campaigns run whole, as `ROSTER_STORAGE=all` has it, and not as samples.
 #[must_use]
-pub fn is_whole() -> bool {
+pub fn is_full_campaign() -> bool {
     std::env::var_os("ROSTER_STORAGE").is_some_and(|value| value == "all")
 }
 
 /// Every case of a whole campaign, or about `sample` of them, evenly.
 #[must_use]
-pub fn chosen<T>(cases: Vec<T>, sample: usize) -> Vec<T> {
-    let step = if is_whole() { 1 } else { cases.len().div_ceil(sample.max(1)).max(1) };
+pub fn sample_cases<T>(cases: Vec<T>, sample: usize) -> Vec<T> {
+    let step = if is_full_campaign() { 1 } else { cases.len().div_ceil(sample.max(1)).max(1) };
     cases.into_iter().step_by(step).collect()
 }
 
@@ -30,7 +30,7 @@ pub struct Tally {
 impl Tally {
     /// With each of these kinds of failures at zero.
     #[must_use]
-    pub fn of(campaign: &'static str, kinds: &[&'static str]) -> Self {
+    pub fn for_campaign(campaign: &'static str, kinds: &[&'static str]) -> Self {
         let counts = kinds.iter().map(|kind| (*kind, 0)).collect();
         Self { campaign, counts, failures: Vec::new() }
     }

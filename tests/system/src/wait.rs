@@ -1,7 +1,6 @@
-//! Waiting for what other processes do, with a limit.
+//! Waiting for events of other processes, with a limit.
 //!
-//! A limit only ends a test that waits in vain. Tests assert on outcomes, never on times: see
-//! `tests/lint-clocks`.
+//! A limit ends only a test that would fail. Tests assert on outcomes, never on times: see `tests/lint-clocks`.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// Between two looks: short against the awaited event, long against the cost of a look.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits until `look` returns a value.
 ///
@@ -25,7 +24,7 @@ pub fn wait_for<T>(deadline: Duration, mut look: impl FnMut() -> Result<T, Strin
             Err(reason) if start.elapsed() >= deadline => {
                 panic!("not within {deadline:?}: {reason}")
             }
-            Err(_) => sleep(LOOK_EVERY),
+            Err(_) => sleep(CHECK_INTERVAL),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The snapshot's disk fails to read some sectors: the test cuts the file of a loop device. Programs get an error and
 //! live, and local accounts answer. Under rosterd programs map a copy in memory until there is a new file.
 
-use roster_system_tests::host::RECOMMENDED;
 use roster_system_tests::rosterd::SOON;
+use roster_system_tests::test_host::RECOMMENDED_NSSWITCH;
 use roster_system_tests::{
-    Caller, Corpus, Domain, Host, Rosterd, c_program, needs_root, run, tool, wait_for, wait_until,
+    Corpus, DomainTable, NssCaller, Rosterd, TestHost, c_program, find_tool, needs_root, run,
+    wait_for, wait_until,
 };
 use rustix::fs::Advice;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -24,22 +25,22 @@ struct Disk {
 }
 
 impl Disk {
-    /// In the place of the host's folder of state.
-    fn under(host: &Host) -> Self {
-        let (image, mount) = (host.path("disk.img"), host.state());
+    /// Mounts the disk over the host's state directory.
+    fn under(host: &TestHost) -> Self {
+        let (image, mount) = (host.path("disk.img"), host.state_dir());
         File::create(&image).expect("create").set_len(DISK_BYTES).expect("grow");
         // A write behind the end of the file makes it longer again: no journal, no times of access.
         let make = ["-q", "-F", "-b", "4096", "-O", "^has_journal"];
-        done(Command::new(tool("mkfs.ext4", "e2fsprogs")).args(make).arg(&image));
+        done(Command::new(find_tool("mkfs.ext4", "e2fsprogs")).args(make).arg(&image));
         // Direct, or reads behind the end of the file give zeros.
         let attach = ["--direct-io=on", "--find", "--show"];
-        let device = done(Command::new(tool("losetup", "mount")).args(attach).arg(&image));
+        let device = done(Command::new(find_tool("losetup", "mount")).args(attach).arg(&image));
         let mounted = run(Command::new("mount").args(["-o", "noatime"]).arg(&device).arg(&mount));
         // The kernel detaches the device with the last mount, also when the test is killed.
         done(Command::new("losetup").arg("-d").arg(&device));
         assert_eq!(mounted.code, 0, "{}", mounted.error());
         let disk = Self { image, mount };
-        for folder in [host.state(), host.snapshots(), host.state().join("shadow")] {
+        for folder in [host.state_dir(), host.snapshots_dir(), host.state_dir().join("shadow")] {
             fs::create_dir_all(&folder).expect("create");
             fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("chmod");
         }
@@ -50,7 +51,7 @@ impl Disk {
     fn lose(&self, path: &Path, skipped: u64) {
         let file = File::open(path).expect("open");
         rustix::fs::syncfs(&file).expect("sync");
-        let extents = done(Command::new(tool("filefrag", "e2fsprogs")).arg("-e").arg(path));
+        let extents = done(Command::new(find_tool("filefrag", "e2fsprogs")).arg("-e").arg(path));
         let first =
             extents.lines().find(|line| line.trim_start().starts_with("0:")).expect(&extents);
         let block = first.split([':', '.']).filter(|word| !word.trim().is_empty()).nth(3);
@@ -94,7 +95,7 @@ fn prepared() -> (Rosterd, TempDir) {
     for path in [&passwd, &group] {
         fs::set_permissions(path, Permissions::from_mode(0o644)).expect("chmod");
     }
-    (Rosterd::installed(&[Domain::files("corp", &passwd, &group)]), text)
+    (Rosterd::installed(&[DomainTable::files("corp", &passwd, &group)]), text)
 }
 
 /// The directory of copies.
@@ -104,7 +105,7 @@ fn copies(rosterd: &mut Rosterd) -> PathBuf {
 
 /// The expected place of that snapshot's copy.
 fn copy_of(snapshot: &Path, copies: &Path) -> PathBuf {
-    copies.join(format!("{:016x}", snapshot.metadata().expect("a snapshot").ino()))
+    copies.join(format!("v3.{:016x}", snapshot.metadata().expect("a snapshot").ino()))
 }
 
 fn locals() -> Corpus {
@@ -122,15 +123,15 @@ fn unreadable_snapshot_is_eio_and_kills_nobody() {
         return;
     }
     for skipped in [0, 128 << 10] {
-        let host = Host::new(&locals(), RECOMMENDED);
+        let host = TestHost::new(&locals(), RECOMMENDED_NSSWITCH);
         let disk = Disk::under(&host);
         host.publish(&corpus());
         let told = host.run("getent", &["passwd", "u7"]);
         assert_eq!(told.text(), "u7:x:10007:5000:7:/home/u7:/bin/sh");
-        disk.lose(&host.snapshot(), skipped);
-        let mut caller = Caller::start(host.command(c_program("caller")).arg("roster"));
+        disk.lose(&host.snapshot_path(), skipped);
+        let mut caller = NssCaller::start(host.command(c_program("nss_caller")).arg("roster"));
         for question in ["getpwnam u7", "getpwnam nobody-at-all", "getgrgid 5000", "getpwent"] {
-            assert_eq!(caller.say(question), "UNAVAIL EIO", "{skipped}: {question}");
+            assert_eq!(caller.send_command(question), "UNAVAIL EIO", "{skipped}: {question}");
         }
         // Not 128 and a signal.
         assert_eq!(host.run("id", &["u7"]).code, 1);
@@ -149,7 +150,7 @@ fn lookups_under_rosterd_survive_unreadable_snapshot() {
     let (mut rosterd, text) = prepared();
     let disk = Disk::under(rosterd.host());
     rosterd.launch();
-    let snapshot = rosterd.host().snapshot();
+    let snapshot = rosterd.host().snapshot_path();
     wait_until(SOON, "a snapshot", || rosterd.roster(&["status"]).code == 0 && snapshot.exists());
     let copies = copies(&mut rosterd);
     let copy = || copy_of(&snapshot, &copies);
@@ -160,14 +161,14 @@ fn lookups_under_rosterd_survive_unreadable_snapshot() {
     fs::write(&going, "").expect("write");
     let watch = "while [ -e \"$1\" ]; do getent passwd u7 && id u7 && id root || echo failed; done | grep -v \
                  -e '^u7:[*]:10007:' -e '^uid=0(root) ' -e '^uid=10007(u7) gid=5000(people) groups=5000(people)$'";
-    let mut watcher = rosterd.inside(Path::new("/bin/sh"));
+    let mut watcher = rosterd.command_inside(Path::new("/bin/sh"));
     let watcher = watcher.args(["-c", watch, "sh"]).arg(&going).stdout(Stdio::piped());
     let watcher = watcher.spawn().expect("start the watcher");
 
-    // No file can take its place, so that the state lasts.
+    // No file can replace it, so that the state lasts.
     let change = |flag| {
         let folder = snapshot.parent().expect("a directory");
-        done(Command::new(tool("chattr", "e2fsprogs")).arg(flag).arg(folder))
+        done(Command::new(find_tool("chattr", "e2fsprogs")).arg(flag).arg(folder))
     };
     change("+i");
     disk.lose(&snapshot, 128 << 10);
@@ -205,7 +206,7 @@ fn removed_copy_is_made_again() {
     }
     let (mut rosterd, text) = prepared();
     rosterd.launch();
-    let snapshot = rosterd.host().snapshot();
+    let snapshot = rosterd.host().snapshot_path();
     wait_until(SOON, "a snapshot", || rosterd.roster(&["status"]).code == 0 && snapshot.exists());
     let copies = copies(&mut rosterd);
     let copy = || copy_of(&snapshot, &copies);

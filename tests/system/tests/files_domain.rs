@@ -1,7 +1,7 @@
 //! A domain out of text files: no server, the same rules, and changes as soon as they are on disk.
 
-use roster_system_tests::rosterd::{SOON, Source};
-use roster_system_tests::{Domain, Rosterd, run, tool, wait_until};
+use roster_system_tests::rosterd::{OracleSource, SOON};
+use roster_system_tests::{DomainTable, Rosterd, find_tool, run, wait_until};
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
@@ -33,12 +33,12 @@ impl Files {
     }
 
     fn daemon(&self) -> Rosterd {
-        Rosterd::start(&[Domain::files("lab", &self.path("passwd"), &self.path("group"))])
+        Rosterd::start(&[DomainTable::files("lab", &self.path("passwd"), &self.path("group"))])
     }
 
     fn expect_served(&self, rosterd: &Rosterd) {
         let (passwd, group) = (self.path("passwd"), self.path("group"));
-        rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
+        rosterd.expect_mirror(&[OracleSource::Files(&passwd, &group)]);
     }
 }
 
@@ -58,7 +58,7 @@ fn files_are_served_and_their_changes_seen() {
     files.replace("passwd", PASSWD);
     files.expect_served(&rosterd);
 
-    // While nobody watched.
+    // While no daemon watched.
     rosterd.stop();
     files.replace("group", GROUP);
     files.replace("passwd", &PASSWD.replace("Ann", "Anna"));
@@ -69,7 +69,7 @@ fn files_are_served_and_their_changes_seen() {
 #[test]
 fn files_are_followed_over_links_and_folders_that_change() {
     let files = Files::new();
-    // Each has somebody of its own, and those whom all have.
+    // Each directory has users that no other has, and users that all have.
     let fill = |folder: &str, uid: u32| {
         let folder = files.path(folder);
         fs::create_dir(&folder).expect("create");
@@ -88,28 +88,28 @@ fn files_are_followed_over_links_and_folders_that_change() {
     fill("v2", 5102);
     switch("v1");
     let (passwd, group) = (files.path("current/passwd"), files.path("current/group"));
-    let rosterd = Rosterd::start(&[Domain::files("lab", &passwd, &group)]);
+    let rosterd = Rosterd::start(&[DomainTable::files("lab", &passwd, &group)]);
     let expect_own = |uid: u32| {
         let own = format!("own{uid}");
         wait_until(SOON, &own, || rosterd.getent("passwd", &own).is_some());
-        rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
+        rosterd.expect_mirror(&[OracleSource::Files(&passwd, &group)]);
     };
     expect_own(5101);
     // A link leads elsewhere.
     switch("v2");
     expect_own(5102);
-    // Another folder takes the place.
+    // Another directory takes the place.
     fill("v3", 5103);
     rename("v2", "v2.old");
     rename("v3", "v2");
     expect_own(5103);
-    // A folder is away for a while, as one that is mounted.
+    // A directory is away for a while, as one that is mounted.
     rename("v2", "v2.older");
-    rosterd.expect_of_domain("lab", "online", false);
+    rosterd.expect_domain_status("lab", "online", false);
     assert!(rosterd.getent("passwd", "own5103").is_some());
     fill("v2", 5104);
     expect_own(5104);
-    rosterd.expect_of_domain("lab", "online", true);
+    rosterd.expect_domain_status("lab", "online", true);
 }
 
 #[test]
@@ -123,17 +123,17 @@ fn files_others_can_change_are_not_read() {
     fs::write(files.path("fresh"), PASSWD.replace("Ann", "Eve")).expect("write");
     chown(files.path("fresh"), Some(1234), None).expect("chown");
     fs::rename(files.path("fresh"), files.path("passwd")).expect("rename");
-    rosterd.expect_of_domain("lab", "online", false);
+    rosterd.expect_domain_status("lab", "online", false);
     rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
     let status = rosterd.roster(&["status"]);
     let text = String::from_utf8(status.stdout).expect("text");
     assert!(text.contains("passwd belongs to uid 1234, which can change it"), "{text}");
     chown(files.path("passwd"), Some(0), None).expect("chown");
     rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Eve:/home/ann:/bin/sh"));
-    rosterd.expect_of_domain("lab", "online", true);
+    rosterd.expect_domain_status("lab", "online", true);
 }
 
-/// By the file system nothing is told when a mount hides a folder or a file, or no longer does.
+/// The file system sends no event when a mount hides a directory or a file, or no longer does.
 #[test]
 fn what_is_mounted_over_the_way_to_files_counts_while_it_is_there() {
     let files = Files::new();
@@ -145,13 +145,13 @@ fn what_is_mounted_over_the_way_to_files_counts_while_it_is_there() {
     files.replace("lab/passwd", PASSWD);
     files.replace("lab/group", GROUP);
     let (passwd, group) = (files.path("lab/passwd"), files.path("lab/group"));
-    let mut rosterd = Rosterd::prepared(&[Domain::files("lab", &passwd, &group)]);
-    rosterd.within("exec \"$@\"");
+    let mut rosterd = Rosterd::prepared(&[DomainTable::files("lab", &passwd, &group)]);
+    rosterd.set_start_script("exec \"$@\"");
     rosterd.launch();
-    rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
+    rosterd.expect_mirror(&[OracleSource::Files(&passwd, &group)]);
     let mount = |options: &[&str], paths: &[&Path]| {
         let program = if paths.len() == 2 { "mount" } else { "umount" };
-        let mut command = rosterd.inside(&tool(program, "mount"));
+        let mut command = rosterd.command_inside(&find_tool(program, "mount"));
         let done = run(command.args(options).args(paths));
         assert_eq!(done.code, 0, "{program}: {}", done.error());
     };
@@ -162,7 +162,7 @@ fn what_is_mounted_over_the_way_to_files_counts_while_it_is_there() {
     {
         mount(&["--bind"], &[&over, &place]);
         wait_until(SOON, "what was mounted is served", || is_there("own"));
-        // Mounts elsewhere are nobody's business.
+        // Mounts elsewhere have no effect.
         mount(&["--bind"], &[&over, &over]);
         mount(&[], &[&over]);
         mount(&[], &[&place]);
@@ -188,7 +188,7 @@ fn a_file_that_is_gone_takes_nobody_with_it() {
     let rosterd = files.daemon();
     files.expect_served(&rosterd);
     fs::remove_file(files.path("passwd")).expect("remove");
-    rosterd.expect_of_domain("lab", "online", false);
+    rosterd.expect_domain_status("lab", "online", false);
     assert!(rosterd.getent("passwd", "ann").is_some());
     files.replace("passwd", &PASSWD.replace("Ann", "Anna"));
     files.expect_served(&rosterd);

@@ -1,9 +1,11 @@
 //! Findings of reviews of 244de19 that no other file here tests with the installed programs. proofs.toml lists all
 //! findings with their tests, and the failure of each in a version that has the finding.
 
-use roster_system_tests::host::RECOMMENDED;
 use roster_system_tests::rosterd::SOON;
-use roster_system_tests::{Corpus, Domain, Host, Output, Rosterd, wait_for, wait_until};
+use roster_system_tests::test_host::RECOMMENDED_NSSWITCH;
+use roster_system_tests::{
+    Corpus, DomainTable, ProgramOutput, Rosterd, TestHost, wait_for, wait_until,
+};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -28,8 +30,9 @@ impl Lab {
         fs::write(&passwd, format!("ann:x:5000:5000:Ann:/home/ann:/bin/sh\n{users}"))
             .expect("write");
         fs::write(&group, format!("lab:x:5000:\n{groups}")).expect("write");
-        let host = Host::new(&Corpus::new("", LOCAL_USERS, LOCAL_GROUPS, b""), RECOMMENDED);
-        let domain = Domain::files("lab", &passwd, &group);
+        let host =
+            TestHost::new(&Corpus::new("", LOCAL_USERS, LOCAL_GROUPS, b""), RECOMMENDED_NSSWITCH);
+        let domain = DomainTable::files("lab", &passwd, &group);
         Self { rosterd: Rosterd::on(host, "", &[domain]), files }
     }
 
@@ -66,7 +69,7 @@ fn subordinate_ids_of_local_users_are_refused() {
     let [users, groups] = ["subuid", "subgid"].map(|name| lab.files.path().join(name));
     fs::write(&users, "local:600000:65536\n").expect("write");
     fs::write(&groups, "local:700000:65536\n").expect("write");
-    lab.rosterd.within(&format!(
+    lab.rosterd.set_start_script(&format!(
         "touch /etc/subuid /etc/subgid; mount --bind {} /etc/subuid; mount --bind {} /etc/subgid; exec \"$@\"",
         users.display(),
         groups.display()
@@ -107,7 +110,7 @@ fn gid_100_named_users_is_served() {
 }
 
 /// The output of `roster check-config` for an `ldap` domain with these keys.
-fn checked(keys: &[(&str, &str)]) -> Output {
+fn checked(keys: &[(&str, &str)]) -> ProgramOutput {
     let lab = Lab::prepared("", "");
     let mut text = "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\n".to_owned();
     for (key, value) in keys {
@@ -140,11 +143,12 @@ fn blocks_of_older_snapshot_are_damage() {
         let passwd: String = (0..USERS).map(line).collect();
         Corpus::new("", passwd.as_bytes(), b"people:x:5000:\n", b"")
     };
-    let host = Host::new(&Corpus::new("", LOCAL_USERS, LOCAL_GROUPS, b""), RECOMMENDED);
+    let host =
+        TestHost::new(&Corpus::new("", LOCAL_USERS, LOCAL_GROUPS, b""), RECOMMENDED_NSSWITCH);
     host.publish(&users("/bin/old"));
-    let old = fs::read(host.snapshot()).expect("read");
+    let old = fs::read(host.snapshot_path()).expect("read");
     host.publish(&users("/bin/new"));
-    let new = fs::read(host.snapshot()).expect("read");
+    let new = fs::read(host.snapshot_path()).expect("read");
     assert_eq!(old.len(), new.len());
     let mut served = 0;
     // The first block differs in any case: it has the generation.
@@ -152,7 +156,7 @@ fn blocks_of_older_snapshot_are_damage() {
         let range = block * 4096..(block + 1) * 4096;
         let mut mixed = new.clone();
         mixed[range.clone()].copy_from_slice(&old[range]);
-        fs::write(host.snapshot(), mixed).expect("write");
+        fs::write(host.snapshot_path(), mixed).expect("write");
         let names: Vec<_> = (0..USERS).map(|n| format!("u{n}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let told = host.run("getent", &[&["-s", "roster", "passwd"], &names[..]].concat());
@@ -167,14 +171,18 @@ fn blocks_of_older_snapshot_are_damage() {
 fn state_on_read_only_file_system_is_served() {
     let mut lab = Lab::start("", "");
     lab.rosterd.stop();
-    let state = lab.rosterd.host().state();
-    lab.rosterd.within(&format!(
+    let state = lab.rosterd.host().state_dir();
+    lab.rosterd.set_start_script(&format!(
         "mount --bind {0} {0}; mount -o remount,bind,ro {0}; exec \"$@\"",
         state.display()
     ));
     lab.rosterd.launch();
     wait_for(SOON, || {
-        assert!(lab.rosterd.process().runs(), "rosterd does not start: {}", lab.rosterd.log());
+        assert!(
+            lab.rosterd.process().is_running(),
+            "rosterd does not start: {}",
+            lab.rosterd.log()
+        );
         let told = lab.rosterd.roster(&["status"]);
         let text = String::from_utf8_lossy(&told.stdout).into_owned();
         if text.contains("Read-only file system") { Ok(()) } else { Err(text) }
@@ -192,7 +200,7 @@ fn removed_bus_socket_is_made_again() {
 #[test]
 fn another_state_folder_gets_snapshot() {
     let lab = Lab::start("", "");
-    let snapshot = lab.rosterd.host().snapshot();
+    let snapshot = lab.rosterd.host().snapshot_path();
     let folder = snapshot.parent().expect("a folder");
     fs::rename(folder, lab.rosterd.host().path("away")).expect("rename");
     // A change, so that there is something to publish.
@@ -209,7 +217,7 @@ fn add_user(passwd: &Path, line: &str) {
 #[test]
 fn older_snapshot_is_replaced_after_restart() {
     let mut lab = Lab::start("", "");
-    let snapshot = lab.rosterd.host().snapshot();
+    let snapshot = lab.rosterd.host().snapshot_path();
     let older = fs::read(&snapshot).expect("read");
     let mut more = String::new();
     for number in 0..20 {

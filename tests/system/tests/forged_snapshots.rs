@@ -1,20 +1,20 @@
-//! A publisher that was taken over forges snapshots, with right checksums: the module neither crashes nor writes
-//! beyond a buffer, and serves no id that the floor refuses and no password but `*`.
+//! A compromised publisher forges snapshots, with right checksums. The module neither crashes nor writes beyond a
+//! buffer. It serves no id that the floor refuses, and `*` as the only password.
 
-use roster_record::text::{Line, shadow_line};
-use roster_record::{Group, User};
-use roster_snapshot::hash::{self, GidSum, Identity, NameSum};
-use roster_snapshot::layout::{Kind, NameSlot, SectionId, flags};
-use roster_snapshot_build::{Builder, Gaps, Members};
-use roster_system_tests::host::ROSTER;
+use roster_passwd_format::lines::{ParsedLine, shadow_line};
+use roster_passwd_format::{Group, User};
+use roster_snapshot::hash::{self, ChecksumIdentity, GidSum, NameSum};
+use roster_snapshot::layout::{NameSlot, SectionId, SnapshotKind, flags};
+use roster_snapshot_build::{IncompleteFlags, MemberVisibility, SnapshotBuilder};
 use roster_system_tests::rosterd::FIRST_ROLE_UID;
-use roster_system_tests::{Caller, Corpus, Host, c_program, needs_root};
+use roster_system_tests::test_host::ROSTER_NSSWITCH;
+use roster_system_tests::{Corpus, NssCaller, TestHost, c_program, needs_root};
 use std::fs::{self, Permissions};
 use std::io::Cursor;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-/// Snapshots of a run, unless `ROSTER_FORGED` says otherwise.
+/// Snapshots of a run, unless `ROSTER_FORGED` sets their number.
 const CASES: u64 = 400;
 const PUBLISHER: u32 = FIRST_ROLE_UID + 1;
 const HASH: &str = "$6$saltsalt$qFmFH.bQmmtXzyBY0s9v7Oicd2z4XSIecDzlB5KiA2/jctKu9YterLp8wwnSq.qc.eoxqOmSuNp2xS0ktL3nh/";
@@ -22,7 +22,7 @@ const HASH: &str = "$6$saltsalt$qFmFH.bQmmtXzyBY0s9v7Oicd2z4XSIecDzlB5KiA2/jctKu
 /// Ids at the floor's borders and others.
 const IDS: [u32; 13] =
     [0, 1, 27, 100, 599, 999, 1000, 5000, 65_534, 65_535, 70_000, u32::MAX - 1, u32::MAX];
-/// Short names, the longest of a slot, one of a long text, and what no name should be.
+/// Short names, the longest of a slot, one of a long text, and invalid names.
 const NAMES: [&str; 12] = [
     "root",
     "alice",
@@ -75,12 +75,12 @@ impl Dice {
 }
 
 /// A sound file with hostile entries.
-fn sound(dice: &mut Dice, kind: Kind) -> Vec<u8> {
-    let mut builder = Builder::new(0).identity(dice.next());
-    if kind == Kind::Shadow {
+fn sound(dice: &mut Dice, kind: SnapshotKind) -> Vec<u8> {
+    let mut builder = SnapshotBuilder::new(0).identity(dice.next());
+    if kind == SnapshotKind::Shadow {
         for name in NAMES.iter().filter(|name| !name.is_empty()) {
             let line = format!("{}:{HASH}:1:2:3:4:5:6:7", name.replace([':', '\n'], "-"));
-            let Line::Entry(entry) = shadow_line(line.as_bytes()) else { continue };
+            let ParsedLine::Entry(entry) = shadow_line(line.as_bytes()) else { continue };
             builder.shadow(&entry).expect("it fits");
         }
     } else {
@@ -91,14 +91,14 @@ fn sound(dice: &mut Dice, kind: Kind) -> Vec<u8> {
     file.into_inner()
 }
 
-fn fill(builder: &mut Builder, dice: &mut Dice) {
+fn fill(builder: &mut SnapshotBuilder, dice: &mut Dice) {
     let may_ask = dice.one_in(8);
     if may_ask {
         builder.responder(b"/run/roster/nss").expect("it fits");
     }
     let passwords = [Some("x"), Some("*"), Some("!"), Some(HASH), Some(""), None];
-    let gaps = |dice: &mut Dice| Gaps {
-        ask_first: may_ask && dice.one_in(4),
+    let gaps = |dice: &mut Dice| IncompleteFlags {
+        responder_first: may_ask && dice.one_in(4),
         list_unknown: may_ask && dice.one_in(4),
     };
     for i in 0..3 + dice.below(20) {
@@ -120,7 +120,8 @@ fn fill(builder: &mut Builder, dice: &mut Dice) {
             gid: if dice.one_in(2) { 6000 + i as u32 } else { dice.pick(&IDS) },
         };
         let members: Vec<_> = (0..dice.below(9)).map(|_| dice.pick(&NAMES).as_bytes()).collect();
-        let count_for = dice.pick(&[Members::Both, Members::Shown]);
+        let count_for =
+            dice.pick(&[MemberVisibility::GroupAndInitgroups, MemberVisibility::GroupOnly]);
         builder.group(&group, members.into_iter(), count_for, gaps(dice)).expect("it fits");
     }
     for gid in IDS {
@@ -139,7 +140,7 @@ mod header {
     pub(super) const END: usize = 512;
 }
 
-/// A file and what is in its sections.
+/// A file and the content of its sections.
 struct Forgery(Vec<u8>);
 
 #[derive(Clone, Copy)]
@@ -262,6 +263,7 @@ impl Forgery {
                 (0, section.record_bytes.min(4))
             }
             SectionId::LongText => (0, 1),
+            SectionId::Domains => dice.pick(&[(4, 4), (8, 4), (12, 1)]),
             _ => {
                 let entry = dice.below(10);
                 dice.pick(&[(4 + 2 * entry, 2), (24 + 4 * entry, 4)])
@@ -300,7 +302,7 @@ impl Forgery {
         text.get(start..)?.get(..usize::try_from(bytes).ok()?)
     }
 
-    /// Makes the checksum of long strings right, of which a slot's text names the place.
+    /// Makes the checksum of long strings right. A slot's text has their position.
     fn seal_long(&mut self, slot_flags: u8, text: usize, strings: usize) {
         if slot_flags & flags::LONG != 0 {
             let lens = (0..strings).map(|i| u64::from(self.u32(text + 16 + 4 * i)) + 1);
@@ -314,7 +316,7 @@ impl Forgery {
 
     /// Makes every checksum right, and with `counts` the bytes of the members' names, too.
     fn seal(&mut self, counts: bool) {
-        let identity = Identity(self.u64(header::IDENTITY));
+        let identity = ChecksumIdentity(self.u64(header::IDENTITY));
         for (_, at) in self.places(SectionId::Names, 16) {
             let len =
                 u64::from(u32::from_le_bytes([self.0[at + 8], self.0[at + 9], self.0[at + 10], 0]));
@@ -377,6 +379,10 @@ impl Forgery {
                 self.put(at, &check.to_le_bytes());
             }
         }
+        for (position, at) in self.places(SectionId::Domains, 80) {
+            let check = identity.check(&self.get::<80>(at), SectionId::Domains, position);
+            self.put(at, &check.to_le_bytes());
+        }
         let hash = hash::plain(&self.0[header::END..]);
         self.put(40, &hash.to_le_bytes());
         let hash = hash::plain(&self.0[..header::HASH]);
@@ -384,7 +390,7 @@ impl Forgery {
     }
 }
 
-fn forged(dice: &mut Dice, kind: Kind) -> Vec<u8> {
+fn forged(dice: &mut Dice, kind: SnapshotKind) -> Vec<u8> {
     let mut forgery = Forgery(sound(dice, kind));
     for _ in 0..dice.below(5) {
         forgery.change(dice);
@@ -414,8 +420,8 @@ fn module_survives_forged_snapshots_floor_holds() {
         return;
     }
     let local = Corpus::new("", b"root:x:0:0::/root:/bin/sh\n", b"root:x:0:\n", b"");
-    let host = Host::in_memory(&local, ROSTER);
-    let mut asking = Caller::start(host.command(c_program("forged")).arg("roster"));
+    let host = TestHost::in_memory(&local, ROSTER_NSSWITCH);
+    let mut asking = NssCaller::start(host.command(c_program("forged")).arg("roster"));
     let names = NAMES.iter().filter(|name| !name.is_empty() && !name.contains('\n'));
     let words: Vec<String> =
         names.map(|name| (*name).to_owned()).chain(IDS.iter().map(u32::to_string)).collect();
@@ -426,10 +432,10 @@ fn module_survives_forged_snapshots_floor_holds() {
         let mut dice = Dice(seed);
         // Root owns one snapshot in four. The module reads password hashes there and applies no floor.
         let owner = if dice.one_in(4) { 0 } else { PUBLISHER };
-        chown(host.snapshots(), Some(owner), None).expect("chown");
-        write(&host.snapshot(), &forged(&mut dice, Kind::Accounts), owner);
-        write(&host.shadow_snapshot(), &forged(&mut dice, Kind::Shadow), owner);
-        let said = asking.say(&format!("{seed} {} {words}", u8::from(owner != 0)));
+        chown(host.snapshots_dir(), Some(owner), None).expect("chown");
+        write(&host.snapshot_path(), &forged(&mut dice, SnapshotKind::Accounts), owner);
+        write(&host.shadow_snapshot_path(), &forged(&mut dice, SnapshotKind::Shadow), owner);
+        let said = asking.send_command(&format!("{seed} {} {words}", u8::from(owner != 0)));
         let counts = said.strip_prefix("served ");
         let counts =
             counts.unwrap_or_else(|| panic!("{said}: again: ROSTER_SEED={seed} ROSTER_FORGED=1"));

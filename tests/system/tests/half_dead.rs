@@ -1,10 +1,11 @@
-//! A directory that is half dead, in every way of [`KINDS`]: programs are answered as before, all the time, and what
-//! has changed meanwhile is served as soon as the directory is well again.
+//! A directory that is half dead, in every way of [`KINDS`]. Programs are answered as before, all the time. Changes
+//! made meanwhile are served as soon as the directory is well again.
 
-use roster_system_tests::rosterd::{MINUTES, SOON, Source};
-use roster_system_tests::servers::{Fault, Relay};
+use roster_system_tests::rosterd::{LONG_WAIT, OracleSource, SOON};
+use roster_system_tests::servers::{Relay, ServerFault};
 use roster_system_tests::{
-    Directory, Domain, Host, Rosterd, Schema, Server, Setup, Slapd, wait_for, wait_until,
+    DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, TestHost,
+    wait_for, wait_until,
 };
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -12,45 +13,45 @@ use std::time::Duration;
 
 const USERS: u32 = 200;
 const GROUPS: u32 = 20;
-/// Looks at all entries for each kind, a fifth of a second apart: in the meantime there are several refreshes on
+/// Checks of all entries for each kind, a fifth of a second apart: in the meantime there are several refreshes on
 /// demand, and a removal would show.
 const LOOKS: u32 = 25;
-/// `id` asks for the groups of these users.
+/// `id` requests the groups of these users.
 const IN_GROUPS: [&str; 5] = ["u1", "u13", "u14", "u66", "u199"];
 /// Limit of entries in a search that ends too early.
 const MOST: usize = 60;
 
-const KINDS: [(&str, Fault); 30] = [
-    ("1 byte a second", Fault::Trickles),
-    ("close after bind", Fault::ClosesAfterBind),
-    ("close on accept", Fault::ClosesOnAccept),
-    ("no reply", Fault::IsMute),
-    ("garbage", Fault::Garbles),
-    ("a length of 2 GiB", Fault::ClaimsGigabytes),
-    ("deep BER", Fault::Nests),
-    ("51 to each search", Fault::EndsSearches(51)),
-    ("52 to each search", Fault::EndsSearches(52)),
-    ("4 to each search", Fault::EndsSearches(4)),
-    ("11 to each search", Fault::EndsSearches(11)),
-    ("3 to each search", Fault::EndsSearches(3)),
-    ("53 to each search", Fault::EndsSearches(53)),
-    ("1 to each search", Fault::EndsSearches(1)),
-    ("32 to each search", Fault::EndsSearches(32)),
-    ("50 to each search", Fault::EndsSearches(50)),
-    ("80 to each search", Fault::EndsSearches(80)),
-    ("51 to each operation", Fault::EndsOperations(51)),
-    ("32 to each operation", Fault::EndsOperations(32)),
-    ("60 entries, then 0", Fault::CutsSearches(MOST, 0)),
-    ("60 entries, then 4", Fault::CutsSearches(MOST, 4)),
-    ("60 entries, then 11", Fault::CutsSearches(MOST, 11)),
-    ("60 entries, then 3", Fault::CutsSearches(MOST, 3)),
-    ("60 entries, then 51", Fault::CutsSearches(MOST, 51)),
-    ("60 entries, then 32", Fault::CutsSearches(MOST, 32)),
-    ("60 % hidden", Fault::Hides(is_of_sixty, true)),
-    ("30 % hidden", Fault::Hides(is_of_thirty, true)),
-    ("nothing to each search", Fault::EndsSearches(0)),
-    ("nothing to each operation", Fault::EndsOperations(0)),
-    ("each entry twice", Fault::Repeats),
+const KINDS: [(&str, ServerFault); 30] = [
+    ("1 byte a second", ServerFault::Trickles),
+    ("close after bind", ServerFault::ClosesAfterBind),
+    ("close on accept", ServerFault::ClosesOnAccept),
+    ("no reply", ServerFault::DropsReplies),
+    ("garbage", ServerFault::Garbles),
+    ("a length of 2 GiB", ServerFault::ClaimsGigabytes),
+    ("deep BER", ServerFault::Nests),
+    ("51 to each search", ServerFault::EndsSearches(51)),
+    ("52 to each search", ServerFault::EndsSearches(52)),
+    ("4 to each search", ServerFault::EndsSearches(4)),
+    ("11 to each search", ServerFault::EndsSearches(11)),
+    ("3 to each search", ServerFault::EndsSearches(3)),
+    ("53 to each search", ServerFault::EndsSearches(53)),
+    ("1 to each search", ServerFault::EndsSearches(1)),
+    ("32 to each search", ServerFault::EndsSearches(32)),
+    ("50 to each search", ServerFault::EndsSearches(50)),
+    ("80 to each search", ServerFault::EndsSearches(80)),
+    ("51 to each operation", ServerFault::EndsOperations(51)),
+    ("32 to each operation", ServerFault::EndsOperations(32)),
+    ("60 entries, then 0", ServerFault::CutsSearches(MOST, 0)),
+    ("60 entries, then 4", ServerFault::CutsSearches(MOST, 4)),
+    ("60 entries, then 11", ServerFault::CutsSearches(MOST, 11)),
+    ("60 entries, then 3", ServerFault::CutsSearches(MOST, 3)),
+    ("60 entries, then 51", ServerFault::CutsSearches(MOST, 51)),
+    ("60 entries, then 32", ServerFault::CutsSearches(MOST, 32)),
+    ("60 % hidden", ServerFault::Hides(is_of_sixty, true)),
+    ("30 % hidden", ServerFault::Hides(is_of_thirty, true)),
+    ("nothing to each search", ServerFault::EndsSearches(0)),
+    ("nothing to each operation", ServerFault::EndsOperations(0)),
+    ("each entry twice", ServerFault::Repeats),
 ];
 
 /// The kinds of `make test`. `ROSTER_KINDS=all` runs all; another text runs the kinds that have it in their names.
@@ -65,7 +66,7 @@ const SHORT: [&str; 8] = [
     "each entry twice",
 ];
 
-fn kinds() -> Vec<(&'static str, Fault)> {
+fn kinds() -> Vec<(&'static str, ServerFault)> {
     let wanted = std::env::var("ROSTER_KINDS").ok();
     let is_wanted = |name: &str| match wanted.as_deref() {
         None => SHORT.contains(&name),
@@ -77,7 +78,7 @@ fn kinds() -> Vec<(&'static str, Fault)> {
     kinds
 }
 
-/// The number in the name of a user or group of [`Directory::populated`].
+/// The number in the name of a user or group of [`LdifBuilder::populated`].
 fn number(dn: &str) -> Option<u32> {
     let name = dn.strip_prefix("uid=u").or_else(|| dn.strip_prefix("cn=g"))?;
     name.split_once(',')?.0.parse().ok()
@@ -91,15 +92,15 @@ fn is_of_thirty(dn: &str) -> bool {
     number(dn).is_some_and(|number| number % 10 < 3)
 }
 
-fn directory() -> Directory {
-    Directory::new(Schema::Rfc2307)
+fn directory() -> LdifBuilder {
+    LdifBuilder::new(Schema::Rfc2307)
 }
 
-/// Answers by question: lines of getent by its key, with members in order, and gids of `id`.
+/// Answers by request: lines of getent by its key, with members in order, and gids of `id`.
 type Answers = BTreeMap<String, String>;
 
 /// The answers that programs on the host get.
-fn answers(host: &Host) -> Answers {
+fn answers(host: &TestHost) -> Answers {
     let mut found = Answers::new();
     for (database, letter, count) in [("passwd", 'u', USERS), ("group", 'g', GROUPS)] {
         let names: Vec<String> = (0..count).map(|i| format!("{letter}{i}")).collect();
@@ -127,14 +128,14 @@ fn answers(host: &Host) -> Answers {
 
 /// The right answers, out of a mirror that the oracle has compared with the directory.
 fn right_answers(slapd: &Slapd) -> Answers {
-    let rosterd = Rosterd::start(&[Domain::ldap("corp", slapd)]);
-    rosterd.expect_mirror(&[Source::Server(slapd)]);
+    let rosterd = Rosterd::start(&[DomainTable::ldap("corp", slapd)]);
+    rosterd.expect_mirror(&[OracleSource::Server(slapd)]);
     let right = answers(rosterd.host());
     assert_eq!(right.len(), (USERS + GROUPS) as usize + IN_GROUPS.len());
     right
 }
 
-/// The user who changes.
+/// The user that changes.
 const CHANGED: &str = "u0";
 
 /// Counts of wrong answers while the directory was half dead.
@@ -168,18 +169,20 @@ impl Tally {
 }
 
 fn half_dead(mode: &str) {
-    let slapd =
-        Slapd::serving(Setup::new(Schema::Rfc2307), &directory().populated(USERS, GROUPS, 5));
+    let slapd = Slapd::serving(
+        SlapdOptions::new(Schema::Rfc2307),
+        &directory().populated(USERS, GROUPS, 5),
+    );
     let mut right = right_answers(&slapd);
     let relay = Relay::to(slapd.port());
-    let corp = Domain::ldap_through("corp", &slapd, &[&relay.uri()])
+    let corp = DomainTable::ldap_through("corp", &slapd, &[&relay.uri()])
         .with("mode", &format!("\"{mode}\""))
-        .with("refresh", "\"2s\"")
+        .with("refresh_interval", "\"2s\"")
         .with("connect_timeout", "\"2s\"")
         .with("search_timeout", "\"2s\"");
     let rosterd = Rosterd::start(&[corp]);
     rosterd.wait_for_snapshot();
-    rosterd.expect_of_domain("corp", "online", true);
+    rosterd.expect_domain_status("corp", "online", true);
     let expect_right = |right: &Answers, when: &str| {
         wait_for(SOON, || match answers(rosterd.host()) {
             found if found == *right => Ok(()),
@@ -189,8 +192,8 @@ fn half_dead(mode: &str) {
     expect_right(&right, "at first");
     let mut tallies = Vec::new();
     for (round, (name, fault)) in kinds().into_iter().enumerate() {
-        relay.fail(fault);
-        // It may well fail.
+        relay.set_fault(fault);
+        // It may fail.
         let _ = rosterd.roster(&["domain", "refresh", "corp"]);
         let shell = format!("/bin/round{round}");
         slapd.set(&directory().user_dn(CHANGED), "loginShell", &[&shell]);
@@ -201,14 +204,14 @@ fn half_dead(mode: &str) {
             tally.look(&answers(rosterd.host()), &right, &newer);
             sleep(Duration::from_millis(200));
         }
-        relay.recover();
+        relay.clear_fault();
         right.insert(format!("passwd {CHANGED}"), newer);
-        wait_until(MINUTES, "nothing waits", || {
-            let _ = rosterd.roster(&["domain", "confirm", "corp"]);
-            rosterd.held_removals("corp") == Ok(0)
+        wait_until(LONG_WAIT, "nothing waits", || {
+            let _ = rosterd.roster(&["domain", "approve-removals", "corp"]);
+            rosterd.pending_removals("corp") == Ok(0)
         });
-        rosterd.expect_of_domain("corp", "online", true);
-        wait_for(MINUTES, || match answers(rosterd.host()) {
+        rosterd.expect_domain_status("corp", "online", true);
+        wait_for(LONG_WAIT, || match answers(rosterd.host()) {
             found if found == right => Ok(()),
             found => {
                 let missing: Vec<_> =

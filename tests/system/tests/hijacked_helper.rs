@@ -1,10 +1,10 @@
-//! The helper of `roster nscd`, and of rosterd's role in its place, with a module of another name service that was taken
-//! over: whatever it tries, the maps that all programs read stay the server's.
+//! The helper of `roster nscd`, with a compromised module of another name service. None of its attempts changes the
+//! maps that all programs read.
 
-use roster_system_tests::host::run;
-use roster_system_tests::nscd::{Names, Responder, SOON};
+use roster_system_tests::nscd::{LookupProgram, NscdServer, SOON};
+use roster_system_tests::test_host::run;
 use roster_system_tests::{
-    Booted, Corpus, Host, c_program, c_program_with, needs_root, wait_for, wait_until,
+    Corpus, SystemdHost, TestHost, c_program, c_program_with, needs_root, wait_for, wait_until,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nbin:x:2:2:bin:/bin:/usr/sbi
                       nobody:x:65534:65534:::\n";
 const GROUP: &str = "root:x:0:\nbin:x:2:\nnogroup:x:65534:\n";
 const NSSWITCH: &str = "passwd: files hostile\ngroup: files\n";
-/// What the module may do as every program may: have a map, and read it.
+/// The module may do this like every program: receive a map, and read it.
 const ALLOWED: [&str; 2] = ["handed", "mapped"];
-/// What it tries on every kernel, those included.
+/// Attempts on every kernel, including those.
 const TRIES: usize = 25;
 
 fn module() -> PathBuf {
@@ -25,16 +25,16 @@ fn module() -> PathBuf {
 }
 
 /// A server that root starts as another user, with the module in reach of its helper.
-fn served() -> Responder {
+fn served() -> NscdServer {
     let users =
         format!("roster-nscd:x:{SERVER}:901:::\nroster-nscd-helper:x:{HELPER}:{HELPER}:::\n");
     let local = Corpus::new("", format!("{PASSWD}{users}").as_bytes(), GROUP.as_bytes(), b"");
     let mut served =
-        Responder::prepared(Host::in_memory(&local, NSSWITCH), &["--user", "roster-nscd"]);
+        NscdServer::prepared(TestHost::in_memory(&local, NSSWITCH), &["--user", "roster-nscd"]);
     let folder = served.host().path("hostile");
     fs::create_dir(&folder).expect("make a folder for the module");
     fs::copy(module(), folder.join("libnss_hostile.so.2")).expect("copy the module");
-    served.after(&format!(
+    served.run_before(&format!(
         "mount -t overlay -o lowerdir={}:/usr/lib overlay /usr/lib",
         folder.display()
     ));
@@ -42,9 +42,9 @@ fn served() -> Responder {
     served
 }
 
-/// The module attacks the server of that process id in the helper's namespace. Gives the uid and gid of the helper.
+/// The module attacks the server of that process id in the helper's namespace. Returns the uid and gid of the helper.
 #[track_caller]
-fn attack(names: &mut Names, server: &str, maps: &Path) -> (u32, u32) {
+fn attack(names: &mut LookupProgram, server: &str, maps: &Path) -> (u32, u32) {
     let maps = maps.display().to_string().replace('/', "+");
     let said = names.user(&format!("attack-{server}-{maps}"));
     let fields: Vec<_> = said.split(':').collect();
@@ -63,20 +63,20 @@ fn attack(names: &mut Names, server: &str, maps: &Path) -> (u32, u32) {
     (number(2), number(3))
 }
 
-/// The process that starts helpers: the parent of the one that answers.
-fn starter(names: &mut Names) -> u32 {
+/// The process that starts helpers: the parent of the helper that answers.
+fn starter(names: &mut LookupProgram) -> u32 {
     let said = names.user("starter");
     let pid = said.split(':').nth(4).and_then(|pid| pid.parse().ok());
     pid.unwrap_or_else(|| panic!("{said}"))
 }
 
-/// The mounts that a server shares with its starter and helpers alone.
-fn mounts(served: &mut Responder) -> PathBuf {
+/// The mount namespace that a server shares only with its starter and helpers.
+fn mounts(served: &mut NscdServer) -> PathBuf {
     let pid = served.process().pid().as_raw_nonzero();
     fs::read_link(format!("/proc/{pid}/ns/mnt")).expect("read its namespace")
 }
 
-/// Names of processes in these mounts, but for those that only wait for their parent to take notice of their end.
+/// Names of processes in these mounts, except zombies.
 fn processes(mounts: &Path) -> Vec<String> {
     let inside =
         |process: &Path| fs::read_link(process.join("ns/mnt")).is_ok_and(|of| of == mounts);
@@ -100,18 +100,18 @@ fn nscd_helper_hostile_module_is_refused() {
     }
     let mut served = served();
     let server = served.process().pid().as_raw_nonzero().to_string();
-    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     let bin = names.user("bin");
     assert!(bin.starts_with("bin:x:2:2:"), "{bin}");
     let maps = served.host().path("maps");
     assert_eq!(attack(&mut names, &server, &maps), (HELPER, HELPER));
-    assert!(served.process().runs());
+    assert!(served.process().is_running());
     assert_eq!(names.user("bin"), bin);
     assert_eq!(served.host().run("id", &["bin"]).text(), "uid=2(bin) gid=2(bin) groups=2(bin)");
-    assert_eq!(names.ask("maps /maps/passwd."), "1", "the map is read on");
+    assert_eq!(names.send_request("maps /maps/passwd."), "1", "the map is read on");
 }
 
-/// What a program does with the map of users, with all rights of root but those over mounts, as in a container.
+/// Attempts of a program to write the map of users, with all rights of root except mount rights, as in a container.
 const WRITES: &str = "import socket, struct, os, mmap
 s = socket.socket(socket.AF_UNIX); s.connect('/run/nscd/socket')
 s.sendall(struct.pack('iii', 2, 11, 7) + b'passwd\\0')
@@ -141,41 +141,41 @@ fn nscd_map_sealed_from_root() {
         return;
     }
     let local = Corpus::new("", PASSWD.as_bytes(), GROUP.as_bytes(), b"");
-    let mut served = Responder::prepared(Host::in_memory(&local, "passwd: files\n"), &[]);
+    let mut served = NscdServer::prepared(TestHost::in_memory(&local, "passwd: files\n"), &[]);
     let maps = served.host().path("maps").display().to_string();
     let place = served.host().path("roster-read-only/maps").display().to_string();
-    served.after(&format!(
+    served.run_before(&format!(
         "mkdir -p {place}; mount --bind {maps} {place}; mount -o remount,bind,ro {place}"
     ));
     served.launch();
-    let figures = served.figures();
+    let figures = served.statistics();
     assert!(!figures.contains("root of a container"), "{figures}");
     let no_mounts = ["--bounding-set=-sys_admin", "python3", "-c", WRITES];
     assert_sealed(&served.host().run("setpriv", &no_mounts).text());
     // Readers know no difference, from one map to the next.
-    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     assert!(names.user("bin").starts_with("bin:x:2:2:"));
-    assert_eq!(names.ask("maps /maps/passwd."), "1");
+    assert_eq!(names.send_request("maps /maps/passwd."), "1");
     served.rewrite("passwd", &format!("{PASSWD}later:x:1501:1500:::\n"));
     wait_until(SOON, "the next map is read", || {
-        names.user("later").starts_with("later:") && names.ask("maps /maps/passwd.") == "1"
+        names.user("later").starts_with("later:") && names.send_request("maps /maps/passwd.") == "1"
     });
 }
 
 #[test]
 fn nscd_map_without_read_only_mount_is_told() {
     let local = Corpus::new("", PASSWD.as_bytes(), GROUP.as_bytes(), b"");
-    let mut served = Responder::prepared(Host::in_memory(&local, "passwd: files\n"), &[]);
-    // Another folder in its place does not count.
+    let mut served = NscdServer::prepared(TestHost::in_memory(&local, "passwd: files\n"), &[]);
+    // Another directory in its place does not count.
     let place = served.host().path("roster-read-only/maps");
-    served.after(&format!("mkdir -p {0}; mount -t tmpfs -o ro tmpfs {0}", place.display()));
+    served.run_before(&format!("mkdir -p {0}; mount -t tmpfs -o ro tmpfs {0}", place.display()));
     served.launch();
-    let figures = served.figures();
+    let figures = served.statistics();
     let told = format!("{} is not a read-only mount of their folder", place.display());
     assert!(figures.contains(&told), "{figures}");
-    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     assert!(names.user("bin").starts_with("bin:x:2:2:"));
-    assert_eq!(names.ask("maps /maps/passwd."), "1");
+    assert_eq!(names.send_request("maps /maps/passwd."), "1");
 }
 
 #[test]
@@ -184,22 +184,22 @@ fn nscd_starter_replaces_lost_helpers() {
         return;
     }
     let mut served = served();
-    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     let first = starter(&mut names);
     for _ in 0..3 {
-        // The client asks its own name services then, which have no such module here.
+        // The client then uses its own name services, which have no such module here.
         assert!(names.user("crash").starts_with("none"));
-        // For a while it does not come back; another program does.
-        names = Names::on(served.host(), &c_program("names"));
+        // This program does not use the server for a while; another program does.
+        names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
         assert_eq!(starter(&mut names), first);
     }
-    // One that does not answer is killed.
+    // A helper that does not answer is killed.
     assert!(names.user("hang").starts_with("none"));
     let mounts = mounts(&mut served);
     wait_until(SOON, "it is gone", || !is_hanging(&mounts));
-    names = Names::on(served.host(), &c_program("names"));
+    names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     assert_eq!(starter(&mut names), first);
-    assert!(served.process().runs());
+    assert!(served.process().is_running());
 }
 
 #[test]
@@ -208,12 +208,12 @@ fn nscd_killed_server_leaves_no_helper() {
         return;
     }
     let mut served = served();
-    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     starter(&mut names);
     let mounts = mounts(&mut served);
     let all = processes(&mounts);
     assert!(all.len() >= 3, "server, starter, helper: {all:?}");
-    let mut hanging = Names::on(served.host(), &c_program("names"));
+    let mut hanging = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     let asked = std::thread::spawn(move || hanging.user("hang"));
     wait_until(SOON, "a helper hangs", || is_hanging(&mounts));
     served.process().kill();
@@ -230,16 +230,16 @@ fn nscd_without_starter_server_ends() {
         return;
     }
     let mut served = served();
-    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     let starter = starter(&mut names);
     let killed = run(std::process::Command::new("kill").args(["-KILL", &starter.to_string()]));
     assert_eq!(killed.code, 0, "{}", killed.error());
-    wait_until(SOON, "the server ends", || !served.process().runs());
+    wait_until(SOON, "the server ends", || !served.process().is_running());
     let log = served.process().log();
     assert!(log.contains("the process that starts helpers has ended"), "{log}");
     // The next one serves, helpers too.
     served.launch();
-    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     assert!(names.user("starter").starts_with("starter:"));
 }
 
@@ -250,7 +250,8 @@ fn nscd_helper_user_missing_is_told() {
     }
     let lines = format!("{PASSWD}roster-nscd:x:{SERVER}:901:::\n");
     let local = Corpus::new("", lines.as_bytes(), GROUP.as_bytes(), b"");
-    let served = Responder::prepared(Host::in_memory(&local, NSSWITCH), &["--user", "roster-nscd"]);
+    let served =
+        NscdServer::prepared(TestHost::in_memory(&local, NSSWITCH), &["--user", "roster-nscd"]);
     let told = run(&mut served.command());
     assert_eq!(told.code, 1, "{told:?}");
     let wanted = "has no user roster-nscd-helper: make it with systemd-sysusers";
@@ -258,7 +259,7 @@ fn nscd_helper_user_missing_is_told() {
 }
 
 /// Puts the module into the reach of a host's programs.
-fn install(host: &Booted) {
+fn install(host: &SystemdHost) {
     let installed = host.install(&module());
     let script = format!("cp {} /usr/lib/libnss_hostile.so.2", installed.display());
     assert_eq!(host.shell(&script).text(), "");
@@ -271,7 +272,7 @@ fn nscd_unit_hostile_module_is_refused() {
     }
     let etc = [("passwd", PASSWD), ("group", GROUP), ("nsswitch.conf", NSSWITCH)];
     let wanted = ["systemd-sysusers.service", "systemd-tmpfiles-setup.service"];
-    let host = Booted::start(&etc, &[], &wanted);
+    let host = SystemdHost::start(&etc, &[], &wanted);
     install(&host);
     let started = host.shell("systemctl start roster-nscd.socket roster-nscd.service");
     assert_eq!(started.code, 0, "{}", started.error());
@@ -279,41 +280,13 @@ fn nscd_unit_hostile_module_is_refused() {
     expect_refused(&host, &server);
 }
 
-#[test]
-fn nscd_role_hostile_module_is_refused() {
-    if !needs_root() {
-        return;
-    }
-    let config = "[host]\ndomains = [\"lab\"]\n\n[responder.nscd]\nenabled = true\n\n\
-                  [domain.lab]\nprovider = \"files\"\npasswd = \"/etc/lab/passwd\"\ngroup = \"/etc/lab/group\"\n";
-    let etc = [
-        ("passwd", PASSWD),
-        ("group", GROUP),
-        ("nsswitch.conf", NSSWITCH),
-        ("roster/roster.toml", config),
-        ("lab/passwd", "ann:x:5000:5000:Ann:/home/ann:/bin/sh\n"),
-        ("lab/group", "lab:x:5000:\n"),
-    ];
-    let wanted = ["systemd-sysusers.service", "systemd-tmpfiles-setup.service"];
-    let host = Booted::start(&etc, &[], &wanted);
-    install(&host);
-    let started = host.shell("systemctl start rosterd.service");
-    assert_eq!(started.code, 0, "{}", started.error());
-    let mut server = String::new();
-    wait_until(SOON, "the role runs", || {
-        let found = host.run("pgrep", &["-u", "roster-nscd", "-f", "responder:nscd"]).stdout;
-        server = String::from_utf8_lossy(&found).trim().to_owned();
-        !server.is_empty()
-    });
-    expect_refused(&host, &server);
-}
-
-fn expect_refused(host: &Booted, server: &str) {
-    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+fn expect_refused(host: &SystemdHost, server: &str) {
+    let mut names =
+        LookupProgram::from_command(&mut host.command(host.install(&c_program("lookup_stdin"))));
     let mut bin = String::new();
     wait_until(SOON, "a map is read", || {
         bin = names.user("bin");
-        names.ask("maps roster-nscd/passwd.") == "1"
+        names.send_request("maps roster-nscd/passwd.") == "1"
     });
     let helper = attack(&mut names, server, Path::new("/run/roster-nscd"));
     let ids = host.shell("id -u roster-nscd-helper; id -g roster-nscd-helper").text();
@@ -331,7 +304,7 @@ fn expect_refused(host: &Booted, server: &str) {
     assert_eq!(names.user("bin"), bin);
     assert!(bin.starts_with("bin:x:2:2:"), "{bin}");
     assert_eq!(host.run("id", &["bin"]).text(), "uid=2(bin) gid=2(bin) groups=2(bin)");
-    let mut fresh = Names::of(&mut host.command("/run/names"));
+    let mut fresh = LookupProgram::from_command(&mut host.command("/run/lookup_stdin"));
     assert_eq!(fresh.user("bin"), bin);
-    assert_eq!(fresh.ask("maps roster-nscd/passwd."), "1");
+    assert_eq!(fresh.send_request("maps roster-nscd/passwd."), "1");
 }

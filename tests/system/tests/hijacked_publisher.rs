@@ -1,12 +1,12 @@
-//! A publisher that was taken over, played by its user without capabilities: whatever it writes, no program gets
-//! root or another privileged id out of it, and no folder of its own making is used. Ordinary users of the same
-//! snapshot are served.
+//! A compromised publisher, played by its user without capabilities. None of its files gives a program root or another
+//! privileged id, and no directory that it makes is used. Ordinary users of the same snapshot are served.
 
-use roster_system_tests::host::{Output, RECOMMENDED};
-use roster_system_tests::nscd::{Names, Responder, SNAPSHOT_ONLY};
-use roster_system_tests::rosterd::{FIRST_ROLE_UID, Rosterd, Source};
+use roster_system_tests::nscd::{LookupProgram, NscdServer, SNAPSHOT_ONLY};
+use roster_system_tests::old_names::snapshot_names;
+use roster_system_tests::rosterd::{FIRST_ROLE_UID, OracleSource, Rosterd};
+use roster_system_tests::test_host::{ProgramOutput, RECOMMENDED_NSSWITCH};
 use roster_system_tests::{
-    Corpus, Domain, Host, c_program, needs_root, roster_program, run, tool, wait_for,
+    Corpus, DomainTable, TestHost, c_program, find_tool, needs_root, roster_program, run, wait_for,
 };
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 const PUBLISHER: u32 = FIRST_ROLE_UID + 1;
-/// The SHA-512 hash of "password"; what it hashes does not matter.
+/// The SHA-512 hash of "password"; its text does not matter.
 const HASH: &str = "$6$saltsalt$qFmFH.bQmmtXzyBY0s9v7Oicd2z4XSIecDzlB5KiA2/jctKu9YterLp8wwnSq.qc.eoxqOmSuNp2xS0ktL3nh/";
 
 /// Runs `$1` as the user `$2`, without a capability, from a place that every user can reach.
@@ -23,21 +23,21 @@ exec setpriv --reuid "$user" --regid "$user" --clear-groups --bounding-set=-all 
     /var/lib/program "$@"
 "#;
 
-/// A host whose folder of snapshots is the publisher's.
-fn host(nsswitch: &str) -> Host {
+/// A host with a directory of snapshots that the publisher owns.
+fn host(nsswitch: &str) -> TestHost {
     let local = Corpus::new(
         "",
         b"root:x:0:0:root:/root:/bin/sh\nlocal:x:1500:1500::/home:/bin/sh\n",
         b"root:x:0:\nsudo:x:27:\nshadow:x:42:\nusers:x:100:\nlocal:x:1500:\n",
         b"root:*:1::::::\nlocal:*:1::::::\n",
     );
-    let host = Host::new(&local, nsswitch);
-    let _ = host.configuration();
-    chown(host.snapshots(), Some(PUBLISHER), None).expect("give the folder to the publisher");
+    let host = TestHost::new(&local, nsswitch);
+    let _ = host.make_config_dir();
+    chown(host.snapshots_dir(), Some(PUBLISHER), None).expect("give the folder to the publisher");
     host
 }
 
-/// What a snapshot may not say, and people whom it may.
+/// Entries that a snapshot may not have, and users that it may have.
 fn forged() -> Corpus {
     let refused = [
         ("toor", 0, 0),
@@ -68,14 +68,14 @@ fn forged() -> Corpus {
 }
 
 /// Runs a program as the publisher's user.
-fn as_publisher(host: &Host, program: &Path) -> Command {
+fn as_publisher(host: &TestHost, program: &Path) -> Command {
     let mut command = host.command("sh");
     command.args(["-ec", AS_USER, "sh"]).arg(program).arg(PUBLISHER.to_string());
     command
 }
 
-/// Publishes what is forged, as the publisher's user.
-fn forge(host: &Host) {
+/// Publishes the forged entries, as the publisher's user.
+fn forge(host: &TestHost) {
     let source = host.path("source");
     fs::create_dir_all(&source).expect("create the folder of the text");
     forged().write(&source);
@@ -86,12 +86,12 @@ fn forge(host: &Host) {
         command.arg(format!("--{name}")).arg(source.join(name));
     }
     let folder = Path::new("/var/lib/roster")
-        .join(host.snapshots().strip_prefix(host.state()).expect("below"));
-    command.arg("--output").arg(folder.join("roster.snap"));
-    command.arg("--shadow-output").arg(folder.join("shadow.snap"));
+        .join(host.snapshots_dir().strip_prefix(host.state_dir()).expect("below"));
+    command.arg("--output").arg(folder.join(snapshot_names()[0]));
+    command.arg("--shadow-output").arg(folder.join(snapshot_names()[1]));
     let done = run(&mut command);
     assert_eq!(done.code, 0, "the publisher's user publishes: {}", done.error());
-    let snapshot = fs::metadata(host.snapshot()).expect("it is there");
+    let snapshot = fs::metadata(host.snapshot_path()).expect("it is there");
     assert_eq!(snapshot.uid(), PUBLISHER);
 }
 
@@ -135,12 +135,12 @@ const REFUSED: [(&str, &[&str]); 2] = [
     ),
 ];
 
-fn getent(host: &Host, database: &str, key: &str) -> Output {
+fn getent(host: &TestHost, database: &str, key: &str) -> ProgramOutput {
     host.run("getent", &[database, key])
 }
 
 #[track_caller]
-fn assert_refused(host: &Host) {
+fn assert_refused(host: &TestHost) {
     for (database, keys) in REFUSED {
         for key in keys {
             let done = getent(host, database, key);
@@ -154,7 +154,7 @@ fn module_refuses_privileged_ids_of_publisher() {
     if !needs_root() {
         return;
     }
-    let host = host(RECOMMENDED);
+    let host = host(RECOMMENDED_NSSWITCH);
     forge(&host);
     assert_refused(&host);
     for (database, key, line) in [
@@ -167,7 +167,7 @@ fn module_refuses_privileged_ids_of_publisher() {
     ] {
         assert_eq!(getent(&host, database, key).text(), line);
     }
-    // Lists go on behind what is refused.
+    // Lists go on behind a refused entry.
     let listed = |database: &str| host.run("getent", &["-s", "roster", database]).text();
     assert_eq!(listed("passwd"), "alice:*:5000:5000::/home/alice:/bin/sh");
     assert_eq!(listed("group"), "staff:*:6000:local,alice,toor\npeople:*:5000:");
@@ -187,15 +187,15 @@ fn module_refuses_password_hashes_not_of_root() {
     if !needs_root() {
         return;
     }
-    let host = host(RECOMMENDED);
+    let host = host(RECOMMENDED_NSSWITCH);
     forge(&host);
     let found = || host.run("getent", &["-s", "roster", "shadow", "toor"]).code;
     assert_eq!(found(), 2, "of the publisher, in its folder");
-    chown(host.shadow_snapshot(), Some(0), None).expect("chown");
+    chown(host.shadow_snapshot_path(), Some(0), None).expect("chown");
     assert_eq!(found(), 2, "of root, in a folder where the publisher may have put it");
-    chown(host.snapshots(), Some(0), None).expect("chown");
+    chown(host.snapshots_dir(), Some(0), None).expect("chown");
     assert_eq!(found(), 0, "of root, in a folder of root's");
-    chown(host.shadow_snapshot(), Some(PUBLISHER), None).expect("chown");
+    chown(host.shadow_snapshot_path(), Some(PUBLISHER), None).expect("chown");
     assert_eq!(found(), 2, "of the publisher, in a folder of root's");
 }
 
@@ -204,7 +204,7 @@ fn module_reads_floor_when_it_opens_generation() {
     if !needs_root() {
         return;
     }
-    let host = host(RECOMMENDED);
+    let host = host(RECOMMENDED_NSSWITCH);
     forge(&host);
     let floor = host.path("etc/roster/floor");
     let write = |text: &str| {
@@ -243,15 +243,15 @@ fn module_reads_floor_when_it_opens_generation() {
     expect(false, false, "a link");
 }
 
-/// A snapshot of root's own is what the administrator made it.
+/// A snapshot that root owns is under the administrator's control.
 #[test]
 fn module_applies_no_floor_to_snapshot_of_root() {
     if !needs_root() {
         return;
     }
-    let host = host(RECOMMENDED);
+    let host = host(RECOMMENDED_NSSWITCH);
     forge(&host);
-    chown(host.snapshot(), Some(0), None).expect("chown");
+    chown(host.snapshot_path(), Some(0), None).expect("chown");
     let toor = format!("toor:{HASH}:0:0::/home/toor:/bin/sh");
     assert_eq!(getent(&host, "passwd", "toor").text(), toor);
     assert_eq!(getent(&host, "group", "shadows").text(), "shadows:x:42:local,alice");
@@ -267,9 +267,9 @@ fn nscd_map_refuses_what_module_refuses() {
     }
     let host = host(SNAPSHOT_ONLY);
     forge(&host);
-    let responder = Responder::start(host);
+    let responder = NscdServer::start(host);
     let host = responder.host();
-    // Nothing of it is in a map. What programs ask for comes into it later, with the answer that there is none.
+    // No map has any of it. Requested keys come into a map later, as absent.
     let text = |table: &str| -> Vec<u8> {
         let maps = fs::read_dir(host.path("maps")).expect("read the folder of maps").flatten();
         let maps = maps.filter(|map| map.file_name().to_string_lossy().starts_with(table));
@@ -285,7 +285,7 @@ fn nscd_map_refuses_what_module_refuses() {
         assert!(!has(&group, word), "{word}");
     }
     assert_refused(host);
-    let mut names = Names::on(host, &c_program("names"));
+    let mut names = LookupProgram::on(host, &c_program("lookup_stdin"));
     let mut user = |name: &str| names.user(name);
     assert!(user("alice").starts_with("alice"), "{}", user("alice"));
     assert!(user("toor").starts_with("none"), "{}", user("toor"));
@@ -293,7 +293,7 @@ fn nscd_map_refuses_what_module_refuses() {
     assert_eq!(getent(host, "group", "staff").text(), "staff:*:6000:local,alice,toor");
     assert_eq!(host.run("id", &["-G", "alice"]).text(), "5000 6000");
     // The groups of `local` are one: a list's packet ends in its gids.
-    assert_eq!(names.groups_of("local"), names.groups_of("alice"));
+    assert_eq!(names.gids_of("local"), names.gids_of("alice"));
 }
 
 #[test]
@@ -306,15 +306,15 @@ fn publisher_cannot_swap_domain_caches() {
     let (passwd, group) = (text.path().join("passwd"), text.path().join("group"));
     fs::write(&passwd, "alice:x:5000:5000::/home/alice:/bin/sh\n").expect("write users");
     fs::write(&group, "people:x:5000:\n").expect("write groups");
-    let mut rosterd = Rosterd::installed(&[Domain::files("corp", &passwd, &group)]);
+    let mut rosterd = Rosterd::installed(&[DomainTable::files("corp", &passwd, &group)]);
     rosterd.launch();
-    rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
+    rosterd.expect_mirror(&[OracleSource::Files(&passwd, &group)]);
     rosterd.stop();
 
     let host = rosterd.host();
-    let state = host.state();
+    let state = host.state_dir();
     let as_publisher = |script: &str| {
-        let mut command = as_publisher(host, &tool("sh", "dash"));
+        let mut command = as_publisher(host, &find_tool("sh", "dash"));
         run(command.args(["-c", script]))
     };
     let planted = "mkdir -m711 domains; mkdir domains/corp; echo >domains/corp/credentials.redb";
@@ -331,7 +331,7 @@ fn publisher_cannot_swap_domain_caches() {
     }
     let floor = fs::read_to_string(host.path("etc/roster/floor"));
     assert_eq!(floor.expect("the monitor wrote it"), "min_id 1000\ngid 100\n");
-    // As if it could, as in the layout of before: the folder above was the publisher's.
+    // The older layout, in which the publisher owned the directory above.
     chown(&state, Some(PUBLISHER), None).expect("chown");
     let done = as_publisher(&format!("cd /var/lib/roster && mv domains domains.old && {planted}"));
     assert_eq!(done.code, 0, "{done:?}");
@@ -348,5 +348,5 @@ fn publisher_cannot_swap_domain_caches() {
     fs::rename(state.join("domains"), state.join("planted")).expect("move it away");
     fs::rename(state.join("domains.old"), state.join("domains")).expect("put it back");
     rosterd.launch();
-    rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
+    rosterd.expect_mirror(&[OracleSource::Files(&passwd, &group)]);
 }

@@ -1,18 +1,19 @@
-//! Directories with entries that may never be served, among good ones: exactly the good ones are
-//! served, and whoever looks for the others finds out why.
+//! Directories with entries that may never be served, among good ones. Exactly the good ones are served. An
+//! administrator finds the reason for each of the others.
 
-use roster_system_tests::directory::line;
+use roster_system_tests::ldif::ldif_line;
 use roster_system_tests::{
-    Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, wait_for,
+    DirectoryServer, DomainTable, Ds389, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions,
+    wait_for,
 };
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A user entry whose RDN is not its name, so that the name may be anything.
+/// A user entry with an RDN that is not its name, so that the name may be anything.
 struct User {
     rdn: &'static str,
-    /// What is wrong with it.
+    /// The fault of the entry.
     fault: &'static str,
     name: Vec<u8>,
     uids: Vec<&'static str>,
@@ -28,8 +29,7 @@ impl User {
             rdn,
             fault,
             name: rdn.into(),
-            // Of the same uid are only those that are there for it: the others have one that is made of
-            // their place.
+            // Only tests of equal uids set a uid here. All other entries get one from their position.
             uids: Vec::new(),
             gid: "80000",
             gecos: b"Gecos".to_vec(),
@@ -54,23 +54,23 @@ impl User {
              cn: {0}\ngidNumber: {1}\n",
             self.rdn, self.gid
         );
-        text.push_str(&line("uid", &self.name));
+        text.push_str(&ldif_line("uid", &self.name));
         for uid in uids {
-            text.push_str(&line("uidNumber", uid.as_bytes()));
+            text.push_str(&ldif_line("uidNumber", uid.as_bytes()));
         }
-        text.push_str(&line("homeDirectory", &self.home));
+        text.push_str(&ldif_line("homeDirectory", &self.home));
         if !self.shell.is_empty() {
-            text.push_str(&line("loginShell", &self.shell));
+            text.push_str(&ldif_line("loginShell", &self.shell));
         }
         if !self.gecos.is_empty() {
-            text.push_str(&line("gecos", &self.gecos));
+            text.push_str(&ldif_line("gecos", &self.gecos));
         }
         text.push('\n');
         text
     }
 }
 
-/// What any server takes.
+/// Entries that any server accepts.
 fn bad_users() -> Vec<User> {
     let long = vec![b'x'; 300];
     let mut users = vec![
@@ -128,7 +128,7 @@ fn bad_users() -> Vec<User> {
     users
 }
 
-/// What only a server that checks nothing takes.
+/// Entries that only a server without checks accepts.
 fn worse_users() -> Vec<User> {
     let mut users = vec![
         User::named("latin-1", "no UTF-8", b"caf\xe9"),
@@ -151,8 +151,8 @@ fn worse_users() -> Vec<User> {
     users
 }
 
-/// Users and groups that are good, however odd.
-fn good(directory: &Directory) -> String {
+/// Users and groups that are valid but unusual.
+fn good(directory: &LdifBuilder) -> String {
     let dot = User {
         gecos: "Zoë O'Brien, room 1 \"x\" (ü)".into(),
         ..User::named("dot", "", b"first.last")
@@ -167,13 +167,13 @@ fn good(directory: &Directory) -> String {
     .concat()
 }
 
-fn bad_groups(directory: &Directory) -> Vec<(&'static str, String)> {
+fn bad_groups(directory: &LdifBuilder) -> Vec<(&'static str, String)> {
     let named = |rdn: &'static str, name: &[u8], gid: u32| {
         // The name is a second cn; it counts when it is in the RDN. So these are named by ou.
         let text = directory.group::<&str>(rdn, gid, &[]);
         let text = text.replace(&format!("dn: cn={rdn}"), &format!("dn: description={rdn}"));
         let cn = format!("cn: {rdn}\n");
-        (rdn, text.replace(&cn, &format!("description: {rdn}\n{}", line("cn", name))))
+        (rdn, text.replace(&cn, &format!("description: {rdn}\n{}", ldif_line("cn", name))))
     };
     vec![
         named("group-root", b"root", 82_000),
@@ -200,8 +200,8 @@ fn listed(rosterd: &Rosterd, database: &str) -> Vec<String> {
     names
 }
 
-fn only_the_good_are_served(server: &dyn Server, rosterd: &Rosterd, bad: &[User]) {
-    let groups = bad_groups(&Directory::new(server.schema()));
+fn only_the_good_are_served(server: &dyn DirectoryServer, rosterd: &Rosterd, bad: &[User]) {
+    let groups = bad_groups(&LdifBuilder::new(server.schema()));
     let users = ["bare", "first.last", "good", "machine$", "zoë"];
     wait_for(SOON, || {
         let found = (listed(rosterd, "passwd"), listed(rosterd, "group"));
@@ -209,7 +209,7 @@ fn only_the_good_are_served(server: &dyn Server, rosterd: &Rosterd, bad: &[User]
         if right { Ok(()) } else { Err(format!("{found:?}")) }
     });
     assert_eq!(rosterd.getent("passwd", "bare").as_deref(), Some("bare:*:81901:80000::/home/h:"));
-    // What leads to no user is no member.
+    // A value that leads to no user adds no member.
     assert_eq!(rosterd.getent("group", "mixed").as_deref(), Some("mixed:*:80002:good"));
     for id in ["0", "1", "42", "100", "999", "1500", "65534", "65535", "4294967295", "81000"] {
         assert_eq!(rosterd.getent("passwd", id), None, "uid {id}");
@@ -219,7 +219,7 @@ fn only_the_good_are_served(server: &dyn Server, rosterd: &Rosterd, bad: &[User]
     let rejected = rosterd.roster(&["domain", "rejected", "--all", "corp"]).text();
     println!("{rejected}");
     for user in bad {
-        // Those of a name that can be written are found by it, the others by the name of the entry.
+        // Entries with a printable name are found by it, the others by the name of the entry.
         let name = String::from_utf8_lossy(&user.name);
         let told = rejected.lines().any(|line| {
             line.contains(&*name) || line.contains(user.rdn) || line.contains(&format!("{name:?}"))
@@ -235,8 +235,8 @@ fn only_the_good_are_served(server: &dyn Server, rosterd: &Rosterd, bad: &[User]
     assert!(lines >= bad.len() + groups.len(), "{lines} of {}", bad.len() + groups.len());
 }
 
-/// Members of all kinds, of whom one is a user.
-fn mixed(directory: &Directory, schema: Schema) -> String {
+/// Members of all kinds, of which one is a user.
+fn mixed(directory: &LdifBuilder, schema: Schema) -> String {
     let mut text = directory.group("mixed", 80_002, &["good", "nobody-knows"]);
     text.truncate(text.trim_end().len());
     text.push('\n');
@@ -245,7 +245,7 @@ fn mixed(directory: &Directory, schema: Schema) -> String {
             for member in
                 ["root", "daemon", "local", "a:b", "a,good2", "x\nroot:x:0:good", "-", "zero"]
             {
-                text.push_str(&line("memberUid", member.as_bytes()));
+                text.push_str(&ldif_line("memberUid", member.as_bytes()));
             }
         }
         Schema::Rfc2307bis => {
@@ -262,11 +262,11 @@ fn mixed(directory: &Directory, schema: Schema) -> String {
 }
 
 fn ldif(schema: Schema, bad: &[User]) -> String {
-    let directory = Directory::new(schema);
+    let directory = LdifBuilder::new(schema);
     let mut text = directory.tree();
     text.push_str(&good(&directory));
     text.push_str(&directory.group("proper", 80_000, &["good"]));
-    // "proper" is good's primary group, and names nobody else.
+    // "proper" is good's primary group, and has no other member.
     text.push_str(&mixed(&directory, schema));
     for (place, user) in bad.iter().enumerate() {
         text.push_str(&user.ldif(place));
@@ -280,8 +280,8 @@ fn ldif(schema: Schema, bad: &[User]) -> String {
 #[test]
 fn openldap_serves_the_good_ones_only() {
     let bad = bad_users();
-    let slapd = Slapd::serving(Setup::new(Schema::Rfc2307), &ldif(Schema::Rfc2307, &bad));
-    let rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
+    let slapd = Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &ldif(Schema::Rfc2307, &bad));
+    let rosterd = Rosterd::start(&[DomainTable::ldap("corp", &slapd)]);
     only_the_good_are_served(&slapd, &rosterd, &bad);
 }
 
@@ -290,17 +290,17 @@ fn a_server_that_checks_nothing_serves_the_good_ones_only() {
     let mut bad = bad_users();
     bad.extend(worse_users());
     let server = Ds389::serving(&ldif(Schema::Rfc2307bis, &bad));
-    let rosterd = Rosterd::start(&[Domain::ldap("corp", &server)]);
+    let rosterd = Rosterd::start(&[DomainTable::ldap("corp", &server)]);
     only_the_good_are_served(&server, &rosterd, &bad);
 }
 
-/// Of two with one name or one uid at most one is served, always the same, and a good entry that turns
-/// bad goes while one that is mended comes.
+/// At most one of two entries with one name or one uid is served, always the same. A good entry that turns bad is
+/// removed, and a fixed one is added.
 #[test]
 fn entries_that_turn_bad_go_and_mended_ones_come() {
-    let directory = Directory::new(Schema::Rfc2307);
+    let directory = LdifBuilder::new(Schema::Rfc2307);
     let slapd = Slapd::serving(
-        Setup::new(Schema::Rfc2307),
+        SlapdOptions::new(Schema::Rfc2307),
         &[
             directory.tree(),
             directory.user("first", 80_001),
@@ -309,7 +309,7 @@ fn entries_that_turn_bad_go_and_mended_ones_come() {
         ]
         .concat(),
     );
-    let rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
+    let rosterd = Rosterd::start(&[DomainTable::ldap("corp", &slapd)]);
     rosterd.expect(
         "passwd",
         "other",
@@ -336,7 +336,7 @@ fn entries_that_turn_bad_go_and_mended_ones_come() {
         }
     });
     assert_eq!(rosterd.getent("passwd", "0"), None);
-    // Mended, under a uid of its own.
+    // Fixed, under a unique uid.
     slapd.set(&directory.user_dn(winner), "uidNumber", &["80009"]);
     wait_for(SOON, || {
         let names = listed(&rosterd, "passwd");

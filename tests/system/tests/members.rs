@@ -1,8 +1,10 @@
-//! Groups name members in `memberUid`, `member` and `uniqueMember`: a group has those of all three, through
+//! Groups name members in `memberUid`, `member` and `uniqueMember`. A group has the members of all three, through
 //! nested groups, under both schemas, mirrored and on demand. A key narrows that.
 
-use roster_system_tests::rosterd::{SOON, Source};
-use roster_system_tests::{Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, wait_for};
+use roster_system_tests::rosterd::{OracleSource, SOON};
+use roster_system_tests::{
+    DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, wait_for,
+};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -11,8 +13,8 @@ const SCHEMAS: [Schema; 2] = [Schema::Rfc2307, Schema::Rfc2307bis];
 const USERS: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
 const FIRST_ID: u32 = 70_001;
 
-/// Each group, with all of its members and with those that are there for one attribute alone: `memberUid`,
-/// `member`, `uniqueMember`.
+/// Each group, with all of its members and with the members of one attribute each: `memberUid`, `member`,
+/// `uniqueMember`.
 type Group = (&'static str, u32, &'static [&'static str], [&'static [&'static str]; 3]);
 
 const GROUPS: [Group; 6] = [
@@ -27,12 +29,12 @@ const GROUPS: [Group; 6] = [
 /// A UID, which may follow the DN in a value of `uniqueMember`.
 const UID: &str = "#'0101'B";
 
-/// The groups whose own lists name members both by name and by DN.
+/// The groups with own lists that name members both by name and by DN.
 const MIXED: u32 = 2;
 
 /// `uid` follows a value of `uniqueMember`.
 fn directory(schema: Schema, uid: &str) -> String {
-    let directory = Directory::new(schema);
+    let directory = LdifBuilder::new(schema);
     let (user, group) =
         (|name: &str| directory.user_dn(name), |name: &str| directory.group_dn(name));
     let mut text = directory.tree();
@@ -80,7 +82,7 @@ fn directory(schema: Schema, uid: &str) -> String {
 }
 
 fn served(schema: Schema, uid: &str) -> Slapd {
-    Slapd::serving(Setup::new(schema), &directory(schema, uid))
+    Slapd::serving(SlapdOptions::new(schema), &directory(schema, uid))
 }
 
 /// Names of a group's members; each is there once.
@@ -111,7 +113,7 @@ fn expect_members(rosterd: &Rosterd, group: &str, names: &[&str]) {
     });
 }
 
-/// Each user's gids out of what its groups have.
+/// Each user's gids out of the members of its groups.
 fn gids_of(user: &str, members: impl Fn(&Group) -> &'static [&'static str]) -> Vec<u32> {
     let uid = USERS.into_iter().zip(FIRST_ID..).find(|(name, _)| *name == user).expect("a user").1;
     let groups = GROUPS.iter().filter(|group| members(group).contains(&user));
@@ -130,10 +132,10 @@ fn expect_all(rosterd: &Rosterd, members: impl Fn(&Group) -> &'static [&'static 
 }
 
 /// A daemon that is ready.
-fn started(domain: Domain) -> Rosterd {
+fn started(domain: DomainTable) -> Rosterd {
     let rosterd = Rosterd::start(&[domain]);
     rosterd.wait_for_snapshot();
-    rosterd.expect_of_domain("corp", "online", true);
+    rosterd.expect_domain_status("corp", "online", true);
     rosterd
 }
 
@@ -141,15 +143,15 @@ fn started(domain: Domain) -> Rosterd {
 fn mirror_serves_members_of_all_attributes() {
     for schema in SCHEMAS {
         let slapd = served(schema, UID);
-        let mut rosterd = started(Domain::ldap("corp", &slapd));
-        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        let mut rosterd = started(DomainTable::ldap("corp", &slapd));
+        rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
         expect_all(&rosterd, |group| group.2);
-        rosterd.expect_of_domain("corp", "mixed_groups", MIXED);
+        rosterd.expect_domain_status("corp", "mixed_groups", MIXED);
         let shown = rosterd.roster(&["status"]).text();
         assert!(shown.contains("corp: 2 groups name members both by name and by DN"), "{shown}");
 
         // Changes in each attribute, to groups that had no such members.
-        let directory = Directory::new(schema);
+        let directory = LdifBuilder::new(schema);
         let change = |group: &str, verb: &str, attribute: &str, value: &str| {
             let dn = directory.group_dn(group);
             slapd.change(&format!(
@@ -165,43 +167,43 @@ fn mirror_serves_members_of_all_attributes() {
             let of_group = GROUPS.iter().find(|one| one.0 == group).expect("a group").2;
             change(group, "add", attribute, value);
             expect_members(&rosterd, group, &[of_group, &["dave"]].concat());
-            rosterd.expect_of_domain("corp", "mixed_groups", MIXED + 1);
+            rosterd.expect_domain_status("corp", "mixed_groups", MIXED + 1);
             change(group, "delete", attribute, value);
             expect_members(&rosterd, group, of_group);
-            rosterd.expect_of_domain("corp", "mixed_groups", MIXED);
+            rosterd.expect_domain_status("corp", "mixed_groups", MIXED);
         }
-        // One of the two ways stays.
+        // The member stays in one of the two lists.
         change("mixed", "delete", "member", &directory.user_dn("alice"));
         change("mixed", "delete", "uniqueMember", &directory.user_dn("bob"));
         expect_members(&rosterd, "mixed", &["alice"]);
         expect_members(&rosterd, "ring", &["alice", "erin"]);
         change("mixed", "add", "member", &directory.user_dn("alice"));
         change("mixed", "delete", "memberUid", "alice");
-        rosterd.expect_of_domain("corp", "mixed_groups", MIXED - 1);
-        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        rosterd.expect_domain_status("corp", "mixed_groups", MIXED - 1);
+        rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
         expect_members(&rosterd, "mixed", &["alice"]);
 
         rosterd.stop();
         change("mixed", "add", "memberUid", "erin");
         rosterd.launch();
-        rosterd.expect_of_domain("corp", "mixed_groups", MIXED);
-        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        rosterd.expect_domain_status("corp", "mixed_groups", MIXED);
+        rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
     }
 }
 
-/// A name that a user takes counts from then on where lists have it, and a DN.
+/// A list counts a new name or DN of a user from then on.
 #[test]
 fn mirror_follows_renamed_members() {
     for schema in SCHEMAS {
         let slapd = served(schema, UID);
-        let rosterd = started(Domain::ldap("corp", &slapd));
-        let directory = Directory::new(schema);
+        let rosterd = started(DomainTable::ldap("corp", &slapd));
+        let directory = LdifBuilder::new(schema);
         expect_members(&rosterd, "mixed", &["alice", "bob"]);
         slapd.rename(&directory.user_dn("dave"), "uid=stranger", None);
         expect_members(&rosterd, "names", &["alice", "stranger"]);
         expect_members(&rosterd, "dns", &["bob", "stranger"]);
         expect_members(&rosterd, "uniques", &["carol"]);
-        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
     }
 }
 
@@ -209,16 +211,16 @@ fn mirror_follows_renamed_members() {
 fn on_demand_asks_all_attributes() {
     for schema in SCHEMAS {
         let slapd = served(schema, "");
-        let asked = Domain::ldap("corp", &slapd).with("mode", "\"on-demand\"");
+        let asked = DomainTable::ldap("corp", &slapd).with("mode", "\"on-demand\"");
         let rosterd = started(asked.clone());
         expect_all(&rosterd, |group| group.2);
-        rosterd.expect_of_domain("corp", "mixed_groups", MIXED);
+        rosterd.expect_domain_status("corp", "mixed_groups", MIXED);
         drop(rosterd);
 
-        // Members first, of whom nothing is known. A search by DN would not find the value with a UID.
-        let carol = Directory::new(schema).user_dn("carol") + UID;
-        let dave = Directory::new(schema).user_dn("dave");
-        let uniques = Directory::new(schema).group_dn("uniques");
+        // Members first, which are still unknown. A search by DN would not find the value with a UID.
+        let carol = LdifBuilder::new(schema).user_dn("carol") + UID;
+        let dave = LdifBuilder::new(schema).user_dn("dave");
+        let uniques = LdifBuilder::new(schema).group_dn("uniques");
         slapd.set(&uniques, "uniqueMember", &[&carol, &dave]);
         let rosterd = started(asked);
         for group in GROUPS.iter().rev() {
@@ -234,12 +236,12 @@ fn narrowed_key_serves_one_attribute() {
         let slapd = served(schema, "");
         for (number, attribute) in attributes.iter().enumerate() {
             for mode in ["replicate", "on-demand"] {
-                let domain = Domain::ldap("corp", &slapd)
+                let domain = DomainTable::ldap("corp", &slapd)
                     .with("member_attributes", &format!("[{attribute:?}]"))
                     .with("mode", &format!("{mode:?}"));
                 let rosterd = started(domain);
                 expect_all(&rosterd, |group| group.3[number]);
-                rosterd.expect_of_domain("corp", "mixed_groups", 0);
+                rosterd.expect_domain_status("corp", "mixed_groups", 0);
             }
         }
     }

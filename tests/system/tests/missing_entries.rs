@@ -1,10 +1,11 @@
 //! A directory that replies with success and leaves entries out: from its listings, from searches by
 //! their keys too, or all of them. Each entry stays served until it is sure that it is gone.
 
-use roster_system_tests::rosterd::{SOON, Source};
-use roster_system_tests::servers::{Fault, Relay};
+use roster_system_tests::rosterd::{OracleSource, SOON};
+use roster_system_tests::servers::{Relay, ServerFault};
 use roster_system_tests::{
-    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, wait_for, wait_until,
+    DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, wait_for,
+    wait_until,
 };
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,18 +16,18 @@ const GROUPS: u32 = 20;
 /// would show.
 const LOOKS: u32 = 25;
 
-fn directory() -> Directory {
-    Directory::new(Schema::Rfc2307)
+fn directory() -> LdifBuilder {
+    LdifBuilder::new(Schema::Rfc2307)
 }
 
 fn served() -> Slapd {
-    Slapd::serving(Setup::new(Schema::Rfc2307), &directory().populated(USERS, GROUPS, 5))
+    Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &directory().populated(USERS, GROUPS, 5))
 }
 
-/// rosterd looks every minute at entries whose removal waits.
+/// Every minute rosterd checks entries with a pending removal.
 const MINUTES: Duration = Duration::from_secs(180);
 
-/// The number in the name of a user or group of [`Directory::populated`].
+/// The number in the name of a user or group of [`LdifBuilder::populated`].
 fn number(dn: &str) -> Option<u32> {
     let name = dn.strip_prefix("uid=u").or_else(|| dn.strip_prefix("cn=g"))?;
     name.split_once(',')?.0.parse().ok()
@@ -40,21 +41,21 @@ fn is_of_most(dn: &str) -> bool {
     number(dn).is_some_and(|number| number % 5 > 1)
 }
 
-/// All but what the server says of itself.
+/// Selects all entries except the root DSE.
 fn is_any(dn: &str) -> bool {
     !dn.is_empty()
 }
 
-/// A mirror, or a domain of which each entry was asked for.
+/// A mirror, or a domain with a request for each entry.
 fn known(server: &Slapd, relay: &Relay, mode: &str) -> Rosterd {
-    let corp = Domain::ldap_through("corp", server, &[&relay.uri()])
+    let corp = DomainTable::ldap_through("corp", server, &[&relay.uri()])
         .with("mode", &format!("\"{mode}\""))
-        .with("refresh", "\"2s\"");
+        .with("refresh_interval", "\"2s\"");
     let rosterd = Rosterd::start(&[corp]);
     rosterd.wait_for_snapshot();
-    rosterd.expect_of_domain("corp", "online", true);
+    rosterd.expect_domain_status("corp", "online", true);
     if mode == "replicate" {
-        rosterd.expect_mirror(&[Source::Server(server)]);
+        rosterd.expect_mirror(&[OracleSource::Server(server)]);
     }
     assert_all_served(&rosterd, "at first");
     rosterd
@@ -74,7 +75,7 @@ fn assert_all_served(rosterd: &Rosterd, when: &str) {
     }
 }
 
-/// Has everything read again, and looks for a while whether each entry stays.
+/// Makes rosterd read everything again, and checks for a while that each entry stays.
 #[track_caller]
 fn assert_all_stay(rosterd: &Rosterd, mode: &str, when: &str) {
     if mode == "replicate" {
@@ -89,24 +90,24 @@ fn assert_all_stay(rosterd: &Rosterd, mode: &str, when: &str) {
 
 #[track_caller]
 fn expect_held(rosterd: &Rosterd, least: u64) {
-    wait_for(SOON, || match rosterd.held_removals("corp")? {
+    wait_for(SOON, || match rosterd.pending_removals("corp")? {
         number if number >= least => Ok(()),
         number => Err(format!("{number} removals wait")),
     });
     let status = rosterd.roster(&["status"]);
     let said = String::from_utf8_lossy(&status.stdout);
     assert_ne!(status.code, 0, "{said}");
-    assert!(said.contains("roster domain confirm corp"), "{said}");
+    assert!(said.contains("roster domain approve-removals corp"), "{said}");
 }
 
 fn listings_hide_a_quarter(mode: &str) {
     let slapd = served();
     let relay = Relay::to(slapd.port());
     let rosterd = known(&slapd, &relay, mode);
-    relay.fail(Fault::Hides(is_of_quarter, false));
+    relay.set_fault(ServerFault::Hides(is_of_quarter, false));
     assert_all_stay(&rosterd, mode, "with a quarter hidden from listings");
     if mode == "replicate" {
-        assert_eq!(rosterd.held_removals("corp"), Ok(0), "searches by key find each");
+        assert_eq!(rosterd.pending_removals("corp"), Ok(0), "searches by key find each");
         // A change of a hidden entry is seen.
         slapd.set(&directory().user_dn("u1"), "loginShell", &["/bin/zsh"]);
         let done = rosterd.roster(&["domain", "refresh", "corp"]);
@@ -114,8 +115,8 @@ fn listings_hide_a_quarter(mode: &str) {
         wait_until(SOON, "the change is seen", || {
             rosterd.getent("passwd", "u1").is_some_and(|line| line.ends_with("/bin/zsh"))
         });
-        relay.recover();
-        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        relay.clear_fault();
+        rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
     }
 }
 
@@ -129,16 +130,16 @@ fn on_demand_replies_hide_quarter_all_served() {
     listings_hide_a_quarter("on-demand");
 }
 
-/// Held entries that the directory shows again do not wait any more, without a word.
+/// Held entries that the directory shows again silently stop waiting.
 fn all_searches_hide_a_quarter(mode: &str) {
     let slapd = served();
     let relay = Relay::to(slapd.port());
     let rosterd = known(&slapd, &relay, mode);
-    relay.fail(Fault::Hides(is_of_quarter, true));
+    relay.set_fault(ServerFault::Hides(is_of_quarter, true));
     assert_all_stay(&rosterd, mode, "with a quarter hidden from all searches");
     expect_held(&rosterd, u64::from(USERS / 4 + GROUPS / 4));
-    relay.recover();
-    wait_until(MINUTES, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
+    relay.clear_fault();
+    wait_until(MINUTES, "nothing waits", || rosterd.pending_removals("corp") == Ok(0));
     assert_all_served(&rosterd, "with all shown again");
 }
 
@@ -156,13 +157,13 @@ fn confirmation_after_most_were_hidden(mode: &str) {
     let slapd = served();
     let relay = Relay::to(slapd.port());
     let rosterd = known(&slapd, &relay, mode);
-    relay.fail(Fault::Hides(is_of_most, true));
+    relay.set_fault(ServerFault::Hides(is_of_most, true));
     assert_all_stay(&rosterd, mode, "with most hidden from all searches");
     expect_held(&rosterd, u64::from(USERS / 2));
-    // One of them is gone indeed when the directory is whole again.
+    // An entry is gone indeed when the directory is whole again.
     slapd.delete(&[directory().user_dn("u2")]);
-    relay.recover();
-    let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
+    relay.clear_fault();
+    let confirmed = rosterd.roster(&["domain", "approve-removals", "corp"]);
     assert_eq!(confirmed.code, 0, "{}", confirmed.error());
     let said = confirmed.text();
     let numbers: Vec<u64> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -171,7 +172,7 @@ fn confirmation_after_most_were_hidden(mode: &str) {
         assert!(numbers[1] > u64::from(USERS / 2), "{said}");
     }
     wait_until(SOON, "it is gone", || rosterd.getent("passwd", "u2").is_none());
-    wait_until(SOON, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
+    wait_until(SOON, "nothing waits", || rosterd.pending_removals("corp") == Ok(0));
     for i in (0..USERS).filter(|i| *i != 2) {
         assert!(rosterd.getent("passwd", &format!("u{i}")).is_some(), "u{i}");
     }
@@ -191,12 +192,12 @@ fn empty_success_to_everything(mode: &str) {
     let slapd = served();
     let relay = Relay::to(slapd.port());
     let rosterd = known(&slapd, &relay, mode);
-    relay.fail(Fault::Hides(is_any, true));
+    relay.set_fault(ServerFault::Hides(is_any, true));
     assert_all_stay(&rosterd, mode, "with an empty success to everything");
     expect_held(&rosterd, u64::from(USERS + GROUPS));
     // A single one neither: no reply is credible.
-    relay.recover();
-    wait_until(MINUTES, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
+    relay.clear_fault();
+    wait_until(MINUTES, "nothing waits", || rosterd.pending_removals("corp") == Ok(0));
     assert_all_served(&rosterd, "with all shown again");
 }
 
@@ -210,7 +211,7 @@ fn on_demand_empty_success_removes_nobody() {
     empty_success_to_everything("on-demand");
 }
 
-/// The cache is gone, the snapshot is there, and the back-end begins with what a listing shows.
+/// The cache is gone, the snapshot is there, and the backend begins with the entries of a listing.
 #[test]
 fn mirror_without_cache_lacks_quarter_held_until_read() {
     let slapd = served();
@@ -218,17 +219,47 @@ fn mirror_without_cache_lacks_quarter_held_until_read() {
     let mut rosterd = known(&slapd, &relay, "replicate");
     rosterd.stop();
     std::fs::remove_dir_all(rosterd.host().path("state/domains")).expect("remove the cache");
-    relay.fail(Fault::Hides(is_of_quarter, true));
+    relay.set_fault(ServerFault::Hides(is_of_quarter, true));
     rosterd.launch();
     expect_held(&rosterd, u64::from(USERS / 4));
     assert_all_served(&rosterd, "without the cache");
-    relay.recover();
-    let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
+    relay.clear_fault();
+    let confirmed = rosterd.roster(&["domain", "approve-removals", "corp"]);
     assert_eq!(confirmed.code, 0, "{}", confirmed.error());
-    wait_until(SOON, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
+    wait_until(SOON, "nothing waits", || rosterd.pending_removals("corp") == Ok(0));
     slapd.change(&directory().user("after", 70_000));
     wait_until(SOON, "it is followed", || rosterd.getent("passwd", "after").is_some());
     assert_all_served(&rosterd, "after the confirmation");
+}
+
+/// Hides an attribute of half of the users from all except the administrator.
+const HALF_UNREADABLE: &str =
+    "add: olcAccess\nolcAccess: {0}to dn.regex=\"^uid=u[0-9]*[0-4],\" attrs=uidNumber by * none\n";
+
+/// An access rule makes users unreadable. Their removal waits as that of missing users, and an approval removes them.
+#[test]
+fn mirror_hidden_attribute_holds_users_until_confirmed() {
+    let populated = directory().populated(USERS, GROUPS, 5);
+    let mut slapd = Slapd::loaded(SlapdOptions::new(Schema::Rfc2307), &populated);
+    slapd.use_cn_config();
+    slapd.start();
+    let relay = Relay::to(slapd.port());
+    let rosterd = known(&slapd, &relay, "replicate");
+    slapd.configure_database(HALF_UNREADABLE);
+    assert_all_stay(&rosterd, "replicate", "with an attribute of half of them hidden");
+    expect_held(&rosterd, u64::from(USERS / 2));
+    slapd.configure_database("delete: olcAccess\nolcAccess: {0}\n");
+    assert_all_stay(&rosterd, "replicate", "with the attribute shown again");
+    wait_until(SOON, "nothing waits", || rosterd.pending_removals("corp") == Ok(0));
+
+    slapd.configure_database(HALF_UNREADABLE);
+    let done = rosterd.roster(&["domain", "refresh", "corp"]);
+    assert_eq!(done.code, 0, "{}", done.error());
+    expect_held(&rosterd, u64::from(USERS / 2));
+    let said = rosterd.roster(&["domain", "approve-removals", "corp"]).text();
+    assert!(said.starts_with("corp: 100 entries removed"), "{said}");
+    wait_until(SOON, "they are gone", || rosterd.getent("passwd", "u3").is_none());
+    assert!(rosterd.getent("passwd", "u7").is_some());
 }
 
 /// Few enough for a small domain.
@@ -243,18 +274,18 @@ fn few_removed_users_go_without_confirmation() {
         wait_until(SOON, "it is served", || rosterd.getent("passwd", &leaver).is_some());
         slapd.delete(&[directory().user_dn(&leaver)]);
         wait_until(SOON, "it is gone", || rosterd.getent("passwd", &leaver).is_none());
-        assert_eq!(rosterd.held_removals("corp"), Ok(0));
+        assert_eq!(rosterd.pending_removals("corp"), Ok(0));
     }
 }
 
-/// What was answered does not go back: it is in the cache before the publisher has it.
+/// An answered entry never reverts to an older state: it is in the cache before the publisher has it.
 #[test]
 fn on_demand_answer_survives_killed_backend() {
     let slapd = served();
-    let corp = Domain::ldap("corp", &slapd).with("mode", "\"on-demand\"");
+    let corp = DomainTable::ldap("corp", &slapd).with("mode", "\"on-demand\"");
     let rosterd = Rosterd::start(&[corp]);
     rosterd.wait_for_snapshot();
-    rosterd.expect_of_domain("corp", "online", true);
+    rosterd.expect_domain_status("corp", "online", true);
     assert!(rosterd.getent("passwd", "u1").is_some());
     let mut last = rosterd.wait_for_role("backend:corp");
     for round in 0..8 {
@@ -269,7 +300,7 @@ fn on_demand_answer_survives_killed_backend() {
             Some(pid) if pid != last => Ok(pid),
             _ => Err("it does not run again".to_owned()),
         });
-        rosterd.expect_of_domain("corp", "online", true);
+        rosterd.expect_domain_status("corp", "online", true);
         for _ in 0..100 {
             let line = rosterd.getent("passwd", "u1").expect("known");
             assert!(line.ends_with(&value), "round {round}: {line}");

@@ -1,10 +1,12 @@
 //! nslcd's own tests of `getent` and `groups`, on its own test data: `test_nsscmds.sh` of the source package
 //! nss-pam-ldapd, which scripts/need fetches.
 
-use roster_system_tests::host::RECOMMENDED;
-use roster_system_tests::rosterd::{LOCAL_GROUPS, LOCALS};
+use roster_system_tests::rosterd::{LOCAL_GROUP, LOCAL_PASSWD};
+use roster_system_tests::test_host::RECOMMENDED_NSSWITCH;
 use roster_system_tests::wait::SOON;
-use roster_system_tests::{Corpus, Domain, Host, Rosterd, Schema, Setup, Slapd, run, wait_for};
+use roster_system_tests::{
+    Corpus, DomainTable, Rosterd, Schema, Slapd, SlapdOptions, TestHost, run, wait_for,
+};
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +31,7 @@ fn sources() -> PathBuf {
     folder
 }
 
-/// The schemas that the test data needs besides, as lines of slapd.conf.
+/// Further schemas that the test data needs, as lines of slapd.conf.
 fn schemas(config: &str) -> String {
     let mut text = "include /etc/ldap/schema/misc.schema\n".to_owned();
     for line in config.lines() {
@@ -44,7 +46,7 @@ fn schemas(config: &str) -> String {
     text
 }
 
-/// The script with one line more: lists of groups have no order, and the script has that of nslcd.
+/// Adds one line to the script: lists of groups have no order, and the script expects that of nslcd.
 fn in_any_order(script: &str) -> String {
     let compare = "  # check for differences\n";
     assert_eq!(script.matches(compare).count(), 1, "the script compares in one place");
@@ -53,28 +55,28 @@ fn in_any_order(script: &str) -> String {
     script.replace(compare, &format!("{sort}{compare}"))
 }
 
-/// The host has no group `users` of its own, with which the one of the test data would not be served. The
-/// script looks for nslcd's module in nsswitch.conf.
+/// The host has no local group `users`, because the one of the test data would not be served then. The script looks for
+/// nslcd's module in nsswitch.conf.
 #[test]
 fn nslcd_checks_of_users_and_groups_pass() {
     let sources = sources();
     let read =
         |name: &str| fs::read_to_string(sources.join(name)).expect("read a file of nslcd's tests");
     for schema in ["rfc2307", "rfc2307bis"] {
-        let setup = Setup {
+        let setup = SlapdOptions {
             schemas: schemas(&read("config.ldif")),
             base: BASE.to_owned(),
-            ..Setup::new(Schema::Rfc2307)
+            ..SlapdOptions::new(Schema::Rfc2307)
         };
         let slapd = Slapd::serving(setup, &format!("{}\n{}", read("test.ldif"), TEST_USER));
-        let groups = LOCAL_GROUPS.replace("users:x:100:\n", "");
-        let locals = Corpus::new("", LOCALS.as_bytes(), groups.as_bytes(), b"");
-        let nsswitch = RECOMMENDED
+        let groups = LOCAL_GROUP.replace("users:x:100:\n", "");
+        let locals = Corpus::new("", LOCAL_PASSWD.as_bytes(), groups.as_bytes(), b"");
+        let nsswitch = RECOMMENDED_NSSWITCH
             .replace("files roster\ng", "files roster # ldap\ng")
             .replace("files roster\nshadow: files roster", "files roster # ldap\nshadow: files");
-        let host = Host::new(&locals, &nsswitch);
-        fs::write(host.configuration().join("floor"), "min_id 100\n").expect("write the floor");
-        let domain = Domain::ldap("corp", &slapd)
+        let host = TestHost::new(&locals, &nsswitch);
+        fs::write(host.make_config_dir().join("floor"), "min_id 100\n").expect("write the floor");
+        let domain = DomainTable::ldap("corp", &slapd)
             .with("schema", &format!("{schema:?}"))
             .with("group_base", "\"ou=groups,dc=test,dc=tld\"")
             .with("group_filter", "\"(|(objectClass=posixGroup)(objectClass=groupOfNames))\"");
@@ -85,7 +87,7 @@ fn nslcd_checks_of_users_and_groups_pass() {
             None => Err("the test data is not served".to_owned()),
         });
 
-        // In place of the script that looks for a running nslcd.
+        // Replaces the script that looks for a running nslcd.
         let checked = rosterd.host().path("checked");
         fs::create_dir(&checked).expect("create a folder");
         let environment = checked.join("testenv.sh");

@@ -1,10 +1,10 @@
-//! The lines of nsswitch.conf that people will write, and what comes of them.
+//! Likely lines of nsswitch.conf, and their results.
 
-use roster_system_tests::host::RECOMMENDED;
-use roster_system_tests::{Corpus, Host};
+use roster_system_tests::test_host::RECOMMENDED_NSSWITCH;
+use roster_system_tests::{Corpus, TestHost};
 
 /// `alice` is in the local group `audio` and in two of the directory; `staff` is in both.
-fn host(nsswitch: &str) -> Host {
+fn host(nsswitch: &str) -> TestHost {
     let local = Corpus::new(
         "",
         b"root:x:0:0:root:/root:/bin/sh\nlocal:x:500:500:::\n",
@@ -17,14 +17,14 @@ fn host(nsswitch: &str) -> Host {
         b"alice:x:70000:\nstaff:x:50:alice,bob\ndev:x:70100:alice,local\nops:x:70101:alice\n",
         b"",
     );
-    let host = Host::new(&local, nsswitch);
+    let host = TestHost::new(&local, nsswitch);
     host.publish(&directory);
     host
 }
 
 #[test]
 fn the_recommended_lines_join_local_and_directory_groups() {
-    let host = host(RECOMMENDED);
+    let host = host(RECOMMENDED_NSSWITCH);
     assert_eq!(host.run("id", &["-G", "alice"]).text(), "70000 29 50 70100 70101");
     assert_eq!(host.run("id", &["-G", "local"]).text(), "500 29 50 70100");
     assert_eq!(host.run("getent", &["passwd", "local"]).text(), "local:x:500:500:::");
@@ -33,7 +33,7 @@ fn the_recommended_lines_join_local_and_directory_groups() {
 
 /// Why the recommended line has its action: without it a user of one local group loses the rest.
 #[test]
-fn a_plain_initgroups_line_drops_the_directory_groups_of_a_user_with_a_local_one() {
+fn initgroups_plain_line_drops_directory_groups() {
     let host = host("passwd: files roster\ngroup: files roster\ninitgroups: files roster\n");
     assert_eq!(host.run("id", &["-G", "alice"]).text(), "70000 29");
 }
@@ -64,11 +64,11 @@ fn merge_joins_the_members_of_a_group_in_both() {
     assert_eq!((unknown.code, unknown.stdout), (2, Vec::new()));
 }
 
-/// No user comes from nowhere: what is UNAVAIL in `roster` is answered by the others.
+/// Without a snapshot no user is made up: `roster` is UNAVAIL, and the other services answer.
 #[test]
 fn without_a_snapshot_the_local_users_stay() {
-    let host = host(RECOMMENDED);
-    std::fs::remove_file(host.snapshot()).expect("remove");
+    let host = host(RECOMMENDED_NSSWITCH);
+    std::fs::remove_file(host.snapshot_path()).expect("remove");
     assert_eq!(host.run("id", &["-G", "local"]).text(), "500 29 50");
     assert_eq!(host.run("getent", &["passwd", "alice"]).code, 2);
 }

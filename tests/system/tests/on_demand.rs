@@ -1,41 +1,41 @@
-//! Domains that are asked, not mirrored: one question to the directory however many ask, none that is not
-//! needed, and with the directory away what is known goes on being served.
+//! On-demand domains: one request to the directory for any number of clients, and no unnecessary request. If the
+//! directory is away, known entries are still served.
 
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::{
-    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program, run, wait_for, wait_until,
+    DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, c_program,
+    run, wait_for, wait_until,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Searches that come of something else meanwhile: a back-end now and then asks whether the server is
-/// still there.
+/// Searches for other reasons meanwhile: a backend now and then checks that the server is still there.
 const SEARCHES_BESIDES: u64 = 1;
 
-fn directory() -> Directory {
-    Directory::new(Schema::Rfc2307)
+fn directory() -> LdifBuilder {
+    LdifBuilder::new(Schema::Rfc2307)
 }
 
 fn served() -> Slapd {
-    Slapd::serving(Setup::new(Schema::Rfc2307), &directory().populated(1000, 600, 5))
+    Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &directory().populated(1000, 600, 5))
 }
 
-fn on_demand<'a, S: Server>(name: &'a str, server: &S) -> (&'a str, Domain) {
-    (name, Domain::ldap(name, server).with("mode", "\"on-demand\""))
+fn on_demand<'a, S: DirectoryServer>(name: &'a str, server: &S) -> (&'a str, DomainTable) {
+    (name, DomainTable::ldap(name, server).with("mode", "\"on-demand\""))
 }
 
-/// A daemon that is ready to be asked.
-fn asking(domains: &[(&str, Domain)]) -> Rosterd {
+/// A daemon that is ready for requests.
+fn asking(domains: &[(&str, DomainTable)]) -> Rosterd {
     let (names, domains): (Vec<_>, Vec<_>) = domains.iter().cloned().unzip();
     let rosterd = Rosterd::start(&domains);
     rosterd.wait_for_snapshot();
     for name in names {
-        rosterd.expect_of_domain(name, "online", true);
+        rosterd.expect_domain_status(name, "online", true);
     }
     rosterd
 }
 
-/// What came of many processes that ask at once.
+/// Results of many processes that look up at once.
 #[derive(Debug)]
 struct Crowd {
     found: u32,
@@ -44,7 +44,7 @@ struct Crowd {
 }
 
 fn crowd(rosterd: &Rosterd, count: u32, pattern: &str) -> Crowd {
-    let mut command = rosterd.host().command(c_program("crowd"));
+    let mut command = rosterd.host().command(c_program("parallel_lookups"));
     let said = run(command.args([&count.to_string(), "50000", pattern])).text();
     let words: Vec<_> = said.split(' ').collect();
     let numbers: HashMap<_, u32> =
@@ -71,12 +71,12 @@ fn five_hundred_who_ask_for_the_same_user_make_one_search() {
         assert_eq!((crowd.found, crowd.absent, crowd.failed), (500, 0, 0));
     });
     assert!((1..=1 + SEARCHES_BESIDES).contains(&made), "{made} searches");
-    // Known now, and in the snapshot soon: nobody asks.
+    // Known now, and in the snapshot soon: no client sends a request.
     let made = searches(&slapd, || {
         assert_eq!(crowd(&rosterd, 500, "u17").found, 500);
     });
     assert!(made <= SEARCHES_BESIDES, "{made} searches");
-    // Nobody there: asked once, and remembered for a while.
+    // A missing user: requested once, and cached as missing for a while.
     let made = searches(&slapd, || {
         let crowd = crowd(&rosterd, 500, "missing");
         assert_eq!((crowd.found, crowd.absent, crowd.failed), (0, 500, 0));
@@ -115,7 +115,7 @@ fn the_groups_of_a_user_take_a_few_searches_however_many_there_are() {
         assert_eq!(rosterd.host().run("python3", &["-c", program]).text(), "501");
     });
     assert!(made <= SEARCHES_BESIDES, "{made} searches");
-    // A group whose members somebody asks for has all of them.
+    // The reply to a request for a group has all its members.
     let wanted = slapd.search(slapd.base(), "(cn=g7)", &["memberUid"]);
     let wanted = String::from_utf8(wanted).expect("ASCII");
     let mut wanted: Vec<_> = wanted.lines().filter_map(|l| l.strip_prefix("memberUid: ")).collect();
@@ -126,11 +126,11 @@ fn the_groups_of_a_user_take_a_few_searches_however_many_there_are() {
     assert_eq!(found, wanted);
 }
 
-/// `id` asks for the user, the groups, and then for each group, whose members nobody has asked for.
+/// `id` requests the user, the groups, and then each group. The members were not requested before.
 #[test]
-fn a_user_in_hundreds_of_groups_is_listed_with_a_few_searches_from_nothing() {
+fn on_demand_user_many_groups_needs_few_searches() {
     let ldif = directory().populated(2000, 600, 500);
-    let slapd = Slapd::serving(Setup::new(Schema::Rfc2307), &ldif);
+    let slapd = Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &ldif);
     let rosterd = asking(&[on_demand("corp", &slapd)]);
     let made = searches(&slapd, || {
         let done = rosterd.host().run("id", &["big"]);
@@ -143,7 +143,7 @@ fn a_user_in_hundreds_of_groups_is_listed_with_a_few_searches_from_nothing() {
     assert!(made <= 60, "{made} searches");
 }
 
-/// What `id` does for a user, and each group's members with it, as one line a group.
+/// Does the lookups of `id` for a user, and lists each group's members with it, as one line a group.
 const GROUPS_WITH_MEMBERS: &str = "\
 import grp, os, pwd, sys
 name = sys.argv[1]
@@ -152,10 +152,9 @@ for group in map(grp.getgrgid, os.getgrouplist(name, gid)):
     print(group.gr_name, *sorted(group.gr_mem))
 ";
 
-/// A directory of groups that share their users, and the members of each, those of groups in it
-/// included.
+/// A directory of groups that share their users, and the members of each, including those of nested groups.
 fn members_of(
-    directory: &Directory,
+    directory: &LdifBuilder,
     schema: Schema,
 ) -> (String, BTreeMap<String, BTreeSet<String>>) {
     const USERS: usize = 300;
@@ -169,7 +168,7 @@ fn members_of(
         let members = (0..40).map(|k| format!("u{}", (group * 7 + k * 7) % USERS));
         let members: BTreeSet<String> = members.collect();
         let mut listed: Vec<String> = members.iter().cloned().collect();
-        // Who does not exist takes nothing from the others.
+        // A member that does not exist does not affect the others.
         listed.push("nobody-knows".to_owned());
         let name = format!("g{group}");
         ldif += &directory.group(&name, 200_001 + group as u32, &listed);
@@ -197,8 +196,8 @@ fn members_of(
 /// From nothing, programs list users and their groups at the same time: each group has all its
 /// members in every answer.
 fn groups_are_whole_from_the_first_answer(schema: Schema) {
-    let (ldif, groups) = members_of(&Directory::new(schema), schema);
-    let slapd = Slapd::serving(Setup::new(schema), &ldif);
+    let (ldif, groups) = members_of(&LdifBuilder::new(schema), schema);
+    let slapd = Slapd::serving(SlapdOptions::new(schema), &ldif);
     for programs in [1, 8, 1, 8] {
         let rosterd = asking(&[on_demand("corp", &slapd)]);
         let list = |user: usize| {
@@ -245,7 +244,7 @@ fn groups_are_whole_from_the_first_answer_where_they_are_in_each_other() {
 fn with_the_directory_away_what_was_asked_before_is_served() {
     let mut slapd = served();
     let (name, domain) = on_demand("corp", &slapd);
-    let rosterd = asking(&[(name, domain.with("refresh", "\"1s\""))]);
+    let rosterd = asking(&[(name, domain.with("refresh_interval", "\"1s\""))]);
     let user = rosterd.getent("passwd", "u5");
     assert!(user.is_some());
     assert!(rosterd.getent("group", "g5").is_some());
@@ -255,11 +254,11 @@ fn with_the_directory_away_what_was_asked_before_is_served() {
         if count("users") > 0 && count("groups") > 0 { Ok(()) } else { Err(status.to_string()) }
     });
     slapd.stop();
-    rosterd.expect_of_domain("corp", "online", false);
+    rosterd.expect_domain_status("corp", "online", false);
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(rosterd.getent("passwd", "u5"), user);
     assert!(rosterd.getent("group", "g5").is_some());
-    // Nobody can say whether that one exists: not that there is none.
+    // No component knows whether it exists, so the answer is not "absent".
     let crowd = crowd(&rosterd, 1, "u6");
     assert_eq!((crowd.found, crowd.absent, crowd.failed), (0, 0, 1));
     slapd.start();
@@ -270,14 +269,14 @@ fn with_the_directory_away_what_was_asked_before_is_served() {
 fn what_changes_or_goes_in_the_directory_does_so_on_the_host() {
     let slapd = served();
     let (name, domain) = on_demand("corp", &slapd);
-    let rosterd = asking(&[(name, domain.with("refresh", "\"1s\""))]);
+    let rosterd = asking(&[(name, domain.with("refresh_interval", "\"1s\""))]);
     let whole =
         |shell: &str| Some(format!("u5:*:100005:300005:u5 of dc=example,dc=com:/home/u5:{shell}"));
     assert_eq!(rosterd.getent("passwd", "u5"), whole("/bin/sh"));
     assert!(rosterd.getent("group", "g5").is_some());
     slapd.set(&directory().user_dn("u5"), "loginShell", &["/bin/zsh"]);
     rosterd.expect("passwd", "u5", whole("/bin/zsh").as_deref());
-    // Who has joined or left a group is seen in it, also when a member's groups were asked for.
+    // Users that joined or left a group are seen in it, also when a member's groups were requested.
     slapd.change(&directory().user("first", 70_100));
     slapd.change(&directory().user("second", 70_101));
     slapd.change(&directory().group("club", 70_200, &["first"]));
@@ -292,24 +291,24 @@ fn what_changes_or_goes_in_the_directory_does_so_on_the_host() {
     rosterd.expect("passwd", "u5", None);
     rosterd.expect("passwd", "100005", None);
     rosterd.expect("group", "g5", None);
-    // And who was not there comes, once that is no longer taken for granted.
+    // A user that was absent appears once the negative entry has expired.
     assert_eq!(rosterd.getent("passwd", "newcomer"), None);
     slapd.change(&directory().user("newcomer", 70_000));
     wait_until(SOON, "the newcomer is seen", || rosterd.getent("passwd", "newcomer").is_some());
 }
 
-/// Lists that have somebody under the old name are asked for again at once, long before they are old.
+/// Lists that have a user under the old name are requested again at once, long before they expire.
 fn whoever_was_renamed_stays_in_the_groups(schema: Schema) {
-    let directory = Directory::new(schema);
+    let directory = LdifBuilder::new(schema);
     let people = [
         directory.tree(),
         directory.user("alice", 70_000),
         directory.user("bob", 70_001),
         directory.group("staff", 70_100, &["alice", "bob"]),
     ];
-    let slapd = Slapd::serving(Setup::new(schema), &people.concat());
+    let slapd = Slapd::serving(SlapdOptions::new(schema), &people.concat());
     let (name, domain) = on_demand("corp", &slapd);
-    let rosterd = asking(&[(name, domain.with("refresh", "\"1h\""))]);
+    let rosterd = asking(&[(name, domain.with("refresh_interval", "\"1h\""))]);
     assert_eq!(rosterd.getent("group", "staff").as_deref(), Some("staff:*:70100:alice,bob"));
     rosterd.expect_groups("alice", 70_000, &[70_000, 70_100]);
     slapd.rename(&directory.user_dn("alice"), "uid=alicia", None);
@@ -330,12 +329,12 @@ fn whoever_was_renamed_stays_in_the_groups_that_list_entries() {
     whoever_was_renamed_stays_in_the_groups(Schema::Rfc2307bis);
 }
 
-/// The two questions are the same but for whom they go to.
+/// The two requests are the same except for their domain.
 #[test]
 fn both_domains_are_asked_and_their_order_decides() {
     let corp_dir = directory();
-    let lab_dir = Directory::at(LAB, Schema::Rfc2307);
-    let mut setup = Setup::new(Schema::Rfc2307);
+    let lab_dir = LdifBuilder::below_base(LAB, Schema::Rfc2307);
+    let mut setup = SlapdOptions::new(Schema::Rfc2307);
     let corp = Slapd::serving(
         setup.clone(),
         &[
@@ -369,7 +368,7 @@ fn both_domains_are_asked_and_their_order_decides() {
     assert!(rosterd.getent("passwd", "carla").is_some());
     assert_eq!(rosterd.getent("group", "wheel-lab").as_deref(), Some("wheel-lab:*:8000:carla"));
     rosterd.expect_groups("alice", 5000, &[5000, 6000]);
-    // The border of trust is the same as for what is mirrored.
+    // The border of trust is the same as for mirrored domains.
     for key in ["toor", "root", "0", "7000", "7002"] {
         assert_eq!(rosterd.getent("passwd", key), None, "{key}");
     }
@@ -378,15 +377,15 @@ fn both_domains_are_asked_and_their_order_decides() {
 const LAB: &str = "dc=lab,dc=example";
 
 /// A directory behind which another may be.
-fn serving(directory: &Directory, base: &str, entries: &[String]) -> Slapd {
-    let mut setup = Setup::new(Schema::Rfc2307);
+fn serving(directory: &LdifBuilder, base: &str, entries: &[String]) -> Slapd {
+    let mut setup = SlapdOptions::new(Schema::Rfc2307);
     setup.base = base.to_owned();
     Slapd::serving(setup, &[&[directory.tree()], entries].concat().concat())
 }
 
 /// The second domain in both ways.
-fn in_both_modes(server: &Slapd) -> [(&'static str, Domain); 2] {
-    [on_demand("lab", server), ("lab", Domain::ldap("lab", server))]
+fn in_both_modes(server: &Slapd) -> [(&'static str, DomainTable); 2] {
+    [on_demand("lab", server), ("lab", DomainTable::ldap("lab", server))]
 }
 
 /// The group's line, as soon as there is one.
@@ -395,10 +394,10 @@ fn first_answer(rosterd: &Rosterd, group: &str) -> String {
     wait_for(SOON, answer)
 }
 
-/// Whoever goes by a group's members would give the rights of lab's group to corp's alice.
+/// A program that trusts a group's members would give the rights of lab's group to corp's alice.
 #[test]
-fn a_group_lists_nobody_of_an_earlier_domain_though_nobody_asked_for_them() {
-    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+fn precedence_group_lists_no_earlier_unasked_user() {
+    let (corp_dir, lab_dir) = (directory(), LdifBuilder::below_base(LAB, Schema::Rfc2307));
     let corp = [corp_dir.user("alice", 5000), corp_dir.user("somebody", 7003)];
     let corp = serving(&corp_dir, "dc=example,dc=com", &corp);
     let lab = serving(
@@ -407,7 +406,7 @@ fn a_group_lists_nobody_of_an_earlier_domain_though_nobody_asked_for_them() {
         &[
             lab_dir.user("alice", 7000),
             lab_dir.user("carla", 7001),
-            // The uid of corp's somebody.
+            // The uid of corp's user `somebody`.
             lab_dir.user("dora", 7003),
             lab_dir.group("wheel-lab", 8000, &["alice", "carla", "dora"]),
         ],
@@ -437,31 +436,31 @@ fn a_group_lists_nobody_of_an_earlier_domain_though_nobody_asked_for_them() {
 
 #[test]
 fn a_group_of_which_an_earlier_domain_cannot_be_asked_is_not_told() {
-    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+    let (corp_dir, lab_dir) = (directory(), LdifBuilder::below_base(LAB, Schema::Rfc2307));
     let corp = serving(&corp_dir, "dc=example,dc=com", &[corp_dir.user("alice", 5000)]);
     let members = [lab_dir.user("carla", 7001), lab_dir.group("team", 8000, &["carla"])];
     let lab = serving(&lab_dir, LAB, &members);
     let (name, domain) = on_demand("corp", &corp);
-    let rosterd = asking(&[(name, domain.with("negative", "\"0s\"")), on_demand("lab", &lab)]);
+    let rosterd = asking(&[(name, domain.with("negative_ttl", "\"0s\"")), on_demand("lab", &lab)]);
     assert_eq!(first_answer(&rosterd, "team"), "team:*:8000:carla");
     drop(corp);
     wait_until(SOON, "nobody can tell", || rosterd.getent("group", "team").is_none());
 }
 
-/// Whose server is away has no say in who is in a domain that goes before his.
+/// A domain with an unreachable server does not affect a higher-priority domain.
 #[test]
 fn a_later_domain_that_was_never_read_denies_nobody_of_an_earlier_one() {
-    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+    let (corp_dir, lab_dir) = (directory(), LdifBuilder::below_base(LAB, Schema::Rfc2307));
     let corp = [corp_dir.user("alice", 5000), corp_dir.group("team", 6000, &["alice"])];
     let corp = serving(&corp_dir, "dc=example,dc=com", &corp);
     let lab = serving(&lab_dir, LAB, &[lab_dir.user("carla", 7001)]);
-    // Nobody listens there.
-    let away = Domain::ldap_through("lab", &lab, &["ldap://127.0.0.1:9"]);
+    // A port without a listener.
+    let away = DomainTable::ldap_through("lab", &lab, &["ldap://127.0.0.1:9"]);
     let (name, domain) = on_demand("corp", &corp);
     let rosterd = Rosterd::start(&[domain, away]);
     rosterd.wait_for_snapshot();
-    rosterd.expect_of_domain(name, "online", true);
-    // Each of them is the first question about that entry.
+    rosterd.expect_domain_status(name, "online", true);
+    // Each of them is the first request for that entry.
     let team = rosterd.getent("group", "team");
     assert_eq!(team.as_deref(), Some("team:*:6000:alice"));
     let alice = rosterd.getent("passwd", "alice").expect("corp has her");
@@ -470,24 +469,26 @@ fn a_later_domain_that_was_never_read_denies_nobody_of_an_earlier_one() {
     assert_eq!(rosterd.getent("passwd", "carla"), None);
 }
 
-/// Whoever asks for a group does so with a small buffer, and with one twice as large until it fits.
+/// A client requests a group with a small buffer, and with one twice as large until it fits.
 #[test]
-fn a_large_answer_is_not_made_anew_for_each_buffer_that_is_too_small() {
+fn on_demand_large_reply_is_built_once() {
     const MEMBERS: u32 = 1_200;
-    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+    let (corp_dir, lab_dir) = (directory(), LdifBuilder::below_base(LAB, Schema::Rfc2307));
     let names: Vec<String> = (0..MEMBERS).map(|number| format!("u{number}")).collect();
     let member = |(number, name): (u32, &String)| lab_dir.user_in(name, 100_000 + number, 99_999);
     let mut lab: Vec<String> = (0..).zip(&names).map(member).collect();
     lab.push(lab_dir.group("all-lab", 99_998, &names));
     let corp = serving(&corp_dir, "dc=example,dc=com", &[]);
     let lab = serving(&lab_dir, LAB, &lab);
-    // Each answer that is made asks corp about everybody.
+    // Each reply that is built requests all members from corp.
     let (name, domain) = on_demand("corp", &corp);
-    let rosterd =
-        asking(&[(name, domain.with("negative", "\"0s\"")), ("lab", Domain::ldap("lab", &lab))]);
-    rosterd.expect_of_domain("lab", "complete", true);
-    // Twelve for names, twelve for uids, one for a gid, and before whether there is such a group; twice if
-    // something was heard meanwhile.
+    let rosterd = asking(&[
+        (name, domain.with("negative_ttl", "\"0s\"")),
+        ("lab", DomainTable::ldap("lab", &lab)),
+    ]);
+    rosterd.expect_domain_status("lab", "complete", true);
+    // Twelve for names, twelve for uids, one for a gid, and before whether there is such a group; twice if a change was
+    // received meanwhile.
     let made = searches(&corp, || {
         let group = first_answer(&rosterd, "all-lab");
         assert_eq!(group.split(',').count(), MEMBERS as usize);
@@ -498,9 +499,9 @@ fn a_large_answer_is_not_made_anew_for_each_buffer_that_is_too_small() {
 #[test]
 fn members_of_a_large_group_are_asked_about_by_the_hundred() {
     const MEMBERS: u32 = 2_000;
-    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+    let (corp_dir, lab_dir) = (directory(), LdifBuilder::below_base(LAB, Schema::Rfc2307));
     let name = |number: u32| format!("u{number}");
-    // Every twentieth is somebody else in corp.
+    // Every twentieth name belongs to another user in corp.
     let corp: Vec<String> =
         (0..MEMBERS / 20).map(|n| corp_dir.user_in(&name(20 * n), 20_000 + n, 19_999)).collect();
     let corp = serving(&corp_dir, "dc=example,dc=com", &corp);
@@ -518,8 +519,7 @@ fn members_of_a_large_group_are_asked_about_by_the_hundred() {
         let mut found: Vec<_> = answer.rsplit(':').next().unwrap_or_default().split(',').collect();
         found.sort_unstable();
         assert!(found == wanted, "{} members, not {}", found.len(), wanted.len());
-        // Twenty for names, twenty for uids, one for a gid; twice if the answer came too late for whom it
-        // was for.
+        // Twenty for names, twenty for uids, one for a gid; twice if the reply came too late for its client.
         assert!(made <= 2 * 41 + SEARCHES_BESIDES, "{made} searches");
     }
 }

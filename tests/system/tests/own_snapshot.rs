@@ -1,27 +1,29 @@
-//! The snapshot in place is the daemon's own, or becomes it again: removed, cut, replaced, another host's. The status
-//! tells what keeps programs from it.
+//! The snapshot in place is the daemon's own, or is replaced by it: removed, cut, replaced, another host's. The status
+//! reports the fault that programs see.
 
-use roster_system_tests::rosterd::{SOON, Source};
+use roster_system_tests::rosterd::{OracleSource, SOON};
 use roster_system_tests::{
-    Corpus, Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, needs_root, run, wait_for,
-    wait_until,
+    Corpus, DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions,
+    needs_root, run, wait_for, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::{self, OpenOptions, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 const USERS: u32 = 100;
 
-fn directory() -> Directory {
-    Directory::new(Schema::Rfc2307)
+fn directory() -> LdifBuilder {
+    LdifBuilder::new(Schema::Rfc2307)
 }
 
 fn mirrored() -> (Slapd, Rosterd) {
-    let slapd = Slapd::serving(Setup::new(Schema::Rfc2307), &directory().populated(USERS, 10, 5));
-    let rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
-    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    let slapd =
+        Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &directory().populated(USERS, 10, 5));
+    let rosterd = Rosterd::start(&[DomainTable::ldap("corp", &slapd)]);
+    rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
     (slapd, rosterd)
 }
 
@@ -54,7 +56,7 @@ fn generation(rosterd: &Rosterd) -> u64 {
 #[test]
 fn snapshot_lost_under_daemon_is_published_again() {
     let (slapd, rosterd) = mirrored();
-    let snapshot = rosterd.host().snapshot();
+    let snapshot = rosterd.host().snapshot_path();
     type Damage = fn(&Rosterd, &Path);
     let damages: [(&str, Damage); 6] = [
         ("removed", |_, path| fs::remove_file(path).expect("remove")),
@@ -68,7 +70,10 @@ fn snapshot_lost_under_daemon_is_published_again() {
         }),
         ("replaced", |rosterd, _| rosterd.host().publish(&another_hosts())),
         ("with its folder", |_, path| {
-            fs::remove_dir_all(path.parent().expect("a folder")).expect("remove");
+            // The publisher may write a new snapshot meanwhile.
+            while let Err(error) = fs::remove_dir_all(path.parent().expect("a folder")) {
+                assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty, "{error}");
+            }
         }),
     ];
     for (what, damage) in damages {
@@ -76,11 +81,11 @@ fn snapshot_lost_under_daemon_is_published_again() {
         damage(&rosterd, &snapshot);
         wait_until(SOON, what, || {
             let mode = snapshot.metadata().map(|stat| stat.mode() & 0o777);
-            // With its folder the record of generations is gone.
+            // With its directory the record of generations is gone.
             let is_new = what == "with its folder" || generation(&rosterd) > before;
             mode.ok() == Some(0o644) && is_new
         });
-        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
         text(&rosterd, 0);
     }
 }
@@ -93,7 +98,7 @@ fn snapshot_of_another_host_is_replaced_after_restart() {
     rosterd.host().publish(&another_hosts());
     assert!(rosterd.getent("passwd", "u5").is_some_and(|line| line.contains("199999")));
     rosterd.launch();
-    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
     text(&rosterd, 0);
     assert!(generation(&rosterd) > newest, "generations go on");
 }
@@ -111,10 +116,10 @@ fn foreign_snapshot_is_named_until_replaced() {
     });
     let text = text(&rosterd, 1);
     assert!(text.contains("is not rosterd's: it is generation "), "{text}");
-    assert!(!text.contains("domain confirm"), "{text}");
+    assert!(!text.contains("domain approve-removals"), "{text}");
     assert!(rosterd.getent("passwd", "u10").is_some(), "there is nothing better yet");
     slapd.process().thaw();
-    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
     let status = rosterd.status().expect("it answers");
     assert_eq!(status["snapshot"]["foreign"], Value::Null);
 }
@@ -135,7 +140,7 @@ fn refresh_and_reload_publish_in_any_case() {
 fn status_fails_where_programs_refuse_snapshot() {
     let (_slapd, rosterd) = mirrored();
     text(&rosterd, 0);
-    let folder = rosterd.host().snapshots();
+    let folder = rosterd.host().snapshots_dir();
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("chmod");
     let told = text(&rosterd, 1);
     assert!(told.contains("others can replace"), "{told}");
@@ -148,21 +153,53 @@ fn status_counts_failed_lookups() {
     if !needs_root() {
         return;
     }
-    let mut slapd = Slapd::serving(Setup::new(Schema::Rfc2307), &directory().populated(3, 1, 1));
-    let corp = Domain::ldap("corp", &slapd).with("mode", "\"on-demand\"");
+    let mut slapd =
+        Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &directory().populated(3, 1, 1));
+    let corp = DomainTable::ldap("corp", &slapd).with("mode", "\"on-demand\"");
     let mut rosterd = Rosterd::installed(&[corp]);
     rosterd.launch();
     wait_until(SOON, "a user is found", || {
-        run(rosterd.inside(Path::new("getent")).args(["-s", "roster", "passwd", "u1"])).code == 0
+        run(rosterd.command_inside(Path::new("getent")).args(["-s", "roster", "passwd", "u1"])).code
+            == 0
     });
-    // The mark of a published snapshot, which is root's and out of the publisher's reach.
+    // The mark of a published snapshot. Root owns it, and the publisher cannot write it.
     let mark = rosterd.host().path("etc/roster/published");
     wait_until(SOON, "the mark is set", || mark.exists());
     assert_eq!(mark.metadata().expect("it is there").uid(), 0);
     slapd.process().freeze();
-    let asked = run(rosterd.inside(Path::new("getent")).args(["-s", "roster", "passwd", "u2"]));
+    let asked =
+        run(rosterd.command_inside(Path::new("getent")).args(["-s", "roster", "passwd", "u2"]));
     assert_ne!(asked.code, 0);
     let told = text(&rosterd, 1);
     assert!(told.contains(" of programs failed in the last minute, the last one: "), "{told}");
     slapd.process().thaw();
+}
+
+/// Without its floor a host accepts ids from 1000 on. The configuration of this daemon does not lie in the default place.
+#[test]
+fn status_fails_where_floor_is_lost() {
+    if !needs_root() {
+        return;
+    }
+    let people = directory();
+    let slapd = Slapd::serving(
+        SlapdOptions::new(Schema::Rfc2307),
+        &(people.populated(5, 2, 1) + &people.user("low", 700)),
+    );
+    let mut rosterd = Rosterd::installed(&[DomainTable::ldap("corp", &slapd)]);
+    let config = fs::read_to_string(rosterd.config()).expect("read");
+    let config = config.replacen("[host]\n", "[host]\nmin_id = 500\n", 1);
+    fs::write(rosterd.config(), config).expect("write");
+    rosterd.launch();
+    let low = |rosterd: &Rosterd| {
+        run(rosterd.command_inside(Path::new("getent")).args(["passwd", "low"]))
+    };
+    wait_until(SOON, "low is served", || low(&rosterd).code == 0);
+    text(&rosterd, 0);
+    let removed = run(rosterd.command_inside(Path::new("rm")).arg("/etc/roster/floor"));
+    assert_eq!(removed.code, 0, "{}", removed.error());
+    assert_eq!(low(&rosterd).code, 2, "below the default floor");
+    let said = text(&rosterd, 1);
+    assert!(said.contains("/etc/roster/floor does not exist"), "{said}");
+    assert!(said.contains("has ids from 500 on"), "{said}");
 }

@@ -1,15 +1,16 @@
-//! Real programs on a host whose people come from a snapshot: coreutils, findutils, Python, Go with
-//! cgo, a static program, su.
+//! Real programs on a host with users from a snapshot: coreutils, findutils, Python, Go with cgo, a static program, su.
 
-use roster_system_tests::host::RECOMMENDED;
-use roster_system_tests::{Corpus, Host, c_program, c_program_with, needs_root, run, tool};
+use roster_system_tests::test_host::RECOMMENDED_NSSWITCH;
+use roster_system_tests::{
+    Corpus, TestHost, c_program, c_program_with, find_tool, needs_root, run,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The password of `alice` is "correct horse".
 const HASH: &str = "$6$rosterstaple$Q4MuctGMhVampKdtdeYfse5sKFJh9B7nwsdn62Y88yo.ORVGHGpZEU3eUu2vDlWHDhvsn5bh5gZRbZiCAce2x0";
 
-fn host() -> Host {
+fn host() -> TestHost {
     let local = Corpus::new(
         "",
         b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:::\n",
@@ -22,7 +23,7 @@ fn host() -> Host {
     let shadow = format!(
         "alice:{HASH}:19000:0:99999:7:::\nbob:*:19000:0:99999:7:::\nexpired:*:19000:0:99999:7::19001:\n"
     );
-    let host = Host::new(&local, RECOMMENDED);
+    let host = TestHost::new(&local, RECOMMENDED_NSSWITCH);
     host.publish(&Corpus::new("", passwd, group, shadow.as_bytes()));
     host
 }
@@ -55,10 +56,10 @@ fn ls_stat_chown_and_find_speak_names() {
     assert_eq!(told.text(), "alice staff\nalice staff 70000 70050\n./file\nbob people");
 }
 
-/// What needs no change of owner is seen in a user namespace too.
+/// Commands that need no change of owner work in a user namespace too.
 #[test]
 fn ls_and_stat_name_the_owner() {
-    let host = Host::new(&Corpus::default(), RECOMMENDED);
+    let host = TestHost::new(&Corpus::default(), RECOMMENDED_NSSWITCH);
     host.publish(&Corpus::new("", b"boss:x:0:0:::\n", b"bosses:x:0:\n", b""));
     let told = host.shell("cd /var/lib; touch f; ls -l f | cut -d' ' -f3,4; stat -c %U:%G f");
     assert_eq!(told.text(), "boss bosses\nboss:bosses");
@@ -92,7 +93,7 @@ fn a_cgo_program_knows_user_and_groups() {
 
 fn cgo_program() -> PathBuf {
     let folder = c_program("lookup").with_file_name("go");
-    let mut go = Command::new(tool("go", "golang-go"));
+    let mut go = Command::new(find_tool("go", "golang-go"));
     go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("go"));
     go.args(["build", "-o"]).arg(folder.join("lookup"));
     go.env("CGO_ENABLED", "1").env("GOFLAGS", "-mod=mod").env("GOTOOLCHAIN", "local");

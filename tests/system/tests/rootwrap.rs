@@ -1,6 +1,6 @@
 //! Findings of reviews of `roster-rootwrap`, with the installed program and real commands.
 
-use roster_system_tests::{Output, rootwrap_program, run};
+use roster_system_tests::{ProgramOutput, rootwrap_program, run};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Rootwrap {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    fn run(&self, words: &[&str]) -> ProgramOutput {
         run(&mut self.command(words))
     }
 
@@ -130,7 +130,7 @@ fn patterns_python_refuses_do_not_match() {
     assert!(text.contains("a.filters:3") && text.contains("possessively"), "{text}");
 }
 
-/// Each of a thousand lazy beginnings looks at the rest of the word from each of its places.
+/// Each of a thousand lazy beginnings scans the rest of the word from each of its positions.
 #[test]
 fn pattern_beyond_its_steps_ends_the_verdict() {
     let rootwrap = Rootwrap::new(concat!(
@@ -242,6 +242,18 @@ fn ip_filter_programs_for_kernel_are_refused() {
         let words: Vec<&str> = ["ip"].into_iter().chain(line.split(' ')).collect();
         rootwrap.expect_refused(&words);
     }
+    let line =
+        "ip -6 route add fc00::/64 encap seg6local action End.BPF endpoint obj file dev eth0";
+    rootwrap.expect_refused(&line.split(' ').collect::<Vec<_>>());
+}
+
+#[test]
+fn ip_filter_namespace_by_path_is_refused() {
+    let rootwrap = Rootwrap::new("ip: IpFilter, ip, USER\n");
+    rootwrap.script("bin/ip", "#!/bin/sh\necho \"ip $*\"\n");
+    assert_eq!(rootwrap.run(&["ip", "-n", "q", "addr"]).text(), "ip -n q addr");
+    // ip mounts the files of /etc/netns/PATH over those of /etc.
+    rootwrap.expect_refused(&["ip", "-r", "-n", "../../tmp/caller", "addr"]);
 }
 
 #[test]

@@ -1,20 +1,20 @@
-//! Wrong clocks: ten times, set while the daemon runs or before a boot, with the directory there and away. Look-ups are
+//! Wrong clocks: ten times, set while the daemon runs or before a boot, with the directory there and away. Lookups are
 //! right, no wrong password is accepted, and no password is lost: with the clock right again and one answer of the
 //! directory, each is accepted offline as before.
 //!
 //! `ROSTER_STORAGE=all` tries all 40 cases; otherwise six are tried.
 
-use roster_system_tests::clock::{Clock, now_unix};
+use roster_request::AuthResult;
+use roster_system_tests::clock::{DaemonClock, now_unix};
 use roster_system_tests::pam::PASSWORD;
-use roster_system_tests::tally::{Tally, chosen};
-use roster_system_tests::{Kept, Server, needs_root};
-use roster_wire::pam::Verdict;
+use roster_system_tests::tally::{Tally, sample_cases};
+use roster_system_tests::{DirectoryServer, OfflineFixture, needs_root};
 use serde_json::Value;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-/// Of [`Kept`].
+/// The lifetime of credentials in [`OfflineFixture`].
 const LIFE: i64 = 7 * DAY;
 const USERS: [&str; 2] = ["alice", "bob"];
 
@@ -54,37 +54,41 @@ impl Case {
     }
 
     /// The verdict on a right password while the clock is wrong.
-    fn outcome(&self) -> Verdict {
-        if self.is_away && self.shift > LIFE { Verdict::Unreachable } else { Verdict::Success }
+    fn outcome(&self) -> AuthResult {
+        if self.is_away && self.shift > LIFE {
+            AuthResult::Unreachable
+        } else {
+            AuthResult::Success
+        }
     }
 }
 
-/// The clock goes wrong.
-fn begin(kept: &mut Kept, clock: &Clock, case: &Case) {
+/// Sets the wrong clock.
+fn begin(kept: &mut OfflineFixture, clock: &DaemonClock, case: &Case) {
     if case.is_boot {
         kept.rosterd.stop();
         if case.is_away {
             kept.slapd.stop();
         }
-        clock.set(case.shift);
+        clock.set_shift(case.shift);
         kept.launch();
-        kept.rosterd.expect_of_domain("corp", "online", !case.is_away);
+        kept.rosterd.expect_domain_status("corp", "online", !case.is_away);
     } else {
         if case.is_away {
-            kept.take_away();
+            kept.stop_directory();
         }
-        clock.set(case.shift);
+        clock.set_shift(case.shift);
     }
 }
 
-fn look(kept: &Kept, tally: &mut Tally, case: &Case) {
+fn look(kept: &OfflineFixture, tally: &mut Tally, case: &Case) {
     for user in USERS {
         let found = kept.rosterd.getent("passwd", user);
-        let is_right = found == Some(kept.line(user, "/bin/sh"));
+        let is_right = found == Some(kept.passwd_line(user, "/bin/sh"));
         tally.check(is_right, "wrong", || format!("{}: {found:?}", case.what()));
     }
-    let guess = kept.settled("bob", "a guess");
-    tally.check(guess != Verdict::Success, "let in wrongly", || case.what());
+    let guess = kept.auth_result_when_known("bob", "a guess");
+    tally.check(guess != AuthResult::Success, "let in wrongly", || case.what());
 }
 
 #[test]
@@ -93,11 +97,11 @@ fn clock_wrong_in_any_way_loses_nothing() {
         return;
     }
     let kinds = ["wrong", "let in wrongly", "kept passwords lost"];
-    let mut tally = Tally::of("clocks", &kinds);
-    let mut kept = Kept::prepared(&USERS);
+    let mut tally = Tally::for_campaign("clocks", &kinds);
+    let mut kept = OfflineFixture::prepared(&USERS);
     // Each start is another boot.
     let boot = kept.rosterd.host().path("boot_id");
-    let clock = Clock::after(
+    let clock = DaemonClock::for_daemon_after(
         &mut kept.rosterd,
         &format!(
             "cat /proc/sys/kernel/random/uuid > '{0}'; mount --bind '{0}' /proc/sys/kernel/random/boot_id; ",
@@ -105,31 +109,31 @@ fn clock_wrong_in_any_way_loses_nothing() {
         ),
     );
     kept.launch();
-    kept.log_all_in();
-    let cases = chosen(cases(), 6);
+    kept.login_all();
+    let cases = sample_cases(cases(), 6);
     let number = cases.len() as u64;
     for case in cases {
         begin(&mut kept, &clock, &case);
         look(&kept, &mut tally, &case);
-        let said = kept.settled("alice", PASSWORD);
+        let said = kept.auth_result_when_known("alice", PASSWORD);
         tally.check(said == case.outcome(), "wrong", || {
             format!("{}: {said:?}: {}", case.what(), kept.log())
         });
 
-        clock.set(0);
+        clock.set_shift(0);
         if case.is_away {
-            kept.bring_back();
+            kept.start_directory();
         }
-        kept.rosterd.expect_of_domain("corp", "clock_error", Value::Null);
-        kept.take_away();
+        kept.rosterd.expect_domain_status("corp", "clock_error", Value::Null);
+        kept.stop_directory();
         look(&kept, &mut tally, &case);
         for user in USERS {
-            let said = kept.settled(user, PASSWORD);
-            tally.check(said == Verdict::Success, "kept passwords lost", || {
+            let said = kept.auth_result_when_known(user, PASSWORD);
+            tally.check(said == AuthResult::Success, "kept passwords lost", || {
                 format!("{}: {user}: {said:?}: {}", case.what(), kept.log())
             });
         }
-        kept.bring_back();
+        kept.start_directory();
         tally.count("cases");
     }
     tally.finish("cases", number);

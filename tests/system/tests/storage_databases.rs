@@ -1,13 +1,13 @@
-//! Databases that are damaged, lost, older or another's, while the directory is away: no look-up is wrong, nobody is let
-//! in wrongly, no kept password is lost.
+//! Databases that are damaged, lost, older or another's, while the directory is away. No lookup is wrong, no user is
+//! allowed wrongly, and no cached password is lost.
 //!
 //! `ROSTER_STORAGE=all` tries damage all over each file; otherwise some of it is tried.
 
-use roster_system_tests::crash::Files;
+use roster_request::AuthResult;
+use roster_system_tests::crash::FileMap;
 use roster_system_tests::pam::PASSWORD;
-use roster_system_tests::tally::{Tally, chosen};
-use roster_system_tests::{Kept, Rosterd, Server, needs_root};
-use roster_wire::pam::Verdict;
+use roster_system_tests::tally::{Tally, sample_cases};
+use roster_system_tests::{DirectoryServer, OfflineFixture, Rosterd, needs_root};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use std::thread::{scope, sleep};
 use std::time::Duration;
 
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
-/// What alice's password is now.
+/// Alice's present password.
 const NEW_PASSWORD: &str = "battery staple";
-/// What it is on another host, and in another domain.
+/// Her password on another host, and in another domain.
 const FOREIGN_PASSWORD: &str = "of another host";
 const PAGE_BYTES: usize = 4096;
 /// Bits that are flipped all over a file.
@@ -31,10 +31,10 @@ const FILES: [&str; 5] = [
     "domains/corp/credentials-copy.redb",
     "domains/corp/credentials.id",
     "domains/corp/cache.redb",
-    "snap/roster.snap",
+    "snap/roster.v3.snap",
 ];
 
-/// What becomes of a file.
+/// A kind of damage to a file.
 enum Damage {
     Removed,
     Bytes(Vec<u8>),
@@ -43,13 +43,13 @@ enum Damage {
 
 /// Files of one host at several times, and of others.
 struct Saved {
-    now: Files,
-    older: Files,
-    foreign: Vec<(&'static str, Files)>,
+    now: FileMap,
+    older: FileMap,
+    foreign: Vec<(&'static str, FileMap)>,
 }
 
-fn read(state: &Path) -> Files {
-    let mut files = Files::new();
+fn read(state: &Path) -> FileMap {
+    let mut files = FileMap::new();
     let mut folders = vec![state.to_owned()];
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).expect("list").flatten().map(|entry| entry.path()) {
@@ -64,8 +64,8 @@ fn read(state: &Path) -> Files {
     files
 }
 
-/// Puts files back, with the owners and modes of those that are there.
-fn put(state: &Path, files: &Files) {
+/// Puts files back, with the owner of the state directory.
+fn put(state: &Path, files: &FileMap) {
     for name in read(state).keys().filter(|name| !files.contains_key(*name)) {
         fs::remove_file(state.join(name)).expect("remove");
     }
@@ -77,31 +77,31 @@ fn put(state: &Path, files: &Files) {
     }
 }
 
-/// Two users keep their passwords, one of which was changed; the third one's is forgotten.
-fn prepare(kept: &mut Kept) -> Saved {
-    let state = kept.rosterd.host().state();
+/// Two users have cached passwords, one of which was changed; the third user's are deleted.
+fn prepare(kept: &mut OfflineFixture) -> Saved {
+    let state = kept.rosterd.host().state_dir();
     let older = {
         kept.rosterd.stop();
         let files = read(&state);
         kept.launch();
         files
     };
-    kept.set("alice", "userPassword", NEW_PASSWORD);
-    kept.log_in("alice", NEW_PASSWORD);
-    kept.rosterd.expect("passwd", "carol", Some(&kept.line("carol", "/bin/sh")));
+    kept.set_attribute("alice", "userPassword", NEW_PASSWORD);
+    kept.login("alice", NEW_PASSWORD);
+    kept.rosterd.expect("passwd", "carol", Some(&kept.passwd_line("carol", "/bin/sh")));
     let told = kept.rosterd.roster(&["cache", "expire", "--credentials", "--user", "carol"]);
     assert_eq!(told.code, 0, "{}", told.error());
     kept.rosterd.stop();
     let now = read(&state);
 
-    kept.set("alice", "userPassword", FOREIGN_PASSWORD);
+    kept.set_attribute("alice", "userPassword", FOREIGN_PASSWORD);
     let foreign = [("another host's", "corp"), ("another domain's", "lab")].map(|(whose, name)| {
-        let other = Rosterd::prepared(&[Kept::domain(&kept.slapd).renamed(name)]);
+        let other = Rosterd::prepared(&[OfflineFixture::domain(&kept.slapd).renamed(name)]);
         let own = std::mem::replace(&mut kept.rosterd, other);
         kept.rosterd.launch();
-        kept.log_in("alice", FOREIGN_PASSWORD);
+        kept.login("alice", FOREIGN_PASSWORD);
         kept.rosterd.stop();
-        let files = read(&kept.rosterd.host().state());
+        let files = read(&kept.rosterd.host().state_dir());
         kept.rosterd = own;
         let renamed =
             |path: PathBuf| PathBuf::from(path.to_string_lossy().replace("/lab/", "/corp/"));
@@ -154,7 +154,7 @@ fn damages(saved: &Saved, file: &str) -> Vec<(String, Damage)> {
     damages
 }
 
-/// Whether it comes about.
+/// Whether the condition holds after some time.
 fn eventually(mut look: impl FnMut() -> bool) -> bool {
     (0..LOOKS_MAX).any(|_| {
         let is_so = look();
@@ -166,10 +166,10 @@ fn eventually(mut look: impl FnMut() -> bool) -> bool {
 }
 
 /// Whether a daemon that starts without its directory answers right.
-fn check(kept: &mut Kept, what: &str, tally: &mut Tally) {
+fn check(kept: &mut OfflineFixture, what: &str, tally: &mut Tally) {
     kept.launch();
     for user in USERS {
-        let right = kept.line(user, "/bin/sh");
+        let right = kept.passwd_line(user, "/bin/sh");
         let is_served = eventually(|| {
             let found = kept.rosterd.getent("passwd", user);
             let is_wrong = found.as_ref().is_some_and(|found| *found != right);
@@ -181,17 +181,18 @@ fn check(kept: &mut Kept, what: &str, tally: &mut Tally) {
     let tries =
         [("alice", PASSWORD), ("alice", FOREIGN_PASSWORD), ("bob", "a guess"), ("carol", PASSWORD)];
     let said = scope(|scope| {
-        let asked = tries.map(|(user, password)| scope.spawn(|| kept.settled(user, password)));
+        let asked = tries
+            .map(|(user, password)| scope.spawn(|| kept.auth_result_when_known(user, password)));
         asked.map(|said| said.join().expect("an answer"))
     });
     for ((user, password), said) in tries.into_iter().zip(said) {
-        tally.check(said != Verdict::Success, "let in wrongly", || {
+        tally.check(said != AuthResult::Success, "let in wrongly", || {
             format!("{what}: {user}, {password}: {}", kept.log())
         });
     }
     for (user, password) in [("alice", NEW_PASSWORD), ("bob", PASSWORD)] {
-        let said = kept.settled(user, password);
-        tally.check(said == Verdict::Success, "kept passwords lost", || {
+        let said = kept.auth_result_when_known(user, password);
+        tally.check(said == AuthResult::Success, "kept passwords lost", || {
             format!("{what}: {user}: {said:?}: {}", kept.log())
         });
     }
@@ -204,14 +205,14 @@ fn databases_damaged_or_lost_serve_right_answers() {
         return;
     }
     let kinds = ["wrong", "let in wrongly", "kept passwords lost"];
-    let mut tally = Tally::of("databases, directory away", &kinds);
-    let mut kept = Kept::started(&USERS);
+    let mut tally = Tally::for_campaign("databases, directory away", &kinds);
+    let mut kept = OfflineFixture::started(&USERS);
     let saved = prepare(&mut kept);
-    let state = kept.rosterd.host().state();
+    let state = kept.rosterd.host().state_dir();
     // Older installations have one file of credentials.
     for file in FILES.into_iter().filter(|file| saved.now.contains_key(Path::new(file))) {
         let path = state.join(file);
-        for (what, damage) in chosen(damages(&saved, file), 2) {
+        for (what, damage) in sample_cases(damages(&saved, file), 2) {
             put(&state, &saved.now);
             match damage {
                 Damage::Removed => fs::remove_file(&path).expect("remove"),

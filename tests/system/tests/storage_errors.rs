@@ -1,15 +1,17 @@
-//! Errors of single system calls, injected by strace into the role that stores: each call of a change, of a log-in and of
-//! a commit fails once. No answer is wrong meanwhile, no wrong password is accepted, and once the call works again the
-//! new state is served and the new password kept.
+//! Errors of single system calls, injected by strace into the role that stores. Each call of a change, of a login and
+//! of a commit fails once. No answer is wrong meanwhile, and no wrong password is accepted. Once the call works again,
+//! the new state is served and the new password cached.
 //!
 //! `ROSTER_STORAGE=all` fails each call of each kind; otherwise the first call of some kinds fails.
 
+use roster_request::AuthResult;
 use roster_system_tests::pam::PASSWORD;
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::strace::Strace;
-use roster_system_tests::tally::{Tally, is_whole};
-use roster_system_tests::{Kept, Server, needs_root, roster_program, run, tool, wait_for};
-use roster_wire::pam::Verdict;
+use roster_system_tests::tally::{Tally, is_full_campaign};
+use roster_system_tests::{
+    DirectoryServer, OfflineFixture, find_tool, needs_root, roster_program, run, wait_for,
+};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -44,16 +46,16 @@ const KINDS: [&str; 3] = ["wrong", "let in wrongly", "kept passwords lost"];
 
 /// Calls of one kind that are failed, one after the other.
 fn calls_max() -> u32 {
-    if is_whole() { CALLS_MAX } else { 1 }
+    if is_full_campaign() { CALLS_MAX } else { 1 }
 }
 
 fn faults() -> &'static [Fault] {
-    if is_whole() { &FAULTS } else { &FAULTS[..SAMPLED] }
+    if is_full_campaign() { &FAULTS } else { &FAULTS[..SAMPLED] }
 }
 
 /// Files that roles store, and their temporary names.
-fn stored(kept: &Kept) -> Vec<PathBuf> {
-    let state = kept.rosterd.host().state();
+fn stored(kept: &OfflineFixture) -> Vec<PathBuf> {
+    let state = kept.rosterd.host().state_dir();
     let mut paths = vec![state.clone()];
     let mut folders = vec![state];
     while let Some(folder) = folders.pop() {
@@ -73,7 +75,7 @@ fn stored(kept: &Kept) -> Vec<PathBuf> {
 }
 
 /// Has the `call`th call of a kind fail in a role.
-fn inject(kept: &Kept, role: &str, (calls, error, has_path): Fault, call: u32) -> Strace {
+fn inject(kept: &OfflineFixture, role: &str, (calls, error, has_path): Fault, call: u32) -> Strace {
     let paths = if has_path { stored(kept) } else { Vec::new() };
     let paths: Vec<_> = paths.iter().map(|path| path.to_str().expect("a plain path")).collect();
     let trace = format!("trace={calls}");
@@ -95,15 +97,15 @@ const MESSAGE_FAULTS: [Fault; 7] = [
     ("fcntl,fstat,newfstatat,statx", "EIO", false),
 ];
 
-/// Fails each call of each kind that a role makes in an operation. `begin` is given the operation's number, `end` waits
-/// until it is done, without the fault. `verify` looks at the results after each kind.
+/// Fails each call of each kind that a role makes in an operation. `begin` gets the operation's number, `end` waits
+/// until it is done, without the fault. `verify` checks the results after each kind.
 fn campaign(
-    kept: &mut Kept,
+    kept: &mut OfflineFixture,
     tally: &mut Tally,
     (role, faults): (&str, &[Fault]),
-    begin: impl Fn(&Kept, &mut Tally, u32, &str),
-    end: impl Fn(&Kept, &mut Tally, u32, &str),
-    verify: impl Fn(&mut Kept, &mut Tally, u32, &str),
+    begin: impl Fn(&OfflineFixture, &mut Tally, u32, &str),
+    end: impl Fn(&OfflineFixture, &mut Tally, u32, &str),
+    verify: impl Fn(&mut OfflineFixture, &mut Tally, u32, &str),
 ) {
     let mut number = 0;
     for fault in faults {
@@ -121,7 +123,7 @@ fn campaign(
             }
             tally.count("errors");
         }
-        if is_whole() {
+        if is_full_campaign() {
             verify(kept, tally, number, &format!("after {role}, {} {}", fault.0, fault.1));
         }
     }
@@ -133,23 +135,23 @@ fn shell(number: u32) -> String {
 }
 
 /// Whether alice has the shell of that change; bob stays as he is.
-fn is_changed(kept: &Kept, tally: &mut Tally, number: u32, what: &str) -> bool {
+fn is_changed(kept: &OfflineFixture, tally: &mut Tally, number: u32, what: &str) -> bool {
     let [alice, bob] = ["alice", "bob"].map(|user| kept.rosterd.getent("passwd", user));
-    let new = Some(kept.line("alice", &shell(number)));
+    let new = Some(kept.passwd_line("alice", &shell(number)));
     let old = if number == 1 { "/bin/sh".to_owned() } else { shell(number - 1) };
-    let is_right = alice == new || alice == Some(kept.line("alice", &old));
+    let is_right = alice == new || alice == Some(kept.passwd_line("alice", &old));
     tally.check(is_right, "wrong", || format!("{what}: {alice:?}"));
-    let is_right = bob == Some(kept.line("bob", "/bin/sh"));
+    let is_right = bob == Some(kept.passwd_line("bob", "/bin/sh"));
     tally.check(is_right, "wrong", || format!("{what}: {bob:?}"));
     alice == new
 }
 
-fn change_begins(kept: &Kept, tally: &mut Tally, number: u32, what: &str) {
-    kept.set("alice", "loginShell", &shell(number));
+fn change_begins(kept: &OfflineFixture, tally: &mut Tally, number: u32, what: &str) {
+    kept.set_attribute("alice", "loginShell", &shell(number));
     is_changed(kept, tally, number, what);
 }
 
-fn change_ends(kept: &Kept, tally: &mut Tally, number: u32, what: &str) {
+fn change_ends(kept: &OfflineFixture, tally: &mut Tally, number: u32, what: &str) {
     wait_for(SOON, || {
         let is_changed = is_changed(kept, tally, number, what);
         is_changed.then_some(()).ok_or_else(|| format!("{what}: {}", kept.log()))
@@ -161,9 +163,9 @@ fn error_in_publisher_leaves_answers_right() {
     if !needs_root() {
         return;
     }
-    let mut tally = Tally::of("errors in the publisher, a change", &KINDS);
-    let mut kept = Kept::started(&["alice", "bob"]);
-    let nothing = |_: &mut Kept, _: &mut Tally, _, _: &str| {};
+    let mut tally = Tally::for_campaign("errors in the publisher, a change", &KINDS);
+    let mut kept = OfflineFixture::started(&["alice", "bob"]);
+    let nothing = |_: &mut OfflineFixture, _: &mut Tally, _, _: &str| {};
     campaign(&mut kept, &mut tally, ("publisher", faults()), change_begins, change_ends, nothing);
     tally.finish("errors", 2);
 }
@@ -173,20 +175,20 @@ fn error_in_cache_commit_loses_no_change() {
     if !needs_root() {
         return;
     }
-    let mut tally = Tally::of("errors in the backend, a change", &KINDS);
-    let mut kept = Kept::started(&["alice", "bob"]);
-    // Afterwards the cache alone is served.
-    let restart = |kept: &mut Kept, tally: &mut Tally, number, what: &str| {
-        kept.expect_well();
+    let mut tally = Tally::for_campaign("errors in the backend, a change", &KINDS);
+    let mut kept = OfflineFixture::started(&["alice", "bob"]);
+    // Afterwards only the cache is served.
+    let restart = |kept: &mut OfflineFixture, tally: &mut Tally, number, what: &str| {
+        kept.expect_no_errors();
         kept.rosterd.stop();
         kept.slapd.stop();
-        fs::remove_file(kept.rosterd.host().snapshot()).expect("remove the snapshot");
+        fs::remove_file(kept.rosterd.host().snapshot_path()).expect("remove the snapshot");
         kept.launch();
         kept.rosterd.wait_for_snapshot();
         let found = kept.rosterd.getent("passwd", "alice");
-        let is_right = found == Some(kept.line("alice", &shell(number)));
+        let is_right = found == Some(kept.passwd_line("alice", &shell(number)));
         tally.check(is_right, "wrong", || format!("{what}: {found:?}"));
-        kept.bring_back();
+        kept.start_directory();
     };
     campaign(
         &mut kept,
@@ -199,41 +201,45 @@ fn error_in_cache_commit_loses_no_change() {
     tally.finish("errors", 2);
 }
 
-/// alice logs in with a new password each time, and then the directory goes.
+/// alice logs in with a new password each time, and then the directory is stopped.
 #[test]
 fn error_while_learning_keeps_new_password() {
     if !needs_root() {
         return;
     }
-    let mut tally = Tally::of("errors in the backend, a login with a new password", &KINDS);
-    let mut kept = Kept::started(&["alice", "bob"]);
+    let mut tally =
+        Tally::for_campaign("errors in the backend, a login with a new password", &KINDS);
+    let mut kept = OfflineFixture::started(&["alice", "bob"]);
     let password = |number: u32| format!("password {number}");
-    let begin = |kept: &Kept, tally: &mut Tally, number, what: &str| {
-        kept.set("alice", "userPassword", &password(number));
-        let said = kept.verdict("alice", &password(number));
-        tally.check(said != Ok(Verdict::WrongPassword), "wrong", || format!("{what}: {said:?}"));
-        let said = kept.verdict("bob", "a guess");
-        tally.check(said != Ok(Verdict::Success), "let in wrongly", || what.to_owned());
+    let begin = |kept: &OfflineFixture, tally: &mut Tally, number, what: &str| {
+        kept.set_attribute("alice", "userPassword", &password(number));
+        let said = kept.auth_result("alice", &password(number));
+        tally.check(said != Ok(AuthResult::WrongPassword), "wrong", || format!("{what}: {said:?}"));
+        let said = kept.auth_result("bob", "a guess");
+        tally.check(said != Ok(AuthResult::Success), "let in wrongly", || what.to_owned());
     };
-    let end = |kept: &Kept, _: &mut Tally, number, _: &str| kept.log_in("alice", &password(number));
-    let go_away = |kept: &mut Kept, tally: &mut Tally, number, what: &str| {
-        kept.expect_well();
-        kept.take_away();
+    let end = |kept: &OfflineFixture, _: &mut Tally, number, _: &str| {
+        kept.login("alice", &password(number));
+    };
+    let go_away = |kept: &mut OfflineFixture, tally: &mut Tally, number, what: &str| {
+        kept.expect_no_errors();
+        kept.stop_directory();
         for time in ["before", "after"] {
             for (user, password) in [("alice", password(number)), ("bob", PASSWORD.to_owned())] {
-                let said = kept.settled(user, &password);
-                tally.check(said == Verdict::Success, "kept passwords lost", || {
+                let said = kept.auth_result_when_known(user, &password);
+                tally.check(said == AuthResult::Success, "kept passwords lost", || {
                     format!("{what}, {time} a restart, {user}: {said:?}: {}", kept.log())
                 });
             }
             for old in [PASSWORD.to_owned(), password(number - 1)] {
-                let said = kept.settled("alice", &old);
-                tally
-                    .check(said != Verdict::Success, "let in wrongly", || format!("{what}: {old}"));
+                let said = kept.auth_result_when_known("alice", &old);
+                tally.check(said != AuthResult::Success, "let in wrongly", || {
+                    format!("{what}: {old}")
+                });
             }
             kept.restart_role("backend:corp");
         }
-        kept.bring_back();
+        kept.start_directory();
     };
     campaign(&mut kept, &mut tally, ("backend:corp", faults()), begin, end, go_away);
     tally.finish("errors", 2);
@@ -244,21 +250,21 @@ fn error_while_checking_lets_nobody_in_wrongly() {
     if !needs_root() {
         return;
     }
-    let mut tally = Tally::of("errors in the backend, offline logins", &KINDS);
-    let mut kept = Kept::started(&["alice", "bob"]);
-    kept.take_away();
-    let begin = |kept: &Kept, tally: &mut Tally, _, what: &str| {
-        let said = kept.verdict("alice", "a guess");
-        tally.check(said != Ok(Verdict::Success), "let in wrongly", || what.to_owned());
-        let said = kept.verdict("bob", PASSWORD);
-        tally.check(said != Ok(Verdict::WrongPassword), "wrong", || format!("{what}: {said:?}"));
+    let mut tally = Tally::for_campaign("errors in the backend, offline logins", &KINDS);
+    let mut kept = OfflineFixture::started(&["alice", "bob"]);
+    kept.stop_directory();
+    let begin = |kept: &OfflineFixture, tally: &mut Tally, _, what: &str| {
+        let said = kept.auth_result("alice", "a guess");
+        tally.check(said != Ok(AuthResult::Success), "let in wrongly", || what.to_owned());
+        let said = kept.auth_result("bob", PASSWORD);
+        tally.check(said != Ok(AuthResult::WrongPassword), "wrong", || format!("{what}: {said:?}"));
     };
-    let end = |kept: &Kept, _: &mut Tally, _, _: &str| {
+    let end = |kept: &OfflineFixture, _: &mut Tally, _, _: &str| {
         for user in ["alice", "bob"] {
-            kept.expect(user, PASSWORD, Verdict::Success);
+            kept.expect_auth_result(user, PASSWORD, AuthResult::Success);
         }
     };
-    let well = |kept: &mut Kept, _: &mut Tally, _, _: &str| kept.expect_well();
+    let well = |kept: &mut OfflineFixture, _: &mut Tally, _, _: &str| kept.expect_no_errors();
     campaign(&mut kept, &mut tally, ("backend:corp", faults()), begin, end, well);
     tally.finish("errors", 2);
 }
@@ -268,42 +274,42 @@ fn error_in_responder_lets_nobody_in_wrongly() {
     if !needs_root() {
         return;
     }
-    let mut tally = Tally::of("errors in the responder, logins", &KINDS);
-    let mut kept = Kept::started(&["alice", "bob"]);
-    let begin = |kept: &Kept, tally: &mut Tally, _, what: &str| {
-        let said = kept.verdict("alice", "a guess");
-        tally.check(said != Ok(Verdict::Success), "let in wrongly", || what.to_owned());
-        let said = kept.verdict("bob", PASSWORD);
-        tally.check(said != Ok(Verdict::WrongPassword), "wrong", || format!("{what}: {said:?}"));
+    let mut tally = Tally::for_campaign("errors in the responder, logins", &KINDS);
+    let mut kept = OfflineFixture::started(&["alice", "bob"]);
+    let begin = |kept: &OfflineFixture, tally: &mut Tally, _, what: &str| {
+        let said = kept.auth_result("alice", "a guess");
+        tally.check(said != Ok(AuthResult::Success), "let in wrongly", || what.to_owned());
+        let said = kept.auth_result("bob", PASSWORD);
+        tally.check(said != Ok(AuthResult::WrongPassword), "wrong", || format!("{what}: {said:?}"));
     };
-    let end = |kept: &Kept, tally: &mut Tally, _, what: &str| {
+    let end = |kept: &OfflineFixture, tally: &mut Tally, _, what: &str| {
         // The role may have ended.
         let is_served = (0..TRIES_MAX).any(|_| {
-            let is_right = kept.verdict("bob", PASSWORD) == Ok(Verdict::Success);
+            let is_right = kept.auth_result("bob", PASSWORD) == Ok(AuthResult::Success);
             if !is_right {
                 sleep(Duration::from_millis(10));
             }
             is_right
         });
         tally.check(is_served, "wrong", || format!("{what}: {}", kept.log()));
-        let said = kept.settled("alice", "a guess");
-        tally.check(said != Verdict::Success, "let in wrongly", || what.to_owned());
+        let said = kept.auth_result_when_known("alice", "a guess");
+        tally.check(said != AuthResult::Success, "let in wrongly", || what.to_owned());
     };
-    let nothing = |_: &mut Kept, _: &mut Tally, _, _: &str| {};
-    let faults = if is_whole() { &MESSAGE_FAULTS[..] } else { &MESSAGE_FAULTS[..3] };
+    let nothing = |_: &mut OfflineFixture, _: &mut Tally, _, _: &str| {};
+    let faults = if is_full_campaign() { &MESSAGE_FAULTS[..] } else { &MESSAGE_FAULTS[..3] };
     campaign(&mut kept, &mut tally, ("responder:pam", faults), begin, end, nothing);
     tally.finish("errors", 2);
 }
 
 #[test]
 fn error_in_enable_keeps_nsswitch_whole() {
-    let mut tally = Tally::of("errors in roster enable and disable", &["wrong"]);
+    let mut tally = Tally::for_campaign("errors in roster enable and disable", &["wrong"]);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("nsswitch.conf");
     let backup = folder.path().join("nsswitch.conf.roster-backup");
     let plain = "passwd: files\ngroup: files\n";
     let edit = |verb: &str, fault: Option<&str>| {
-        let mut command = Command::new(tool("strace", "strace"));
+        let mut command = Command::new(find_tool("strace", "strace"));
         command.args(["-f", "-qq", "-o"]).arg(folder.path().join("record"));
         if let Some(fault) = fault {
             let (calls, _) = fault.split_once(':').expect("calls and an error");

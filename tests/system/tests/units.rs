@@ -1,7 +1,8 @@
-//! Units of packaging/systemd: what `systemd-analyze security` says of them, and that rosterd works with the capabilities that its unit leaves it.
+//! Units of packaging/systemd: the report of `systemd-analyze security` on them, and rosterd's work with the
+//! capabilities that its unit leaves it.
 
 use roster_system_tests::nscd::SOON;
-use roster_system_tests::{Booted, needs_root, run, tool, wait_for, wait_until};
+use roster_system_tests::{SystemdHost, find_tool, needs_root, run, wait_for, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +29,7 @@ fn configured(domains: &str) -> String {
 
 /// The exposure of a unit, in tenths.
 fn exposure(unit: &Path) -> u32 {
-    let mut command = Command::new(tool("systemd-analyze", "systemd"));
+    let mut command = Command::new(find_tool("systemd-analyze", "systemd"));
     let done = run(command.args(["security", "--offline=true", "--no-pager"]).arg(unit));
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let line = text.lines().find(|line| line.contains("Overall exposure level")).expect(&text);
@@ -67,7 +68,8 @@ fn unit_exposure_within_documented_figures() {
     }
 }
 
-/// Caches change hands, roles are stopped and come back, and files of the bus are reached, without a right to override modes.
+/// Caches change their owner, roles are stopped and restarted, and files of the bus are reached, without a capability
+/// to override modes.
 #[test]
 fn unit_rosterd_hands_caches_over_without_overrides() {
     if !needs_root() {
@@ -85,7 +87,7 @@ fn unit_rosterd_hands_caches_over_without_overrides() {
         ("corp/group", "corp:x:6000:\n"),
     ];
     let wanted = ["systemd-sysusers.service", "systemd-tmpfiles-setup.service", "rosterd.service"];
-    let host = Booted::start(&etc, &[], &wanted);
+    let host = SystemdHost::start(&etc, &[], &wanted);
     let served = |name: &str| {
         wait_until(SOON, name, || host.run("getent", &["-s", "roster", "passwd", name]).code == 0);
     };
@@ -107,6 +109,15 @@ fn unit_rosterd_hands_caches_over_without_overrides() {
     let main = host.run("systemctl", &["show", "-P", "MainPID", "rosterd"]).text();
     let status = host.shell(&format!("cat /proc/{main}/status")).text();
     assert!(status.contains(&format!("CapBnd:\t{CAPABILITIES}\n")), "{status}");
+    // The copy of the snapshot is on a dedicated file system with huge pages, and the publisher owns it.
+    let mounts = host.shell("cat /proc/self/mounts").text();
+    let mount =
+        mounts.lines().find(|line| line.starts_with("tmpfs /run/roster/snap ")).expect(&mounts);
+    assert!(mount.contains("huge=within_size"), "{mount}");
+    wait_until(SOON, "the snapshot has a copy", || {
+        host.shell("stat -c '%n %U' /run/roster/snap/*").text()
+            == host.shell("cd /var/lib/roster/snap; printf '/run/roster/snap/v3.%016x roster-publisher' $(stat -c %i roster.v3.snap)").text()
+    });
     let configure = |text: &str| {
         let script =
             format!("cat >/etc/roster/roster.toml <<'E'\n{text}\nE\nsystemctl reload rosterd");
@@ -117,13 +128,13 @@ fn unit_rosterd_hands_caches_over_without_overrides() {
     expect(&files("roster-backend-0", "roster-backend-1"));
     served("ann");
     served("ben");
-    // A domain that is gone leaves its cache to root, until it comes back. Its backend was told to end.
+    // A domain that is gone leaves its cache to root, until it comes back. Its backend was asked to end.
     configure(&configured("\"lab\""));
     expect(&files("root", "roster-backend-0"));
     configure(&both);
     expect(&files("roster-backend-1", "roster-backend-0"));
     served("ben");
-    // And all end in good order.
+    // All processes end in good order.
     assert_eq!(host.run("systemctl", &["stop", "rosterd"]).code, 0);
     let ended = host.run("systemctl", &["show", "-P", "Result", "rosterd"]).text();
     assert_eq!(ended, "success");

@@ -2,9 +2,9 @@
 
 use crate::corpus::{LARGE, large_members, users};
 use gungraun::prelude::*;
-use roster_record::User;
-use roster_record::text::{Line, passwd_line};
-use roster_snapshot_build::{Builder, Gaps, Members};
+use roster_passwd_format::User;
+use roster_passwd_format::lines::{ParsedLine, passwd_line};
+use roster_snapshot_build::{IncompleteFlags, MemberVisibility, SnapshotBuilder};
 use std::hint::black_box;
 
 const LINE: &[u8] = b"user0050:*:10050:50050:User Number 50:/home/user0050:/bin/bash";
@@ -21,23 +21,23 @@ const NEW_USER: User<'_> = User {
 
 #[library_benchmark(teardown = assert_entry)]
 #[bench::passwd_line(LINE)]
-fn text(line: &'static [u8]) -> Line<User<'static>> {
+fn text(line: &'static [u8]) -> ParsedLine<User<'static>> {
     passwd_line(black_box(line))
 }
 
-fn assert_entry(line: Line<User<'static>>) {
-    assert!(matches!(line, Line::Entry(user) if user.uid == 10_050));
+fn assert_entry(line: ParsedLine<User<'static>>) {
+    assert!(matches!(line, ParsedLine::Entry(user) if user.uid == 10_050));
 }
 
-/// A builder that has all users of the corpus, members for a group, what is added, and whether it was.
+/// A builder that has all users of the corpus, members for a group, the entry to add, and the expected result.
 struct Case {
-    builder: Builder,
+    builder: SnapshotBuilder,
     members: Vec<String>,
-    add: fn(&mut Builder, &[String]) -> bool,
+    add: fn(&mut SnapshotBuilder, &[String]) -> bool,
     is_added: bool,
 }
 
-fn prepare(add: fn(&mut Builder, &[String]) -> bool) -> Case {
+fn prepare(add: fn(&mut SnapshotBuilder, &[String]) -> bool) -> Case {
     Case { builder: users(), members: large_members(), add, is_added: false }
 }
 
@@ -53,13 +53,20 @@ fn build(mut case: Case) -> Case {
     case
 }
 
-fn add_user(builder: &mut Builder, _members: &[String]) -> bool {
-    builder.user(black_box(&NEW_USER), Gaps::default()).is_ok()
+fn add_user(builder: &mut SnapshotBuilder, _members: &[String]) -> bool {
+    builder.user(black_box(&NEW_USER), IncompleteFlags::default()).is_ok()
 }
 
-fn add_group(builder: &mut Builder, members: &[String]) -> bool {
+fn add_group(builder: &mut SnapshotBuilder, members: &[String]) -> bool {
     let names = members.iter().map(String::as_bytes);
-    builder.group(black_box(&LARGE), names, Members::Both, Gaps::default()).is_ok()
+    builder
+        .group(
+            black_box(&LARGE),
+            names,
+            MemberVisibility::GroupAndInitgroups,
+            IncompleteFlags::default(),
+        )
+        .is_ok()
 }
 
 library_benchmark_group!(name = builds, benchmarks = [text, build]);

@@ -1,8 +1,8 @@
 //! The users and groups of the measured snapshots: the same in every run and in every revision.
 
-use roster_record::{Group, Shadow, User};
-use roster_snapshot::layout::Kind;
-use roster_snapshot_build::{Builder, Gaps, Image, Members};
+use roster_passwd_format::{Group, Shadow, User};
+use roster_snapshot::layout::SnapshotKind;
+use roster_snapshot_build::{IncompleteFlags, MemberVisibility, SnapshotBuilder, SnapshotImage};
 use std::fs::File;
 use std::path::Path;
 
@@ -16,21 +16,21 @@ const FIRST_GID: u32 = 50_000;
 pub const LARGE_GID: u32 = 60_000;
 /// Members of each other group: users with consecutive numbers.
 const MEMBERS: u32 = 10;
-/// The number of the user that lookups ask for.
+/// The number of the user in lookups.
 pub const ASKED_USER: u32 = 50;
 /// Groups of that user: the large one and ten others.
 pub const ASKED_GROUPS: usize = MEMBERS as usize + 1;
-/// The uid of the user that lookups ask for.
+/// The uid of the user in lookups.
 pub const ASKED_UID: u32 = FIRST_UID + ASKED_USER;
-/// The gid of the small group that lookups ask for. It has ten members.
+/// The gid of the small group in lookups.
 pub const ASKED_GID: u32 = FIRST_GID + 42;
 
-/// The name of the user that lookups ask for.
+/// The name of the user in lookups.
 pub fn asked_user() -> String {
     user_name(ASKED_USER)
 }
 
-/// The name of the small group that lookups ask for.
+/// The name of the small group in lookups.
 pub fn asked_group() -> String {
     group_name(ASKED_GID - FIRST_GID)
 }
@@ -43,7 +43,7 @@ fn group_name(number: u32) -> String {
     format!("group{number:03}")
 }
 
-/// Gives `add` one user entry.
+/// Calls `add` with one user entry.
 pub fn with_user<R>(number: u32, add: impl FnOnce(&User<'_>) -> R) -> R {
     let name = user_name(number);
     let (gecos, dir) = (format!("User Number {number}"), format!("/home/{name}"));
@@ -67,11 +67,12 @@ pub fn large_members() -> Vec<String> {
 pub const LARGE: Group<'_> = Group { name: b"large", passwd: Some(b"*"), gid: LARGE_GID };
 
 /// A builder with all users and without groups.
-pub fn users() -> Builder {
-    let mut builder = Builder::new(1);
+pub fn users() -> SnapshotBuilder {
+    let mut builder = SnapshotBuilder::new(1);
     builder.reserve(USERS as usize + 1, GROUPS as usize + 1, 2 * LARGE_MEMBERS + 1_000);
     for number in 0..USERS {
-        with_user(number, |user| builder.user(user, Gaps::default())).expect("a user fits");
+        with_user(number, |user| builder.user(user, IncompleteFlags::default()))
+            .expect("a user fits");
     }
     builder
 }
@@ -86,12 +87,12 @@ pub fn write_accounts(path: &Path) {
         add_group(&mut builder, &group, &members);
     }
     add_group(&mut builder, &LARGE, &large_members());
-    write(&builder.finish(Kind::Accounts).expect("the accounts fit").image, path);
+    write(&builder.finish(SnapshotKind::Accounts).expect("the accounts fit").image, path);
 }
 
 /// Writes the snapshot of shadow entries.
 pub fn write_shadow(path: &Path) {
-    let mut builder = Builder::new(1);
+    let mut builder = SnapshotBuilder::new(1);
     for number in 0..USERS {
         let name = user_name(number);
         let shadow = Shadow {
@@ -107,15 +108,17 @@ pub fn write_shadow(path: &Path) {
         };
         builder.shadow(&shadow).expect("a shadow entry fits");
     }
-    write(&builder.finish(Kind::Shadow).expect("the shadow entries fit").image, path);
+    write(&builder.finish(SnapshotKind::Shadow).expect("the shadow entries fit").image, path);
 }
 
-fn add_group(builder: &mut Builder, group: &Group<'_>, members: &[String]) {
+fn add_group(builder: &mut SnapshotBuilder, group: &Group<'_>, members: &[String]) {
     let members = members.iter().map(String::as_bytes);
-    builder.group(group, members, Members::Both, Gaps::default()).expect("a group fits");
+    builder
+        .group(group, members, MemberVisibility::GroupAndInitgroups, IncompleteFlags::default())
+        .expect("a group fits");
 }
 
-fn write(image: &Image, path: &Path) {
+fn write(image: &SnapshotImage, path: &Path) {
     let mut file = File::create(path).expect("the snapshot can be created");
     image.write(&mut file, 1).expect("the snapshot can be written");
 }

@@ -4,12 +4,13 @@
 use crate::corpus::{ASKED_USER, asked_user, with_user};
 use gungraun::prelude::*;
 use roster_counts::message;
-use roster_exec::wire::encode_request;
-use roster_wire::pam::{self, AnswerHeader, Messages};
-use roster_wire::{Kind, ReplyHeader, Request, Strings};
+use roster_exec::protocol::encode_request;
+use roster_request::LookupKind;
+use roster_wire::pam::{self, AuthMessages, AuthResponseHeader};
+use roster_wire::{NssReplyHeader, NssRequest, PayloadStrings};
 use std::hint::black_box;
 
-/// A frame, the parser that has to accept it, and whether it did.
+/// A frame, the parser that has to accept it, and the parser's result.
 struct Parse {
     frame: Vec<u8>,
     accepts: fn(&[u8]) -> bool,
@@ -40,12 +41,13 @@ fn parse(mut parse: Parse) -> Parse {
 fn lookup_request() -> Vec<u8> {
     let name = asked_user();
     let mut space = [0; roster_wire::REQUEST_BYTES_MAX];
-    let request = Request::by_name(Kind::UserByName, name.as_bytes()).expect("the name is valid");
+    let request =
+        NssRequest::by_name(LookupKind::UserByName, name.as_bytes()).expect("the name is valid");
     request.write(&mut space).to_vec()
 }
 
 fn accepts_lookup_request(frame: &[u8]) -> bool {
-    black_box(Request::read(frame)).is_ok()
+    black_box(NssRequest::read(frame)).is_ok()
 }
 
 fn lookup_reply() -> Vec<u8> {
@@ -56,15 +58,15 @@ fn lookup_reply() -> Vec<u8> {
 }
 
 fn accepts_lookup_reply(frame: &[u8]) -> bool {
-    let Ok(header) = ReplyHeader::of_frame(frame) else { return false };
-    let mut strings = Strings::new(&frame[frame.len() - header.payload_bytes..]);
+    let Ok(header) = NssReplyHeader::from_frame(frame) else { return false };
+    let mut strings = PayloadStrings::new(&frame[frame.len() - header.payload_bytes..]);
     (0..5).all(|_| black_box(strings.next_string()).is_ok()) && strings.end().is_ok()
 }
 
 fn login_request() -> Vec<u8> {
     let name = asked_user();
-    let request = pam::Request {
-        kind: pam::Kind::Authenticate,
+    let request = pam::AuthRequest {
+        kind: roster_request::AuthRequestKind::Authenticate,
         user: name.as_bytes(),
         uid: Some(crate::corpus::ASKED_UID),
         service: b"sshd",
@@ -79,15 +81,15 @@ fn login_request() -> Vec<u8> {
 }
 
 fn accepts_login_request(frame: &[u8]) -> bool {
-    black_box(pam::Request::read(frame)).is_ok()
+    black_box(pam::AuthRequest::read(frame)).is_ok()
 }
 
 fn login_reply() -> Vec<u8> {
     let mut messages = Vec::new();
     pam::write_message(&mut messages, false, "Your password expires in 7 days.");
     pam::write_message(&mut messages, true, "Two logins failed since the last one.");
-    let header = AnswerHeader {
-        verdict: pam::Verdict::Success,
+    let header = AuthResponseHeader {
+        result: roster_request::AuthResult::Success,
         is_offline: false,
         messages: 2,
         messages_bytes: messages.len(),
@@ -98,8 +100,8 @@ fn login_reply() -> Vec<u8> {
 
 fn accepts_login_reply(frame: &[u8]) -> bool {
     let Some((header, rest)) = frame.split_first_chunk() else { return false };
-    let Ok(header) = AnswerHeader::parse(header) else { return false };
-    let read = Messages::new(rest).map(black_box).count();
+    let Ok(header) = AuthResponseHeader::parse(header) else { return false };
+    let read = AuthMessages::new(rest).map(black_box).count();
     read == header.messages
 }
 
@@ -111,8 +113,9 @@ fn command_request() -> Vec<u8> {
 
 fn accepts_command_request(frame: &[u8]) -> bool {
     let Some((header, body)) = frame.split_first_chunk() else { return false };
-    let length = roster_exec::wire::Request::length(*header);
-    length == Ok(body.len()) && black_box(roster_exec::wire::Request::decode(body)).is_ok()
+    let length = roster_exec::protocol::CommandRequest::length(*header);
+    length == Ok(body.len())
+        && black_box(roster_exec::protocol::CommandRequest::decode(body)).is_ok()
 }
 
 /// Encodes a frame once, so that the allocator has a free block of its size.
@@ -132,7 +135,7 @@ fn encode(make: fn() -> Vec<u8>) -> Vec<u8> {
 }
 
 fn simple_bind() -> Vec<u8> {
-    let bind = message::Request::SimpleBind {
+    let bind = message::LdapRequest::SimpleBind {
         dn: black_box("uid=user0050,ou=people,dc=example,dc=org"),
         password: black_box(b"correct horse battery staple"),
     };

@@ -8,19 +8,19 @@ use crate::module::{Lookup, Module, NOT_FOUND, SUCCESS};
 use gungraun::prelude::*;
 use std::os::unix::fs::PermissionsExt;
 
-/// A lookup, with the status and the length of the list that it has to give.
+/// A lookup, with the expected status and the expected length of the list.
 type Case = (Box<dyn Lookup>, i32, usize);
 
 /// Loads the module on a new snapshot and makes the lookup once. The module keeps its mapping, so the
 /// files are removed here.
 fn prepare(find: fn(&Module) -> Box<dyn Lookup>, status: i32, listed: usize) -> Case {
     let directory = tempfile::tempdir().expect("a temporary directory can be created");
-    // The user as whom the module finds it may have no other right.
+    // The module may run as a user without any other right.
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory.path(), mode).expect("it is this process's");
-    let accounts = directory.path().join("roster.snap");
+    let accounts = directory.path().join("roster.v3.snap");
     write_accounts(&accounts);
-    write_shadow(&directory.path().join("shadow.snap"));
+    write_shadow(&directory.path().join("shadow.v3.snap"));
     let mut lookup = find(&Module::load(&accounts));
     lookup.call();
     check((lookup, status, listed))

@@ -1,8 +1,7 @@
-//! The built NSS module, loaded as glibc loads it, and its functions. Unsafe code of the counts is here
-//! alone.
+//! The built NSS module, loaded as glibc loads it, and its functions. Only this module of the counts has unsafe code.
 //!
-//! The clock of this process stands still: the module looks for a new snapshot every 50 ms, and a
-//! count must not depend on how far apart two calls are. Its random bytes are fixed as well.
+//! The clock of this process stands still. The module checks for a new snapshot every 50 ms, and a count must not
+//! depend on the time between two calls. Its random bytes are fixed as well.
 #![allow(unsafe_code)]
 
 use libc::{c_char, c_int, c_long, c_uint, c_void, gid_t};
@@ -11,7 +10,7 @@ use std::mem::MaybeUninit;
 
 /// The variable that names the built module.
 pub const PATH_VARIABLE: &str = "ROSTER_COUNTS_MODULE";
-/// The variable by which the module finds a snapshot.
+/// The variable that names the module's snapshot.
 const SNAPSHOT_VARIABLE: &str = "ROSTER_SNAPSHOT";
 
 /// `NSS_STATUS_NOTFOUND` of glibc's nss.h.
@@ -19,12 +18,12 @@ pub const NOT_FOUND: c_int = 0;
 /// `NSS_STATUS_SUCCESS` of glibc's nss.h.
 pub const SUCCESS: c_int = 1;
 
-/// The time that `clock_gettime` gives, in seconds.
+/// The time that `clock_gettime` returns, in seconds.
 const NOW_SECONDS: i64 = 1_000_000;
 const BUFFER_BYTES: usize = 64 << 10;
 const GIDS_MAX: usize = 256;
 
-/// Takes the place of glibc's function in this process, the loaded module included.
+/// Replaces glibc's function in this process, including the loaded module.
 ///
 /// # Safety
 /// `time` is writable.
@@ -35,8 +34,8 @@ pub unsafe extern "C" fn clock_gettime(_clock: c_int, time: *mut libc::timespec)
     0
 }
 
-/// Takes the place of glibc's function, from which the standard library takes the keys of hash tables: with
-/// other keys in each process a table is probed and grown in another way.
+/// Replaces glibc's function, which gives the standard library the keys of hash tables. With different keys in each
+/// process a table would be probed and grown in another way.
 ///
 /// # Safety
 /// `bytes` has `length` writable bytes.
@@ -47,7 +46,7 @@ pub unsafe extern "C" fn getrandom(bytes: *mut c_void, length: usize, _flags: c_
     length as isize
 }
 
-/// Bytes at the start of a page, so that copies take the same path whatever else the process holds.
+/// Bytes at the start of a page, so that copies take the same path independent of the rest of the process.
 #[repr(C, align(4096))]
 struct Pages([u8; BUFFER_BYTES]);
 
@@ -70,11 +69,11 @@ pub trait Lookup {
     fn call(&mut self);
     /// The module's status of the last call.
     fn status(&self) -> c_int;
-    /// How many members or groups the last call gave; 0 where there are none.
+    /// The number of members or groups that the last call returned; 0 for other entries.
     fn listed(&self) -> usize;
 }
 
-/// What a lookup asks for, and the function that takes it.
+/// The key of a lookup, and the function that takes it.
 enum Key<T> {
     Name(ByName<T>, Box<Pages>),
     Id(ById<T>, u32),

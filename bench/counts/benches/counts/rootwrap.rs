@@ -1,30 +1,31 @@
 //! One command judged by the filters of rootwrap. The host's facts are fixed, so no file is looked at.
 
 use gungraun::prelude::*;
-use roster_rootwrap::host::{Facts, Kind, Status};
-use roster_rootwrap::{Mode, Policy, judge};
+use roster_rootwrap::host_facts::{FileKind, FileStatus, HostFacts};
+use roster_rootwrap::{Mode, RootwrapPolicy, evaluate};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 const CONF: &[u8] = b"[DEFAULT]\nfilters_path=/etc/rootwrap.d\nexec_dirs=/usr/sbin,/usr/bin\n";
-/// Rules for other commands that stand before the one that lets the command run.
+/// Rules for other commands that stand before the rule for the command.
 const OTHER_RULES: usize = 200;
 const COMMAND: [&str; 6] = ["ip", "netns", "exec", "qrouter-1", "sysctl", "-w"];
 const UNKNOWN_COMMAND: [&str; 2] = ["unknown", "--all"];
 
-/// A host whose executables all belong to root and can be executed.
+/// A host on which all executables belong to root and can be executed.
 struct FixedHost([(OsString, OsString); 1]);
 
-impl Facts for FixedHost {
+impl HostFacts for FixedHost {
     fn may_execute(&self, _path: &Path) -> bool {
         true
     }
 
-    fn status(&self, path: &Path) -> Option<Status> {
+    fn status(&self, path: &Path) -> Option<FileStatus> {
         let is_file = path.file_name().is_some_and(|name| name == "ip" || name == "sysctl");
-        let (kind, mode) = if is_file { (Kind::File, 0o755) } else { (Kind::Folder, 0o755) };
-        Some(Status { kind, uid: 0, gid: 0, mode, has_acl: false })
+        let (kind, mode) =
+            if is_file { (FileKind::File, 0o755) } else { (FileKind::Directory, 0o755) };
+        Some(FileStatus { kind, uid: 0, gid: 0, mode, has_acl: false })
     }
 
     fn link(&self, _path: &Path) -> Option<PathBuf> {
@@ -33,7 +34,7 @@ impl Facts for FixedHost {
 
     fn first_bytes(&self, _path: &Path, _buffer: &mut [u8]) {}
 
-    fn working_folder(&self) -> Option<PathBuf> {
+    fn working_dir(&self) -> Option<PathBuf> {
         Some(PathBuf::from("/"))
     }
 
@@ -41,7 +42,7 @@ impl Facts for FixedHost {
         None
     }
 
-    fn first_word_of(&self, _pid: i64) -> Option<OsString> {
+    fn first_argument_of(&self, _pid: i64) -> Option<OsString> {
         None
     }
 
@@ -61,7 +62,7 @@ impl Facts for FixedHost {
 /// A policy, a host, a command, and whether the policy allows it.
 struct Case {
     mode: Mode,
-    policy: Policy,
+    policy: RootwrapPolicy,
     host: FixedHost,
     argv: Vec<OsString>,
     is_allowed: bool,
@@ -69,7 +70,7 @@ struct Case {
 
 impl Case {
     fn judge(&self) -> bool {
-        judge(self.mode, &self.policy, &self.argv, &self.host).is_ok()
+        evaluate(self.mode, &self.policy, &self.argv, &self.host).is_ok()
     }
 }
 
@@ -85,7 +86,8 @@ fn prepare(mode: Mode, argv: &[&str], is_allowed: bool) -> Case {
     filters.push_str(
         "sysctl: RegExpFilter, ip, root, ip, netns, exec, qrouter-[0-9a-f]+, sysctl, -w\n",
     );
-    let policy = Policy::of_texts(CONF, &[filters.as_bytes()]).expect("the filters are valid");
+    let policy =
+        RootwrapPolicy::from_texts(CONF, &[filters.as_bytes()]).expect("the filters are valid");
     let host = FixedHost([(OsString::from("PATH"), OsString::from("/usr/sbin:/usr/bin"))]);
     let argv = argv.iter().map(|argument| OsStr::new(argument).to_owned()).collect();
     let case = Case { mode, policy, host, argv, is_allowed };

@@ -4,7 +4,7 @@ from .changes import Changes
 from .compiling import Compiling
 from .exec import Exec
 from .lab import Lab
-from .log_in import LogIn
+from .login import LogIn
 from .lookups import Lookups
 from .mirror import Mirror
 from .module import Module

@@ -1,27 +1,31 @@
 """One changed gecos at the server, until a running process sees it.
 
-Each side has a server of its own, so that one change wakes one rosterd. Which side gets which server is drawn for
-each block.
+Each side has a separate server, so that one change wakes one rosterd. The servers are assigned at random for each
+block.
 """
 
+import random
 import time
 from contextlib import ExitStack
 
 from ...daemons import Rosterd
 from ...parts.changes import SEEN_WITHIN_MS, Probe
-from ...room import SNAPSHOT_FOLDERS
+from ...mount_namespace import SNAPSHOT_FOLDERS
 from ..builds import SIDES
 from .directory import SHAPE, await_snapshot, loaded_server
 
-# What a full mirror brings about, such as the durable cache, is over then.
+# Effects of a full mirror, such as the durable cache, are over then.
 SETTLE_S = 1.5
-# What the last change brought about is over, and the pause before a publication.
+# Effects of the last change are over, and the pause before a publication.
 REST_S = 0.3
+# A reader looks for a new snapshot once in this time. The rest grows by a random part of it: otherwise each change
+# would come at the same moment between two looks, and a millisecond more could cost a whole interval.
+LOOK_INTERVAL_S = 0.05
 
 
 class Changes:
     name = "changes"
-    programs, modules, helpers = ("rosterd", "roster"), ("libnss_roster.so.2",), ("spawn", "watch")
+    programs, modules, helpers = ("rosterd", "roster"), ("libnss_roster.so.2",), ("spawn", "change_visibility")
     load = {
         "corpora": str(SHAPE), "clients": "1 daemon and 1 reader a side; 1 change at a time",
         "rate": f"a change after {REST_S} s of rest",
@@ -50,10 +54,10 @@ class Changes:
             series.take("changed gecos until seen", calls)
 
     def _once(self, side, roster, server):
-        # A reader of its own for each change: that of the other side would take processor time meanwhile.
-        with roster.helper(side.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
+        # A separate reader for each change: that of the other side would take processor time meanwhile.
+        with roster.helper(side.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
             value = int(watch.ask("user probe")[0]) + 1
-            time.sleep(REST_S)
+            time.sleep(REST_S + random.uniform(0, LOOK_INTERVAL_S))
             probe = Probe(server)
             begin, _ = probe.change("user", value)
             seen = int(watch.ask(f"seen {value} {SEEN_WITHIN_MS}")[0])

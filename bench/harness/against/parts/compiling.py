@@ -1,7 +1,7 @@
 """`roster compile` of a small corpus into a snapshot."""
 
 from ...corpus import Shape
-from ...room import MEASURED_CPU, Launcher
+from ...mount_namespace import MEASURED_CPU, Launcher
 
 SHAPE = Shape("compile", 2_000, 2_000, 100, "consecutive")
 

@@ -2,7 +2,7 @@
 
 from ... import directory as d
 from ...directory import Directory, DirectoryShape
-from ...room import SNAPSHOT_FOLDERS
+from ...mount_namespace import SNAPSHOT_FOLDERS
 from ...servers import Slapd
 
 SHAPE = DirectoryShape(400, 100, 20, 20)
@@ -22,6 +22,6 @@ def loaded_server(run):
 
 def await_snapshot(side, roster, begin):
     """Returns when rosterd, started at `begin`, has published its first snapshot."""
-    with roster.helper(side.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
-        if not int(watch.ask(f"renamed roster.snap {begin} {SNAPSHOT_WITHIN_MS}")[0]):
+    with roster.helper(side.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
+        if not int(watch.ask(f"renamed {roster.snapshot_name} {begin} {SNAPSHOT_WITHIN_MS}")[0]):
             raise RuntimeError(f"{side.name}: no snapshot within {SNAPSHOT_WITHIN_MS} ms: {roster.said()[-2000:]}")

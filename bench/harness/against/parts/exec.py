@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from ...parts import exec, privileged
+from ...parts import exec, sudo_setup
 from ..blocks import ROUNDS_OF_CALLS
 
 
@@ -18,7 +18,7 @@ class Exec:
         with ExitStack() as stack:
             rooms = {}
             for name, side in sides.items():
-                rooms[name] = room = stack.enter_context(privileged.room(side, side.place, urgent=True))
+                rooms[name] = room = stack.enter_context(sudo_setup.room(side, side.place, urgent=True))
                 stack.callback(room.stop_daemon, exec.start_daemon(side, room, side.place))
 
             def once(name):

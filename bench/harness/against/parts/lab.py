@@ -29,6 +29,6 @@ class Lab:
             series.take("bind", {name: lambda name=name: once(name) for name in sides})
         finally:
             self.server.stop()
-        # Of the same runs; the first ones warmed up.
+        # Taken from the same runs; the first ones warmed up.
         rounds = len(series.pairs["bind"])
         series.add("bind, client's processor", list(zip(processor_ns[OLD], processor_ns[NEW]))[-rounds:])

@@ -1,4 +1,5 @@
-"""Lookups in one process: straight into the module, each function; through glibc, those that programs wait for most.
+"""Lookups in one process: straight into the module, each function; through glibc, the functions on which programs wait
+most.
 
 Processor time: neither way waits for another process.
 """
@@ -52,7 +53,7 @@ class Lookups:
             if fault:
                 raise RuntimeError(f"{function}, {way}: {name}: {fault}")
             if name == OLD:
-                # The same number on both sides and in all blocks: each pair asks for the same keys.
+                # The same number on both sides and in all blocks: each pair looks the same keys up.
                 self.counts.setdefault((way, function), max(1, int(lookups.BATCH_NS / ns)))
         count = self.counts[way, function]
 

@@ -4,14 +4,14 @@ import time
 
 from ...daemons import Rosterd
 from ...directory import Directory
-from ...parts.programs import IdAnswer
+from ...parts.id_and_getent import IdAnswer
 from .directory import SHAPE, await_snapshot, loaded_server
 from .programs import check
 
 
 class Mirror:
     name = "mirror"
-    programs, modules, helpers = ("rosterd", "roster"), ("libnss_roster.so.2",), ("spawn", "watch")
+    programs, modules, helpers = ("rosterd", "roster"), ("libnss_roster.so.2",), ("spawn", "change_visibility")
     load = {"corpora": str(SHAPE), "clients": "1 daemon, 1 program at a time", "rate": "one mirror at a time"}
 
     def __init__(self, run):
@@ -23,7 +23,7 @@ class Mirror:
         self.server.start()
         try:
             calls = {name: lambda side=side: self._once(side) for name, side in sides.items()}
-            # Nothing to warm up: what a mirror needs is made for it alone.
+            # No warm-up: all files of a mirror are made for it alone.
             series.take("start until id answers", calls, warm_up=0)
         finally:
             self.server.stop()

@@ -1,4 +1,4 @@
-"""What the first lookup of a fresh process costs: dlopen of the module, and one lookup that maps the snapshot."""
+"""The cost of the first lookup in a fresh process: dlopen of the module, and one lookup that maps the snapshot."""
 
 from contextlib import ExitStack
 

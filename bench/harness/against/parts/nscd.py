@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 from ... import contenders as who
 from ...corpus import Keys
-from ...parts import lookups, programs
+from ...parts import lookups, id_and_getent
 from ..blocks import ROUNDS_OF_CALLS, ROUNDS_OF_LOOKUPS
 from ..builds import OLD
 from .lookups import SHAPE
@@ -22,7 +22,7 @@ class Nscd:
         self.run = run
         self.corpus = run.corpus(SHAPE)
         user = self.corpus.user_of_many_groups()
-        self.argv, self.answer = ["/usr/bin/id", user.name], programs.IdAnswer(user)
+        self.argv, self.answer = ["/usr/bin/id", user.name], id_and_getent.IdAnswer(user)
         self.keys = Keys(self.corpus, run.folder("keys"), run.seed)
         self.count = None
 

@@ -1,4 +1,4 @@
-"""A domain that is asked on demand: the first lookup of a user, which goes to the server."""
+"""An on-demand domain: the first lookup of a user, which leads to a request to the server."""
 
 from contextlib import ExitStack
 
@@ -11,7 +11,7 @@ from .directory import SHAPE, loaded_server
 
 class OnDemand:
     name = "on-demand"
-    programs, modules, helpers = ("rosterd", "roster"), ("libnss_roster.so.2",), ("spawn", "ask")
+    programs, modules, helpers = ("rosterd", "roster"), ("libnss_roster.so.2",), ("spawn", "lookup_latency")
     load = {"corpora": str(SHAPE), "clients": "1 daemon a side, 1 lookup at a time", "rate": "closed loop"}
 
     def __init__(self, run):
@@ -25,7 +25,7 @@ class OnDemand:
             for name, side in sides.items():
                 daemon = stack.enter_context(Rosterd(side, side.folder("rosterd"), self.server, mode="on-demand"))
                 daemon.start()
-                asks[name] = stack.enter_context(daemon.helper(side.tools / "ask"))
+                asks[name] = stack.enter_context(daemon.helper(side.tools / "lookup_latency"))
                 wait_until_ready(daemon, asks[name])
             numbers = {name: iter(range(SHAPE.users)) for name in sides}
 

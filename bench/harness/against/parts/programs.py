@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 
 from ... import contenders as who
-from ...parts import programs
+from ...parts import id_and_getent
 from ..blocks import ROUNDS_OF_CALLS
 from .lookups import SHAPE
 
@@ -17,12 +17,12 @@ class Programs:
         self.run = run
         self.corpus = run.corpus(SHAPE)
         user = self.corpus.user_of_many_groups()
-        alone, group = programs.middle_user(self.corpus), programs.middle_group(self.corpus)
+        alone, group = id_and_getent.middle_user(self.corpus), id_and_getent.middle_group(self.corpus)
         self.tests = {
-            "id": (["/usr/bin/id", user.name], programs.IdAnswer(user)),
-            "getent passwd NAME": (["/usr/bin/getent", "passwd", alone.split(":")[0]], programs.LineAnswer(alone)),
-            "getent passwd UNKNOWN": (["/usr/bin/getent", "passwd", "no-such-user"], programs.LineAnswer("", status=2)),
-            "getent group GID": (["/usr/bin/getent", "group", group.split(":")[2]], programs.LineAnswer(group)),
+            "id": (["/usr/bin/id", user.name], id_and_getent.IdAnswer(user)),
+            "getent passwd NAME": (["/usr/bin/getent", "passwd", alone.split(":")[0]], id_and_getent.LineAnswer(alone)),
+            "getent passwd UNKNOWN": (["/usr/bin/getent", "passwd", "no-such-user"], id_and_getent.LineAnswer("", status=2)),
+            "getent group GID": (["/usr/bin/getent", "group", group.split(":")[2]], id_and_getent.LineAnswer(group)),
         }
 
     def block(self, sides, series):

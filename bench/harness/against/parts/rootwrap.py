@@ -1,6 +1,6 @@
 """One call of the unchanged oslo.rootwrap client, in both modes of the daemon."""
 
-from ...parts import privileged, rootwrap
+from ...parts import sudo_setup, rootwrap
 from ..blocks import ROUNDS_OF_CALLS, WARM_UP_ROUNDS
 from ..builds import NEW, OLD
 
@@ -24,8 +24,8 @@ class Rootwrap:
         }
         rounds, seed = WARM_UP_ROUNDS + ROUNDS_OF_CALLS, series.chance.randrange(2**32)
         settings = {"daemons": daemons, "programs": {}, "repetitions": rounds, "seed": seed}
-        with privileged.room(first, first.place) as room:
-            taken = privileged.timed(first, room, self.python, "rootwrap_client.py", "calls", settings)
+        with sudo_setup.room(first, first.place) as room:
+            taken = sudo_setup.timed(first, room, self.python, "rootwrap_client.py", "calls", settings)
         for mode in MODES:
             pairs = list(zip(taken[f"{OLD}, {mode}"], taken[f"{NEW}, {mode}"]))
             series.add(f"true, {mode}", pairs[WARM_UP_ROUNDS:])

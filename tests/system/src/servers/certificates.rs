@@ -1,24 +1,24 @@
 //! An authority and certificates of servers, made by openssl: a good one and three bad ones.
 
-use crate::host::{run, tool};
+use crate::test_host::{find_tool, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a server shows.
+/// The certificate that a server presents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Certificate {
+pub enum ServerCertificate {
     /// For localhost and 127.0.0.1, valid.
     Good,
-    /// For the same, but its time is over.
+    /// For the same, but expired.
     Expired,
     /// Valid, for another host.
     OtherName,
-    /// Signed by itself and an authority's, as `openssl req -x509` makes it by default.
+    /// Self-signed and a certificate authority, as `openssl req -x509` makes it by default.
     SelfSigned,
 }
 
-impl Certificate {
+impl ServerCertificate {
     fn name(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -31,30 +31,42 @@ impl Certificate {
 
 /// The files.
 #[derive(Debug)]
-pub struct Certificates {
-    folder: PathBuf,
+pub struct TestCertificates {
+    dir: PathBuf,
 }
 
-impl Certificates {
-    /// Makes all of them in the folder `tls` of `parent`.
+impl TestCertificates {
+    /// Makes all of them in the directory `tls` of `parent`.
     ///
     /// # Panics
     /// If openssl fails.
     #[must_use]
-    pub fn make(parent: &Path) -> Self {
+    pub fn generate(parent: &Path) -> Self {
         let folder = parent.join("tls");
         fs::create_dir(&folder).expect("create tls");
         fs::create_dir(folder.join("issued")).expect("create tls/issued");
         fs::write(folder.join("index"), "").expect("write the list of certificates");
         fs::write(folder.join("ca.conf"), CONFIG)
             .expect("write the configuration of the authority");
-        let made = Self { folder };
-        made.sign_itself("/CN=Authority of a test", "authority", "authority");
-        made.sign_itself("/CN=localhost", "itself", Certificate::SelfSigned.name());
-        made.issue(Certificate::Good, "localhost", "here", "20200101000000Z", "20990101000000Z");
-        made.issue(Certificate::Expired, "localhost", "here", "20200101000000Z", "20200201000000Z");
+        let made = Self { dir: folder };
+        made.self_sign("/CN=Authority of a test", "authority", "authority");
+        made.self_sign("/CN=localhost", "itself", ServerCertificate::SelfSigned.name());
         made.issue(
-            Certificate::OtherName,
+            ServerCertificate::Good,
+            "localhost",
+            "here",
+            "20200101000000Z",
+            "20990101000000Z",
+        );
+        made.issue(
+            ServerCertificate::Expired,
+            "localhost",
+            "here",
+            "20200101000000Z",
+            "20200201000000Z",
+        );
+        made.issue(
+            ServerCertificate::OtherName,
             "elsewhere",
             "there",
             "20200101000000Z",
@@ -66,28 +78,28 @@ impl Certificates {
     /// The authority's certificate.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
-        self.folder.join("authority.pem")
+        self.dir.join("authority.pem")
     }
 
     /// A server's certificate.
     #[must_use]
-    pub fn certificate(&self, which: Certificate) -> PathBuf {
-        self.folder.join(which.name()).with_extension("pem")
+    pub fn certificate(&self, which: ServerCertificate) -> PathBuf {
+        self.dir.join(which.name()).with_extension("pem")
     }
 
     /// Its key.
     #[must_use]
-    pub fn key(&self, which: Certificate) -> PathBuf {
-        self.folder.join(which.name()).with_extension("key")
+    pub fn key(&self, which: ServerCertificate) -> PathBuf {
+        self.dir.join(which.name()).with_extension("key")
     }
 
-    fn sign_itself(&self, subject: &str, extensions: &str, name: &str) {
+    fn self_sign(&self, subject: &str, extensions: &str, name: &str) {
         let [key, certificate] = ["key", "pem"].map(|suffix| format!("{name}.{suffix}"));
         let signs = ["-x509", "-days", "30", "-extensions", extensions];
         self.request(subject, &key, &certificate, &signs);
     }
 
-    fn issue(&self, which: Certificate, name: &str, names: &str, from: &str, until: &str) {
+    fn issue(&self, which: ServerCertificate, name: &str, names: &str, from: &str, until: &str) {
         let [key, request, certificate] =
             ["key", "csr", "pem"].map(|suffix| format!("{}.{suffix}", which.name()));
         self.request(&format!("/CN={name}"), &key, &request, &[]);
@@ -110,7 +122,7 @@ impl Certificates {
         ]);
     }
 
-    /// Makes a key and what asks for a certificate of it, or with more words the certificate itself.
+    /// Makes a key and a certificate request for it, or with more arguments the certificate itself.
     fn request(&self, subject: &str, key: &str, out: &str, more: &[&str]) {
         let curve = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
         let names = ["-subj", subject, "-config", "ca.conf", "-keyout", key, "-out", out];
@@ -119,12 +131,12 @@ impl Certificates {
 
     fn openssl(&self, args: &[&str]) {
         let done =
-            run(Command::new(tool("openssl", "openssl")).args(args).current_dir(&self.folder));
+            run(Command::new(find_tool("openssl", "openssl")).args(args).current_dir(&self.dir));
         assert_eq!(done.code, 0, "openssl {}: {}", args.join(" "), done.error());
     }
 }
 
-/// Only `openssl ca` can issue what has expired already.
+/// Only `openssl ca` can issue an expired certificate.
 const CONFIG: &str = "[req]
 distinguished_name = name
 [name]

@@ -1,11 +1,11 @@
-//! 389 Directory Server, as Debian packages it, in a folder of its own. Its configuration is the
-//! package's template filled in here: `dscreate` fills in the same one, but only for /etc and for
-//! systemd.
+//! 389 Directory Server, as Debian packages it, in a private directory. Its configuration is the package's template
+//! filled in here: `dscreate` fills in the same one, but only for /etc and for systemd.
 
 use super::{
-    ADMIN_PASSWORD, BASE, Process, START_WITHIN, Schema, Server, answers, free_port, reader_ldif,
+    ADMIN_PASSWORD, BASE, DirectoryServer, START_WITHIN, Schema, ServerProcess, check_responds,
+    free_port, reader_ldif,
 };
-use crate::host::{run, tool};
+use crate::test_host::{find_tool, run};
 use crate::wait::wait_for;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// What the package brings.
+/// Files of the package.
 const TEMPLATE: &str = "/usr/share/dirsrv/data/template-dse.ldif";
 const SCHEMA: &str = "/etc/dirsrv/schema/99user.ldif";
 const FILES: [&str; 2] =
@@ -29,44 +29,43 @@ const PLUGINS: [(&str, &str); 4] = [
     ("MemberOf Plugin", ""),
 ];
 
-/// What mends references to entries that go or are renamed.
+/// The plug-in that repairs references to entries that are deleted or renamed.
 const INTEGRITY: (&str, &str) = ("referential integrity postoperation", "");
 
 /// A 389-ds.
 #[derive(Debug)]
 pub struct Ds389 {
     port: u16,
-    /// Whether references are mended.
-    mends: bool,
+    /// The server repairs references.
+    repairs_references: bool,
     /// Whether entries must be as schema and syntax have it.
-    checks: bool,
-    process: Option<Process>,
+    checks_schema: bool,
+    process: Option<ServerProcess>,
     // Removed last.
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Ds389 {
-    /// A running server that holds `ldif`, whose first entry is [`BASE`]. Values that the schema
-    /// forbids are loaded as well, as happens in servers that were migrated. Reading takes a bind.
+    /// A running server that holds `ldif`, in which the first entry is [`BASE`]. Values that the schema forbids are
+    /// loaded as well, as happens in servers that were migrated. Reading takes a bind.
     ///
     /// # Panics
     /// If it does not come up; so do the other functions of this file.
     #[must_use]
     pub fn serving(ldif: &str) -> Self {
-        Self::unconfigured(false, false).holding(ldif)
+        Self::unconfigured(false, false).start_with(ldif)
     }
 
-    /// The same as it is delivered: it checks what it is given by its schema and the syntax of its
-    /// attributes.
+    /// A server in its default configuration: it checks entries by its schema and the syntax of its attributes.
     #[must_use]
     pub fn as_delivered(ldif: &str) -> Self {
-        Self::unconfigured(false, true).holding(ldif)
+        Self::unconfigured(false, true).start_with(ldif)
     }
 
-    /// The same with the plug-in that mends references to entries that go or are renamed.
+    /// The same with the plug-in that repairs references to entries that are deleted or renamed.
     #[must_use]
-    pub fn mending(ldif: &str) -> Self {
-        Self::unconfigured(true, false).holding(ldif)
+    pub fn with_referential_integrity(ldif: &str) -> Self {
+        Self::unconfigured(true, false).start_with(ldif)
     }
 
     fn unconfigured(mends: bool, checks: bool) -> Self {
@@ -75,63 +74,70 @@ impl Ds389 {
             .permissions(fs::Permissions::from_mode(0o755))
             .tempdir()
             .expect("make a folder for 389-ds");
-        Self { port: free_port(), mends, checks, process: None, folder }
+        Self {
+            port: free_port(),
+            repairs_references: mends,
+            checks_schema: checks,
+            process: None,
+            dir: folder,
+        }
     }
 
-    fn holding(mut self, ldif: &str) -> Self {
+    fn start_with(mut self, ldif: &str) -> Self {
         self.configure();
         self.load(ldif);
         self.start();
         self
     }
 
-    /// The port of [`Server::uri`].
+    /// The port of [`DirectoryServer::uri`].
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Starts the record of changes anew, on a stopped server: cookies out of the old one are worth
-    /// nothing.
-    pub fn forget_changes(&self) {
-        let export = self.folder.path().join("ldif/all.ldif");
+    /// Starts a new record of changes, on a stopped server: cookies out of the old one are invalid.
+    pub fn reset_changelog(&self) {
+        let export = self.dir.path().join("ldif/all.ldif");
         self.offline("db2ldif", "-a", &export);
-        fs::remove_dir_all(self.database()).expect("remove the databases");
-        self.make_folder_of_the_database();
-        // With their old keys: `nsUniqueId` is among what was exported.
+        fs::remove_dir_all(self.database_dir()).expect("remove the databases");
+        self.make_database_dir();
+        // With their old keys: the export includes `nsUniqueId`.
         self.offline("ldif2db", "-i", &export);
     }
 
-    /// Where nothing is served yet, the import expects it.
-    fn make_folder_of_the_database(&self) {
-        fs::create_dir_all(self.folder.path().join("db/userroot")).expect("create a folder");
+    /// Makes the directory that the import expects on a server without data.
+    fn make_database_dir(&self) {
+        fs::create_dir_all(self.dir.path().join("db/userroot")).expect("create a folder");
     }
 
     fn offline(&self, task: &str, flag: &str, file: &Path) {
-        let mut command = Command::new(tool("ns-slapd", "389-ds-base"));
+        let mut command = Command::new(find_tool("ns-slapd", "389-ds-base"));
         command.args([task, "-n", "userroot", "-D"]).arg(self.config()).arg(flag).arg(file);
         let done = run(&mut command);
-        let said = fs::read_to_string(self.folder.path().join("log/errors")).unwrap_or_default();
+        let said = fs::read_to_string(self.dir.path().join("log/errors")).unwrap_or_default();
         assert_eq!(done.code, 0, "{task}: {}{said}", done.error());
     }
 
     fn configure(&self) {
         for name in ["log", "bak", "ldif", "run", "lock", "tmp"] {
-            fs::create_dir(self.folder.path().join(name)).expect("create a folder");
+            fs::create_dir(self.dir.path().join(name)).expect("create a folder");
         }
-        self.make_folder_of_the_database();
+        self.make_database_dir();
         let config = self.config();
         fs::create_dir_all(config.join("schema")).expect("create the schema folder");
         for (from, to) in FILES.map(|file| (file, "")).into_iter().chain([(SCHEMA, "schema")]) {
             let name = Path::new(from).file_name().expect("a file");
-            fs::copy(from, config.join(to).join(name)).unwrap_or_else(|e| missing(from, &e));
+            fs::copy(from, config.join(to).join(name))
+                .unwrap_or_else(|e| fail_missing_file(from, &e));
         }
-        let template = fs::read_to_string(TEMPLATE).unwrap_or_else(|e| missing(TEMPLATE, &e));
-        fs::write(config.join("dse.ldif"), self.filled_in(&template)).expect("write dse.ldif");
+        let template =
+            fs::read_to_string(TEMPLATE).unwrap_or_else(|e| fail_missing_file(TEMPLATE, &e));
+        fs::write(config.join("dse.ldif"), self.fill_template(&template)).expect("write dse.ldif");
     }
 
-    fn filled_in(&self, template: &str) -> String {
-        let folder = self.folder.path().display();
+    fn fill_template(&self, template: &str) -> String {
+        let folder = self.dir.path().display();
         let user = run(Command::new("id").arg("-un")).text();
         let root_password = format!("{{CLEAR}}{ADMIN_PASSWORD}");
         let config = self.config();
@@ -148,13 +154,13 @@ impl Ds389 {
             ("run_dir", format!("{folder}/run")),
             ("lock_dir", format!("{folder}/lock")),
             ("tmp_dir", format!("{folder}/tmp")),
-            // What dscreate takes. LMDB's import at this version runs in several threads, which give
-            // some pairs of entries one nsUniqueId, and now and then crash.
+            // The backend that dscreate selects. LMDB's import at this version runs in several threads, which give some
+            // pairs of entries one nsUniqueId, and now and then crash.
             ("db_lib", "bdb".to_owned()),
             ("fqdn", "localhost".to_owned()),
             ("ds_port", self.port.to_string()),
             ("ds_user", user),
-            ("rootdn", self.admin()),
+            ("rootdn", self.admin_dn()),
             ("ds_passwd", root_password),
             ("ds_suffix", BASE.to_owned()),
             ("ldapi_enabled", "off".to_owned()),
@@ -167,11 +173,13 @@ impl Ds389 {
                 text.replace(&format!("%{name}%"), value)
             })
             .replacen("nsslapd-port:", LISTEN, 1);
-        let mut text = text.replacen("nsslapd-mode: 600\n", LOOK_THROUGH_ALL, 1);
-        if !self.checks {
-            text = text.replacen("nsslapd-port:", TAKE_ANYTHING, 1);
+        let mut text = text.replacen("nsslapd-mode: 600\n", NO_LOOKTHROUGH_LIMIT, 1);
+        if !self.checks_schema {
+            text = text.replacen("nsslapd-port:", ACCEPT_ANY_VALUE, 1);
         }
-        for (plugin, lines) in PLUGINS.into_iter().chain(self.mends.then_some(INTEGRITY)) {
+        for (plugin, lines) in
+            PLUGINS.into_iter().chain(self.repairs_references.then_some(INTEGRITY))
+        {
             let start = text.find(&format!("dn: cn={plugin},cn=plugins")).expect("in the template");
             let off = "nsslapd-pluginenabled: off\n";
             let place = start + text[start..].find(off).expect("the plug-in is off");
@@ -184,16 +192,16 @@ impl Ds389 {
     }
 
     fn backend(&self) -> String {
-        let folder = self.folder.path().join("db/userroot").display().to_string();
+        let folder = self.dir.path().join("db/userroot").display().to_string();
         BACKEND.replace("SUFFIX", BASE).replace("FOLDER", &folder)
     }
 
     fn load(&self, ldif: &str) {
-        let text = self.folder.path().join("load.ldif");
+        let text = self.dir.path().join("load.ldif");
         let aci = format!(
             "aci: (targetattr=\"*\")(version 3.0; acl \"the reader\"; \
              allow (read, search, compare) userdn=\"ldap:///{}\";)\n",
-            self.reader()
+            self.reader_dn()
         );
         // The base entry comes first and ends at the first blank line.
         let (base, rest) = ldif.split_once("\n\n").expect("an entry for the base");
@@ -204,12 +212,12 @@ impl Ds389 {
 
     /// Its name must be unique on the machine: the server names a semaphore in /dev/shm after it.
     fn config(&self) -> PathBuf {
-        let name = self.folder.path().file_name().expect("a temporary folder has a name");
-        self.folder.path().join(name)
+        let name = self.dir.path().file_name().expect("a temporary folder has a name");
+        self.dir.path().join(name)
     }
 }
 
-impl Server for Ds389 {
+impl DirectoryServer for Ds389 {
     fn uri(&self) -> String {
         format!("ldap://127.0.0.1:{}", self.port)
     }
@@ -222,38 +230,38 @@ impl Server for Ds389 {
         Schema::Rfc2307bis
     }
 
-    fn mends_member_lists(&self) -> bool {
+    fn repairs_member_lists(&self) -> bool {
         // The MemberOf plug-in does.
         true
     }
 
-    fn admin(&self) -> String {
+    fn admin_dn(&self) -> String {
         "cn=Directory Manager".to_owned()
     }
 
-    fn folder(&self) -> &Path {
-        self.folder.path()
+    fn server_dir(&self) -> &Path {
+        self.dir.path()
     }
 
-    fn database(&self) -> PathBuf {
+    fn database_dir(&self) -> PathBuf {
         // The record of changes is in there too.
-        self.folder.path().join("db")
+        self.dir.path().join("db")
     }
 
-    fn process(&mut self) -> &mut Process {
+    fn process(&mut self) -> &mut ServerProcess {
         self.process.as_mut().expect("389-ds was started")
     }
 
     fn start(&mut self) {
-        let mut command = Command::new(tool("ns-slapd", "389-ds-base"));
+        let mut command = Command::new(find_tool("ns-slapd", "389-ds-base"));
         // "-d 0" keeps it in the foreground and quiet.
         command.args(["-d", "0", "-D"]).arg(self.config());
-        command.arg("-i").arg(self.folder.path().join("run/pid"));
-        self.process = Some(Process::start(&mut command, &self.folder.path().join("out")));
+        command.arg("-i").arg(self.dir.path().join("run/pid"));
+        self.process = Some(ServerProcess::start(&mut command, &self.dir.path().join("out")));
         wait_for(START_WITHIN, || {
             let process = self.process.as_mut().expect("was just started");
-            assert!(process.runs(), "ns-slapd has ended: {}", process.log());
-            answers(self)
+            assert!(process.is_running(), "ns-slapd has ended: {}", process.log());
+            check_responds(self)
         });
     }
 }
@@ -266,19 +274,19 @@ impl Drop for Ds389 {
     }
 }
 
-/// The default limits are made for people who search, not for who mirrors.
+/// The default limits suit clients that search, not clients that mirror.
 const LISTEN: &str = "nsslapd-listenhost: 127.0.0.1
 nsslapd-sizelimit: -1
 nsslapd-port:";
 
-/// Servers that were migrated from elsewhere hold what the schema forbids.
-const TAKE_ANYTHING: &str = "nsslapd-schemacheck: off
+/// Servers that were migrated from elsewhere have values that the schema forbids.
+const ACCEPT_ANY_VALUE: &str = "nsslapd-schemacheck: off
 nsslapd-syntaxcheck: off
 nsslapd-port:";
 
-const LOOK_THROUGH_ALL: &str = "nsslapd-mode: 600\nnsslapd-lookthroughlimit: -1\n";
+const NO_LOOKTHROUGH_LIMIT: &str = "nsslapd-mode: 600\nnsslapd-lookthroughlimit: -1\n";
 
-fn missing<T>(file: &str, error: &std::io::Error) -> T {
+fn fail_missing_file<T>(file: &str, error: &std::io::Error) -> T {
     panic!("{file}: {error}: install the Debian package 389-ds-base")
 }
 

@@ -1,9 +1,9 @@
-//! Heimdal's kcm, which keeps credential caches for libkrb5 too, in mounts of its own with a `/run` of its own.
-//! Its packages are unpacked, not installed.
+//! Heimdal's kcm, which serves credential caches to libkrb5 too, in private mounts with a private `/run`. Its packages
+//! are unpacked, not installed.
 
-use super::Process;
-use crate::artifacts::unpacked;
-use crate::host::{plain_environment, tool};
+use super::ServerProcess;
+use crate::artifacts::unpack_package;
+use crate::test_host::{find_tool, plain_environment};
 use crate::wait::wait_until;
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// Longest start on a busy machine.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// What it needs.
+/// The libraries that it needs.
 const LIBRARIES: [&str; 8] = [
     "libasn1-8-heimdal",
     "libhcrypto5-heimdal",
@@ -24,15 +24,15 @@ const LIBRARIES: [&str; 8] = [
     "libwind0-heimdal",
 ];
 
-/// A folder over /run, and the server in it.
-const STARTED: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
+/// A private directory over /run, and the server in it.
+const START_SCRIPT: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
 exec env LD_LIBRARY_PATH="$1" "$2" --config-file=/dev/null --disallow-getting-krbtgt
 "#;
 
 /// A server of credential caches.
 #[derive(Debug)]
 pub struct Kcm {
-    process: Process,
+    process: ServerProcess,
     // Removed last.
     _folder: TempDir,
 }
@@ -47,16 +47,17 @@ impl Kcm {
         let folder = tempfile::tempdir().expect("make a folder for kcm");
         let libraries = LIBRARIES.map(|package| {
             let folder = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-            unpacked(package).join(folder).display().to_string()
+            unpack_package(package).join(folder).display().to_string()
         });
-        let mut command = Command::new(tool("unshare", "util-linux"));
-        command.args(["-m", "sh", "-ec", STARTED, "kcm", &libraries.join(":")]);
-        command.arg(unpacked("heimdal-kcm").join("usr/sbin/kcm"));
-        let process = Process::start(&mut command, &folder.path().join("said"));
+        let mut command = Command::new(find_tool("unshare", "util-linux"));
+        command.args(["-m", "sh", "-ec", START_SCRIPT, "kcm", &libraries.join(":")]);
+        command.arg(unpack_package("heimdal-kcm").join("usr/sbin/kcm"));
+        let process = ServerProcess::start(&mut command, &folder.path().join("said"));
         let mut kcm = Self { process, _folder: folder };
         wait_until(START_WITHIN, "kcm listens", || {
-            assert!(kcm.process.runs(), "kcm has ended: {}", kcm.process.log());
-            let found = kcm.inside("test").args(["-S", "/run/.heim_org.h5l.kcm-socket"]).status();
+            assert!(kcm.process.is_running(), "kcm has ended: {}", kcm.process.log());
+            let found =
+                kcm.command_inside("test").args(["-S", "/run/.heim_org.h5l.kcm-socket"]).status();
             found.expect("run test").success()
         });
         kcm
@@ -64,8 +65,8 @@ impl Kcm {
 
     /// A program in its mounts.
     #[must_use]
-    pub fn inside(&self, program: &str) -> Command {
-        let mut command = Command::new(tool("nsenter", "util-linux"));
+    pub fn command_inside(&self, program: &str) -> Command {
+        let mut command = Command::new(find_tool("nsenter", "util-linux"));
         plain_environment(&mut command);
         command.args(["-m", "-t", &self.process.pid().as_raw_nonzero().to_string(), program]);
         command

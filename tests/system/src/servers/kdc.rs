@@ -1,7 +1,7 @@
 //! A KDC, MIT's krb5kdc as Debian packages it, with principals of a test's own.
 
-use super::{Process, free_port};
-use crate::host::tool;
+use super::{ServerProcess, free_port};
+use crate::test_host::find_tool;
 use crate::wait::wait_until;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -21,18 +21,18 @@ const START_WITHIN: Duration = Duration::from_secs(30);
 pub struct Kdc {
     port: u16,
     kpasswd_port: u16,
-    process: Option<Process>,
-    kadmind: Option<Process>,
+    process: Option<ServerProcess>,
+    kadmind: Option<ServerProcess>,
     // Removed last.
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Kdc {
     /// The realm.
     pub const REALM: &str = "LAB.TEST";
 
-    /// A running KDC. `commands` are kadmin's, which make the principals; `settings` are lines of the
-    /// realm's part of kdc.conf.
+    /// A running KDC. `commands` are commands of kadmin, which make the principals; `settings` are lines of the realm's
+    /// part of kdc.conf.
     ///
     /// # Panics
     /// If it does not come up.
@@ -46,7 +46,7 @@ impl Kdc {
     /// # Panics
     /// If it does not come up.
     #[must_use]
-    pub fn replaced_by(&mut self, commands: &[String]) -> Self {
+    pub fn replace_with(&mut self, commands: &[String]) -> Self {
         self.stop();
         if let Some(kadmind) = &mut self.kadmind {
             kadmind.stop();
@@ -56,7 +56,7 @@ impl Kdc {
 
     fn start_at((port, kpasswd_port): (u16, u16), commands: &[String], settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("make a folder for the KDC");
-        let mut kdc = Self { port, kpasswd_port, process: None, kadmind: None, folder };
+        let mut kdc = Self { port, kpasswd_port, process: None, kadmind: None, dir: folder };
         kdc.configure(settings);
         kdc.run("kdb5_util", "krb5-kdc", &["create", "-s", "-P", "master", "-r", Self::REALM], "");
         kdc.kadmin(commands);
@@ -71,9 +71,9 @@ impl Kdc {
     pub fn launch(&mut self, environment: &[(&str, &OsStr)]) {
         let mut command = self.command("krb5kdc", "krb5-kdc");
         command.arg("-n").arg("-P").arg(self.path("pid")).envs(environment.iter().copied());
-        let mut process = Process::start(&mut command, &self.path("said"));
+        let mut process = ServerProcess::start(&mut command, &self.path("said"));
         wait_until(START_WITHIN, "krb5kdc answers", || {
-            assert!(process.runs(), "krb5kdc has ended: {}{}", process.log(), self.log());
+            assert!(process.is_running(), "krb5kdc has ended: {}{}", process.log(), self.log());
             TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
         });
         self.process = Some(process);
@@ -99,9 +99,9 @@ impl Kdc {
     pub fn launch_kadmind(&mut self) {
         let mut command = self.command("kadmind", "krb5-admin-server");
         command.arg("-nofork").arg("-P").arg(self.path("kadmind.pid"));
-        let mut process = Process::start(&mut command, &self.path("kadmind.said"));
+        let mut process = ServerProcess::start(&mut command, &self.path("kadmind.said"));
         wait_until(START_WITHIN, "kadmind answers", || {
-            assert!(process.runs(), "kadmind has ended: {}", process.log());
+            assert!(process.is_running(), "kadmind has ended: {}", process.log());
             TcpStream::connect((Ipv4Addr::LOCALHOST, self.kpasswd_port)).is_ok()
         });
         self.kadmind = Some(process);
@@ -168,11 +168,11 @@ impl Kdc {
     ///
     /// # Panics
     /// Never: it runs from the start on.
-    pub fn process(&mut self) -> &mut Process {
+    pub fn process(&mut self) -> &mut ServerProcess {
         self.process.as_mut().expect("it was started")
     }
 
-    /// What it wrote down of requests so far.
+    /// Its log of requests so far.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(self.path("log")).unwrap_or_default();
@@ -182,7 +182,7 @@ impl Kdc {
     /// A program that takes its configuration from here.
     #[must_use]
     pub fn command(&self, name: &str, package: &str) -> Command {
-        let mut command = Command::new(tool(name, package));
+        let mut command = Command::new(find_tool(name, package));
         command
             .env("KRB5_CONFIG", self.path("krb5.conf"))
             .env("KRB5_KDC_PROFILE", self.path("kdc.conf"))
@@ -201,7 +201,7 @@ impl Kdc {
             .unwrap_or_else(|error| panic!("start {name}: {error}"));
         let mut pipe = child.stdin.take().expect("a pipe");
         let input = input.to_owned();
-        // Both ways at once: it says a line for each that it reads.
+        // Write and read at once: the program prints a line for each command.
         let writer = std::thread::spawn(move || pipe.write_all(input.as_bytes()));
         let output = child.wait_with_output().expect("wait for it");
         writer.join().expect("not panicked").expect("it reads all");
@@ -211,6 +211,6 @@ impl Kdc {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 }

@@ -1,8 +1,8 @@
-//! Real servers, each in a folder and on loopback ports of its own, gone when dropped.
+//! Real servers, each in a private directory and on private loopback ports, gone when dropped.
 //!
-//! [`Slapd`], [`Ds389`], [`Kdc`], [`Kcm`] and [`Samba`] start what Debian packages; [`Relay`] stands between a client and
-//! a server and loses what they say; [`Certificates`] are made for them. What an administrator does to
-//! either directory server, by `ldapmodify` and by signals, is the trait [`Server`].
+//! [`Slapd`], [`Ds389`], [`Kdc`], [`Kcm`] and [`Samba`] start servers of Debian packages. [`Relay`] stands between a
+//! client and a server and drops their messages. [`TestCertificates`] are made for them. The trait [`DirectoryServer`]
+//! has the tasks of an administrator on either directory server, by `ldapmodify` and by signals.
 
 mod certificates;
 mod dns;
@@ -15,18 +15,18 @@ mod samba;
 mod slapd;
 mod sssd;
 
-pub use certificates::{Certificate, Certificates};
-pub use dns::{Dns, Service};
+pub use certificates::{ServerCertificate, TestCertificates};
+pub use dns::{DnsServer, SrvRecord};
 pub use ds389::Ds389;
 pub use kcm::Kcm;
 pub use kdc::Kdc;
-pub use process::Process;
-pub use relay::{Fault, Relay};
+pub use process::ServerProcess;
+pub use relay::{Relay, ServerFault};
 pub use samba::Samba;
-pub use slapd::{POLICY, Setup, Slapd};
+pub use slapd::{POLICY_RDN, Slapd, SlapdOptions};
 pub use sssd::Sssd;
 
-use crate::host::{Output, run, tool};
+use crate::test_host::{ProgramOutput, find_tool, run};
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -71,10 +71,10 @@ impl Schema {
 
 /// A copy of a server's database.
 #[derive(Debug)]
-pub struct Saved(TempDir);
+pub struct DatabaseCopy(TempDir);
 
 /// A directory server and its administrator.
-pub trait Server {
+pub trait DirectoryServer {
     /// `ldap://127.0.0.1:PORT`.
     fn uri(&self) -> String;
 
@@ -85,45 +85,45 @@ pub trait Server {
     fn schema(&self) -> Schema;
 
     /// Whether the server itself puts member lists right when an entry takes another name.
-    fn mends_member_lists(&self) -> bool {
+    fn repairs_member_lists(&self) -> bool {
         false
     }
 
-    /// Who may do anything.
-    fn admin(&self) -> String;
+    /// The DN of the administrator, which has all rights.
+    fn admin_dn(&self) -> String;
 
-    /// The server's own folder.
-    fn folder(&self) -> &Path;
+    /// The server's own directory.
+    fn server_dir(&self) -> &Path;
 
-    /// The folder of its database.
-    fn database(&self) -> PathBuf;
+    /// The directory of its database.
+    fn database_dir(&self) -> PathBuf;
 
     /// Copies the database of a stopped server.
     ///
     /// # Panics
     /// If it cannot be copied.
     #[must_use]
-    fn save(&self) -> Saved {
+    fn save(&self) -> DatabaseCopy {
         let copy = tempfile::tempdir().expect("make a folder for a copy");
-        copy_files(&self.database(), copy.path());
-        Saved(copy)
+        copy_files(&self.database_dir(), copy.path());
+        DatabaseCopy(copy)
     }
 
     /// Puts a copy back, as after a crash of the server's disk.
     ///
     /// # Panics
     /// If it cannot be copied.
-    fn restore(&self, saved: &Saved) {
-        fs::remove_dir_all(self.database()).expect("remove the database");
-        fs::create_dir(self.database()).expect("create the database folder");
-        copy_files(saved.0.path(), &self.database());
+    fn restore(&self, saved: &DatabaseCopy) {
+        fs::remove_dir_all(self.database_dir()).expect("remove the database");
+        fs::create_dir(self.database_dir()).expect("create the database folder");
+        copy_files(saved.0.path(), &self.database_dir());
     }
 
     /// The running server.
     ///
     /// # Panics
     /// If it does not run.
-    fn process(&mut self) -> &mut Process;
+    fn process(&mut self) -> &mut ServerProcess;
 
     /// Starts it and waits until it answers.
     ///
@@ -137,7 +137,7 @@ pub trait Server {
     }
 
     /// The DN of the account that rosterd binds as.
-    fn reader(&self) -> String {
+    fn reader_dn(&self) -> String {
         format!("cn=reader,{}", self.base())
     }
 
@@ -149,7 +149,7 @@ pub trait Server {
         modify(self, &[], ldif);
     }
 
-    /// Carries out changes that may set what the server itself keeps, such as time stamps.
+    /// Carries out changes that may set attributes that the server maintains, such as time stamps.
     ///
     /// # Panics
     /// If the server refuses any.
@@ -187,7 +187,7 @@ pub trait Server {
         ));
     }
 
-    /// What `ldapsearch` prints as the administrator: LDIF.
+    /// The output of `ldapsearch` as the administrator: LDIF.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -197,20 +197,20 @@ pub trait Server {
         done.stdout
     }
 
-    /// What the reader may see, as LDIF in a file of that name in the server's folder.
+    /// The entries that the reader may see, as LDIF in a file of that name in the server's directory.
     ///
     /// # Panics
     /// If the server does not answer.
     fn export(&self, name: &str) -> PathBuf {
-        let path = self.folder().join(name);
+        let path = self.server_dir().join(name);
         fs::write(&path, self.search(self.base(), "(objectClass=*)", &["*"])).expect("write LDIF");
         path
     }
 }
 
 /// `ldapmodify` as the administrator.
-fn modify<S: Server + ?Sized>(server: &S, options: &[&str], ldif: &str) {
-    let mut command = client("ldapmodify", server);
+fn modify<S: DirectoryServer + ?Sized>(server: &S, options: &[&str], ldif: &str) {
+    let mut command = openldap_client("ldapmodify", server);
     let mut child = command
         .args(options)
         .arg("-a")
@@ -228,32 +228,32 @@ fn modify<S: Server + ?Sized>(server: &S, options: &[&str], ldif: &str) {
 }
 
 /// `ldapsearch` as the administrator.
-pub(crate) fn ldapsearch<S: Server + ?Sized>(
+pub(crate) fn ldapsearch<S: DirectoryServer + ?Sized>(
     server: &S,
     base: &str,
     filter: &str,
     attributes: &[&str],
-) -> Output {
-    let mut command = client("ldapsearch", server);
+) -> ProgramOutput {
+    let mut command = openldap_client("ldapsearch", server);
     command.args(["-LLL", "-o", "ldif-wrap=no", "-b", base, filter]).args(attributes);
     run(&mut command)
 }
 
 /// Whether a server answers its administrator.
-fn answers<S: Server + ?Sized>(server: &S) -> Result<(), String> {
-    let mut command = client("ldapsearch", server);
+fn check_responds<S: DirectoryServer + ?Sized>(server: &S) -> Result<(), String> {
+    let mut command = openldap_client("ldapsearch", server);
     let done = run(command.args(["-LLL", "-s", "base", "-b", server.base(), "1.1"]));
     if done.code == 0 { Ok(()) } else { Err(done.error()) }
 }
 
-/// One of OpenLDAP's programs, connected as the administrator.
-fn client<S: Server + ?Sized>(program: &str, server: &S) -> Command {
-    let password = server.folder().join("admin.password");
+/// A program of OpenLDAP, connected as the administrator.
+fn openldap_client<S: DirectoryServer + ?Sized>(program: &str, server: &S) -> Command {
+    let password = server.server_dir().join("admin.password");
     fs::write(&password, ADMIN_PASSWORD).expect("write the password");
-    let mut command = Command::new(tool(program, "ldap-utils"));
+    let mut command = Command::new(find_tool(program, "ldap-utils"));
     command.args(["-x", "-o", "nettimeout=30", "-H", &server.uri()]);
-    command.args(["-D", &server.admin(), "-y"]).arg(&password).stdin(Stdio::null());
-    // What the machine's own ldap.conf and ~/.ldaprc say must not matter.
+    command.args(["-D", &server.admin_dn(), "-y"]).arg(&password).stdin(Stdio::null());
+    // The machine's own ldap.conf and ~/.ldaprc must not matter.
     command.env("LDAPNOINIT", "1");
     command
 }
@@ -273,8 +273,8 @@ fn copy_files(from: &Path, to: &Path) {
     assert_eq!(done.code, 0, "copy the database: {}", done.error());
 }
 
-/// A port that nobody listens on. It is outside the range from which the kernel gives ports to
-/// clients, so that it stays free while its server is stopped.
+/// A port without a listener. It is outside the range from which the kernel gives ports to clients, so that it stays
+/// free while its server is stopped.
 pub fn free_port() -> u16 {
     const FIRST: u16 = 12_000;
     const COUNT: u16 = 20_000;

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A process that is asked to end has this long.
+/// The time in which a process has to end on request.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 
 /// A child that stays until it is stopped or dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct ServerProcess {
     child: Child,
     log: PathBuf,
 }
 
-impl Process {
-    /// Starts a command that stays in the foreground; what it says goes to the file `log`.
+impl ServerProcess {
+    /// Starts a command that stays in the foreground; its output goes to the file `log`.
     ///
     /// # Panics
     /// If it cannot be started; so do the other functions when a signal cannot be sent.
@@ -41,27 +41,27 @@ impl Process {
         Pid::from_child(&self.child)
     }
 
-    /// Whether it runs.
-    pub fn runs(&mut self) -> bool {
+    /// Whether the process runs.
+    pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("look after the child").is_none()
     }
 
-    /// Its exit code, if it has ended by itself.
-    pub fn code(&mut self) -> Option<i32> {
+    /// Its exit code, if it has ended.
+    pub fn exit_code(&mut self) -> Option<i32> {
         self.child.try_wait().expect("look after the child")?.code()
     }
 
-    /// What it said so far.
+    /// Its output so far.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Asks it to end and waits for that.
+    /// Terminates it and waits for its end.
     pub fn stop(&mut self) {
-        if self.runs() {
+        if self.is_running() {
             self.signal(Signal::TERM);
-            wait_until(STOP_WITHIN, "the server has ended", || !self.runs());
+            wait_until(STOP_WITHIN, "the server has ended", || !self.is_running());
         }
     }
 
@@ -71,9 +71,20 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// SIGSTOP: its connections stay, nothing answers.
+    /// SIGSTOP: its connections stay, nothing answers. Returns once every thread has stopped.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
+        wait_until(STOP_WITHIN, "the server has stopped", || self.is_frozen());
+    }
+
+    fn is_frozen(&self) -> bool {
+        let threads = format!("/proc/{}/task", self.pid().as_raw_nonzero());
+        let threads = fs::read_dir(threads).expect("list the threads of an own child");
+        threads.flatten().all(|thread| {
+            // The state stands behind the name, which is in parentheses; an ended thread has none.
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+        })
     }
 
     /// SIGCONT.
@@ -87,7 +98,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.kill();
     }

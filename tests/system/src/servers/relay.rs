@@ -1,6 +1,6 @@
-//! A relay between rosterd and a server that can fall silent: what then comes is lost, and both ends
-//! go on believing in their connection, as when a firewall forgets it or a cable is pulled. It can be slow, too,
-//! and play a server that is half dead: see [`Fault`].
+//! A relay between rosterd and a server that can fall silent. It then drops all messages, and both ends still have
+//! their connection, as when a firewall forgets it or a cable is pulled. It can be slow, too, and play a server that is
+//! half dead: see [`ServerFault`].
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -10,30 +10,30 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Listens on a port of its own for as long as the test lives.
+/// Listens on a dedicated port for as long as the test lives.
 #[derive(Debug)]
 pub struct Relay {
     port: u16,
-    state: Arc<State>,
+    state: Arc<RelayState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RelayState {
     silent: AtomicBool,
     hung_up: AtomicBool,
     accepted: AtomicUsize,
-    /// What clients have sent.
+    /// All bytes that clients have sent.
     sent: Mutex<Vec<u8>>,
-    /// What answers take on their way, in milliseconds.
+    /// Delay of answers, in milliseconds.
     delay: AtomicU64,
-    fault: Mutex<Option<Fault>>,
-    cut_list: Mutex<Option<CutList>>,
+    fault: Mutex<Option<ServerFault>>,
+    range_limit: Mutex<Option<RangeLimit>>,
     connections: Mutex<Vec<TcpStream>>,
 }
 
 /// A fault of a half-dead server, by LDAP messages.
 #[derive(Clone, Copy, Debug)]
-pub enum Fault {
+pub enum ServerFault {
     /// Replies come at one byte a second.
     Trickles,
     /// New connections end at once.
@@ -41,7 +41,7 @@ pub enum Fault {
     /// New connections end after the reply to their bind.
     ClosesAfterBind,
     /// Replies are lost.
-    IsMute,
+    DropsReplies,
     /// Each reply is text of another protocol.
     Garbles,
     /// Each reply begins with a length of 2 GiB, which does not follow.
@@ -54,34 +54,34 @@ pub enum Fault {
     EndsOperations(u8),
     /// Each search shows so many entries at most, and ends with this result.
     CutsSearches(usize, u8),
-    /// Entries of DNs for which the function says so are taken out of replies that end with success: of those to
-    /// searches by entryUUID, too, if the second value says so.
+    /// Removes entries from replies that end with success, if the function selects their DN. The second value includes
+    /// replies to searches by entryUUID.
     Hides(fn(&str) -> bool, bool),
     /// Each entry comes twice.
     Repeats,
 }
 
-/// See [`Relay::cut_list`].
+/// See [`Relay::limit_range`].
 #[derive(Clone, Debug)]
-struct CutList {
+struct RangeLimit {
     attribute: String,
     most: usize,
 }
 
 /// A client's connection.
-struct Line {
+struct ClientConnection {
     client: Mutex<TcpStream>,
-    searches: Mutex<HashMap<Vec<u8>, Search>>,
+    searches: Mutex<HashMap<Vec<u8>, SearchState>>,
 }
 
-/// The state of a search, kept by the id of its messages.
+/// The state of a search, stored by the id of its messages.
 #[derive(Default)]
-struct Search {
+struct SearchState {
     is_by_key: bool,
     entries: usize,
-    /// All entries were shown, and what follows are changes.
+    /// All entries were shown; the following ones are changes.
     is_listed: bool,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl Relay {
@@ -93,14 +93,14 @@ impl Relay {
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
         let port = listener.local_addr().expect("its own address").port();
-        let state = Arc::new(State {
+        let state = Arc::new(RelayState {
             silent: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
             accepted: AtomicUsize::new(0),
             sent: Mutex::default(),
             delay: AtomicU64::new(0),
             fault: Mutex::default(),
-            cut_list: Mutex::default(),
+            range_limit: Mutex::default(),
             connections: Mutex::default(),
         });
         let shared = Arc::clone(&state);
@@ -119,13 +119,13 @@ impl Relay {
         format!("ldap://127.0.0.1:{}", self.port)
     }
 
-    /// How many connections have come.
+    /// The number of connections so far.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.state.accepted.load(Ordering::Relaxed)
     }
 
-    /// How often clients have sent this text, passed on or not.
+    /// The number of times that clients have sent this text, passed on or not.
     ///
     /// # Panics
     /// If a thread of the relay has.
@@ -135,13 +135,13 @@ impl Relay {
         sent.windows(text.len()).filter(|window| *window == text.as_bytes()).count()
     }
 
-    /// From now on everything is lost, on connections old and new; neither end is told.
-    pub fn fall_silent(&self) {
+    /// From now on everything is lost, on connections old and new. Neither end gets an error.
+    pub fn drop_traffic(&self) {
         self.state.silent.store(true, Ordering::Relaxed);
     }
 
-    /// From now on what the server says takes so much longer.
-    pub fn slow_down(&self, delay: Duration) {
+    /// From now on each answer of the server takes so much longer.
+    pub fn set_delay(&self, delay: Duration) {
         let millis = delay.as_millis().try_into().expect("less than ages");
         self.state.delay.store(millis, Ordering::Relaxed);
     }
@@ -150,22 +150,24 @@ impl Relay {
     ///
     /// # Panics
     /// If a thread of the relay has.
-    pub fn fail(&self, fault: Fault) {
+    pub fn set_fault(&self, fault: ServerFault) {
         *self.state.fault.lock().expect("no thread panics") = Some(fault);
         let is_of_new_connections = matches!(
             fault,
-            Fault::ClosesOnAccept | Fault::ClosesAfterBind | Fault::EndsOperations(_)
+            ServerFault::ClosesOnAccept
+                | ServerFault::ClosesAfterBind
+                | ServerFault::EndsOperations(_)
         );
         if is_of_new_connections {
             self.state.close();
         }
     }
 
-    /// From now on the server is well again. Connections stay as they are.
+    /// From now on the server has no fault.
     ///
     /// # Panics
     /// If a thread of the relay has.
-    pub fn recover(&self) {
+    pub fn clear_fault(&self) {
         *self.state.fault.lock().expect("no thread panics") = None;
     }
 
@@ -174,33 +176,33 @@ impl Relay {
     ///
     /// # Panics
     /// If a thread of the relay has.
-    pub fn cut_list(&self, attribute: &str, most: usize) {
-        *self.state.cut_list.lock().expect("no thread panics") =
-            Some(CutList { attribute: attribute.to_owned(), most });
+    pub fn limit_range(&self, attribute: &str, most: usize) {
+        *self.state.range_limit.lock().expect("no thread panics") =
+            Some(RangeLimit { attribute: attribute.to_owned(), most });
     }
 
-    /// New connections are served again; old ones end, since what was lost is lost.
-    pub fn speak_again(&self) {
+    /// New connections are served again. Old ones end, since dropped bytes are lost.
+    pub fn resume_traffic(&self) {
         self.state.silent.store(false, Ordering::Relaxed);
         self.state.hung_up.store(false, Ordering::Relaxed);
         self.state.close();
     }
 
     /// All connections end, and new ones do at once, as when the server is down; until
-    /// [`Self::speak_again`].
-    pub fn hang_up(&self) {
+    /// [`Self::resume_traffic`].
+    pub fn disconnect(&self) {
         self.state.hung_up.store(true, Ordering::Relaxed);
         self.state.close();
     }
 }
 
-impl State {
-    fn fault(&self) -> Option<Fault> {
+impl RelayState {
+    fn fault(&self) -> Option<ServerFault> {
         *self.fault.lock().expect("no thread panics")
     }
 
     fn serve(self: &Arc<Self>, client: TcpStream, server: u16) {
-        let is_closed = matches!(self.fault(), Some(Fault::ClosesOnAccept));
+        let is_closed = matches!(self.fault(), Some(ServerFault::ClosesOnAccept));
         if is_closed || self.hung_up.load(Ordering::Relaxed) {
             return;
         }
@@ -213,7 +215,8 @@ impl State {
             .lock()
             .expect("no thread panics")
             .extend([again(&client), again(&upstream)]);
-        let line = Line { client: Mutex::new(again(&client)), searches: Mutex::default() };
+        let line =
+            ClientConnection { client: Mutex::new(again(&client)), searches: Mutex::default() };
         let line = Arc::new(line);
         let server = again(&upstream);
         let (state, of_requests) = (Arc::clone(self), Arc::clone(&line));
@@ -228,16 +231,16 @@ impl State {
         }
     }
 
-    fn pass_requests(&self, mut client: TcpStream, mut server: TcpStream, line: &Line) {
-        let mut stream = Messages::default();
+    fn pass_requests(&self, mut client: TcpStream, mut server: TcpStream, line: &ClientConnection) {
+        let mut stream = MessageBuffer::default();
         while let Some(bytes) = stream.read(&mut client) {
             self.sent.lock().expect("no thread panics").extend(bytes);
-            for message in stream.take() {
+            for message in stream.take_messages() {
                 if self.silent.load(Ordering::Relaxed) {
                     continue;
                 }
-                let done = match self.own_reply(&message, line) {
-                    Some(reply) => line.say(&reply),
+                let done = match self.faked_reply(&message, line) {
+                    Some(reply) => line.write_to_client(&reply),
                     None => server.write_all(&message),
                 };
                 if done.is_err() {
@@ -248,7 +251,7 @@ impl State {
         self.end(&server);
     }
 
-    /// An end is not told while nothing is.
+    /// Passes the end of a connection on, unless traffic is dropped.
     fn end(&self, other: &TcpStream) {
         if !self.silent.load(Ordering::Relaxed) {
             let _ = other.shutdown(Shutdown::Both);
@@ -256,37 +259,38 @@ impl State {
     }
 
     /// The reply to a request that the server does not get to see.
-    fn own_reply(&self, request: &[u8], line: &Line) -> Option<Vec<u8>> {
+    fn faked_reply(&self, request: &[u8], line: &ClientConnection) -> Option<Vec<u8>> {
         let (id, kind, content) = operation(request)?;
         if kind == SEARCH_REQUEST {
-            // Followed by a value, which an equality match has. A listing asks for values.
+            // The attribute is followed by a value in an equality match, but not in a listing.
             let matched = [b"entryUUID", &[0x04, 36][..]].concat();
             let is_by_key = content.windows(matched.len()).any(|window| window == matched);
-            let search = Search { is_by_key, ..Search::default() };
+            let search = SearchState { is_by_key, ..SearchState::default() };
             line.searches.lock().expect("no thread panics").insert(id.clone(), search);
         }
         match (self.fault()?, kind) {
-            (Fault::EndsSearches(code) | Fault::EndsOperations(code), SEARCH_REQUEST) => {
-                Some(result(&id, SEARCH_DONE, code))
-            }
+            (
+                ServerFault::EndsSearches(code) | ServerFault::EndsOperations(code),
+                SEARCH_REQUEST,
+            ) => Some(result(&id, SEARCH_DONE, code)),
             // Servers do not reply to an unbind or an abandon.
-            (Fault::EndsOperations(code), BIND_REQUEST | EXTENDED_REQUEST) => {
+            (ServerFault::EndsOperations(code), BIND_REQUEST | EXTENDED_REQUEST) => {
                 Some(result(&id, kind + 1, code))
             }
             _ => None,
         }
     }
 
-    fn pass_replies(&self, mut server: TcpStream, line: &Line) {
-        let mut stream = Messages::default();
+    fn pass_replies(&self, mut server: TcpStream, line: &ClientConnection) {
+        let mut stream = MessageBuffer::default();
         while stream.read(&mut server).is_some() {
             thread::sleep(Duration::from_millis(self.delay.load(Ordering::Relaxed)));
-            for message in stream.take() {
+            for message in stream.take_messages() {
                 if self.silent.load(Ordering::Relaxed) {
                     continue;
                 }
                 let is_bind = operation(&message).is_some_and(|(_, kind, _)| kind == BIND_RESPONSE);
-                let is_last = is_bind && matches!(self.fault(), Some(Fault::ClosesAfterBind));
+                let is_last = is_bind && matches!(self.fault(), Some(ServerFault::ClosesAfterBind));
                 if self.reply(message, line).is_err() || is_last {
                     let _ = server.shutdown(Shutdown::Both);
                     return self.end(&line.client.lock().expect("no thread panics"));
@@ -296,76 +300,76 @@ impl State {
         self.end(&line.client.lock().expect("no thread panics"));
     }
 
-    /// Passes on what becomes of a reply of the server.
-    fn reply(&self, message: Vec<u8>, line: &Line) -> std::io::Result<()> {
-        let message = match &*self.cut_list.lock().expect("no thread panics") {
-            Some(list) => list.cut(&message).unwrap_or(message),
+    /// Passes on a reply of the server, perhaps changed.
+    fn reply(&self, message: Vec<u8>, line: &ClientConnection) -> std::io::Result<()> {
+        let message = match &*self.range_limit.lock().expect("no thread panics") {
+            Some(list) => list.truncate_entry(&message).unwrap_or(message),
             None => message,
         };
         let (Some(fault), Some((id, kind, content))) = (self.fault(), operation(&message)) else {
-            return line.say(&message);
+            return line.write_to_client(&message);
         };
         let mut searches = line.searches.lock().expect("no thread panics");
         let search = searches.entry(id.clone()).or_default();
-        if search.is_over {
+        if search.has_ended {
             return Ok(());
         }
         let said = match (fault, kind) {
-            (Fault::Trickles, _) => {
+            (ServerFault::Trickles, _) => {
                 drop(searches);
                 return self.trickle(&message, line);
             }
-            (Fault::IsMute, _) => return Ok(()),
-            (Fault::Garbles, _) => b"HTTP/1.1 503 Service Unavailable\r\n\r\n".to_vec(),
-            (Fault::ClaimsGigabytes, _) => vec![0x30, 0x84, 0x80, 0, 0, 0, 0x02, 0x01],
-            (Fault::Nests, _) => nested(&id),
-            (Fault::CutsSearches(most, code), SEARCH_ENTRY | SEARCH_DONE | INTERMEDIATE) => {
+            (ServerFault::DropsReplies, _) => return Ok(()),
+            (ServerFault::Garbles, _) => b"HTTP/1.1 503 Service Unavailable\r\n\r\n".to_vec(),
+            (ServerFault::ClaimsGigabytes, _) => vec![0x30, 0x84, 0x80, 0, 0, 0, 0x02, 0x01],
+            (ServerFault::Nests, _) => nested(&id),
+            (ServerFault::CutsSearches(most, code), SEARCH_ENTRY | SEARCH_DONE | INTERMEDIATE) => {
                 search.entries += usize::from(kind == SEARCH_ENTRY);
                 search.is_listed |= kind == INTERMEDIATE;
                 match kind {
                     SEARCH_ENTRY if search.entries > most && !search.is_listed => return Ok(()),
                     SEARCH_DONE | INTERMEDIATE if code != 0 => {
-                        search.is_over = true;
+                        search.has_ended = true;
                         result(&id, SEARCH_DONE, code)
                     }
                     _ => message,
                 }
             }
-            (Fault::Hides(is_hidden, by_key), SEARCH_ENTRY) => {
+            (ServerFault::Hides(is_hidden, by_key), SEARCH_ENTRY) => {
                 let dn = element(content).map(|(_, dn, _)| String::from_utf8_lossy(dn));
                 if (by_key || !search.is_by_key) && dn.is_some_and(|dn| is_hidden(&dn)) {
                     return Ok(());
                 }
                 message
             }
-            (Fault::Repeats, SEARCH_ENTRY) => message.repeat(2),
+            (ServerFault::Repeats, SEARCH_ENTRY) => message.repeat(2),
             _ => message,
         };
         drop(searches);
-        line.say(&said)
+        line.write_to_client(&said)
     }
 
-    fn trickle(&self, message: &[u8], line: &Line) -> std::io::Result<()> {
+    fn trickle(&self, message: &[u8], line: &ClientConnection) -> std::io::Result<()> {
         for (i, byte) in message.iter().enumerate() {
-            if !matches!(self.fault(), Some(Fault::Trickles)) {
-                return line.say(&message[i..]);
+            if !matches!(self.fault(), Some(ServerFault::Trickles)) {
+                return line.write_to_client(&message[i..]);
             }
-            line.say(&[*byte])?;
+            line.write_to_client(&[*byte])?;
             thread::sleep(Duration::from_secs(1));
         }
         Ok(())
     }
 }
 
-impl Line {
-    fn say(&self, bytes: &[u8]) -> std::io::Result<()> {
+impl ClientConnection {
+    fn write_to_client(&self, bytes: &[u8]) -> std::io::Result<()> {
         self.client.lock().expect("no thread panics").write_all(bytes)
     }
 }
 
-impl CutList {
+impl RangeLimit {
     /// An entry that has more values of the attribute, with the first of them.
-    fn cut(&self, message: &[u8]) -> Option<Vec<u8>> {
+    fn truncate_entry(&self, message: &[u8]) -> Option<Vec<u8>> {
         let (_, content, _) = element(message)?;
         let (_, id, rest) = element(content)?;
         let (SEARCH_ENTRY, entry, controls) = element(rest)? else { return None };
@@ -395,29 +399,29 @@ impl CutList {
 
 /// Bytes as they come, by LDAP messages. Bytes of TLS are passed on as they come.
 #[derive(Default)]
-struct Messages {
-    held: Vec<u8>,
+struct MessageBuffer {
+    buffered: Vec<u8>,
     is_ldap: Option<bool>,
 }
 
-impl Messages {
+impl MessageBuffer {
     /// More bytes, until the end.
     fn read(&mut self, from: &mut TcpStream) -> Option<&[u8]> {
         let mut buffer = [0; 64 << 10];
         let Ok(count @ 1..) = from.read(&mut buffer) else { return None };
-        let before = self.held.len();
-        self.held.extend(&buffer[..count]);
-        self.is_ldap.get_or_insert(self.held[0] == 0x30);
-        Some(&self.held[before..])
+        let before = self.buffered.len();
+        self.buffered.extend(&buffer[..count]);
+        self.is_ldap.get_or_insert(self.buffered[0] == 0x30);
+        Some(&self.buffered[before..])
     }
 
-    fn take(&mut self) -> Vec<Vec<u8>> {
+    fn take_messages(&mut self) -> Vec<Vec<u8>> {
         if self.is_ldap != Some(true) {
-            return vec![std::mem::take(&mut self.held)];
+            return vec![std::mem::take(&mut self.buffered)];
         }
         let mut messages = Vec::new();
-        while let Some(length) = whole_message(&self.held) {
-            messages.push(self.held.drain(..length).collect());
+        while let Some(length) = whole_message(&self.buffered) {
+            messages.push(self.buffered.drain(..length).collect());
         }
         messages
     }
@@ -452,7 +456,7 @@ fn nested(id: &[u8]) -> Vec<u8> {
     encoded(0x30, &[encoded(0x02, id), entry].concat())
 }
 
-/// The first elements of these bytes, `most` at the most.
+/// The first elements of these bytes, at most `most`.
 fn first_elements(bytes: &[u8], most: usize) -> &[u8] {
     let mut rest = bytes;
     for _ in 0..most {
@@ -468,7 +472,7 @@ fn whole_message(bytes: &[u8]) -> Option<usize> {
     Some(bytes.len() - rest.len())
 }
 
-/// A BER element: its tag, its content, and what follows.
+/// A BER element: its tag, its content, and the bytes behind it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -482,7 +486,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// The id of a message, the tag of its operation, and what is in that.
+/// The id of a message, the tag of its operation, and the content of that.
 fn operation(message: &[u8]) -> Option<(Vec<u8>, u8, &[u8])> {
     let (_, content, _) = element(message)?;
     let (_, id, rest) = element(content)?;

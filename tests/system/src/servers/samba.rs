@@ -1,8 +1,7 @@
-//! A Samba AD DC, which is LDAP, Kerberos and DNS of one server, in a network namespace of its own, for it
-//! listens at ports that cannot be chosen.
+//! A Samba AD DC, which is LDAP, Kerberos and DNS of one server, in a private network namespace: its ports are fixed.
 
-use super::Process;
-use crate::host::{run, tool};
+use super::ServerProcess;
+use crate::test_host::{find_tool, run};
 use crate::wait::wait_until;
 use std::fs;
 use std::path::PathBuf;
@@ -13,16 +12,16 @@ use tempfile::TempDir;
 /// A domain controller of the realm LAB.TEST.
 #[derive(Debug)]
 pub struct Samba {
-    process: Option<Process>,
+    process: Option<ServerProcess>,
     // Removed last.
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Samba {
-    /// The password of everybody.
+    /// The password of all users.
     pub const PASSWORD: &str = "Passw0rd-of-all";
 
-    /// A domain with the users `u0` to `u3`, whose server has these options beside those that it needs.
+    /// A domain with the users `u0` to `u3`, served with these options beside the required ones.
     ///
     /// # Panics
     /// If it does not come up; so do the other functions when a command fails.
@@ -44,7 +43,7 @@ impl Samba {
         ];
         let options = options.into_iter().chain(more.iter().map(|&option| option.to_owned()));
         let options: Vec<_> = options.map(|option| format!("--option={option}")).collect();
-        let mut provision = Command::new(tool("samba-tool", "samba-ad-dc"));
+        let mut provision = Command::new(find_tool("samba-tool", "samba-ad-dc"));
         provision.args(["domain", "provision", "--realm=LAB.TEST", "--domain=LAB"]);
         provision.args(["--server-role=dc", "--dns-backend=SAMBA_INTERNAL", "--host-name=dc"]);
         provision.args(["--host-ip=192.0.2.1", &format!("--adminpass={}", Self::PASSWORD)]);
@@ -52,28 +51,28 @@ impl Samba {
         succeed(&mut provision);
         fs::create_dir_all(path("pid")).expect("make a folder");
         let mut command = Command::new("unshare");
-        // The second address is the one that its DNS has for it.
+        // The second address is the one in its DNS.
         let start = "ip link set lo up && ip address add 192.0.2.1/32 dev lo && \
                      exec \"$0\" -i --no-process-group --debug-stdout \"$@\"";
-        command.args(["--net", "sh", "-c", start]).arg(tool("samba", "samba-ad-dc"));
+        command.args(["--net", "sh", "-c", start]).arg(find_tool("samba", "samba-ad-dc"));
         // Not all of them stand in the file that provisioning wrote.
         command.arg("-s").arg(path("etc/smb.conf")).args(&options);
-        let mut samba = Self { process: None, folder };
+        let mut samba = Self { process: None, dir: folder };
         // In its database, which needs no server.
         for number in 0..4 {
-            samba.tool(&["user", "create", &format!("u{number}"), Self::PASSWORD]);
+            samba.run_samba_tool(&["user", "create", &format!("u{number}"), Self::PASSWORD]);
         }
-        samba.process = Some(Process::start(&mut command, &samba.path("said")));
+        samba.process = Some(ServerProcess::start(&mut command, &samba.path("said")));
         wait_until(Duration::from_secs(60), "Samba answers", || {
-            assert!(samba.process().runs(), "Samba has ended: {}", samba.log());
-            ["389", "88"].iter().all(|port| samba.listens(port))
+            assert!(samba.process().is_running(), "Samba has ended: {}", samba.log());
+            ["389", "88"].iter().all(|port| samba.is_listening(port))
         });
         samba
     }
 
     /// `samba-tool` on its database.
-    pub fn tool(&self, words: &[&str]) {
-        let mut command = Command::new(tool("samba-tool", "samba-ad-dc"));
+    pub fn run_samba_tool(&self, words: &[&str]) {
+        let mut command = Command::new(find_tool("samba-tool", "samba-ad-dc"));
         command.args(words);
         if words.first() != Some(&"domain") {
             command.arg("-H").arg(self.path("private/sam.ldb"));
@@ -81,35 +80,35 @@ impl Samba {
         succeed(command.arg("-s").arg(self.path("etc/smb.conf")));
     }
 
-    /// A file of its folder.
+    /// A file of its directory.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
-    fn process(&mut self) -> &mut Process {
+    fn process(&mut self) -> &mut ServerProcess {
         self.process.as_mut().expect("it was started")
     }
 
-    /// What it wrote down.
+    /// Its log.
     #[must_use]
     pub fn log(&self) -> String {
-        self.process.as_ref().map(Process::log).unwrap_or_default()
+        self.process.as_ref().map(ServerProcess::log).unwrap_or_default()
     }
 
     /// A command in its network.
     #[must_use]
-    pub fn inside(&self, program: &str) -> Command {
+    pub fn command_inside(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.process.as_ref().expect("it was started").pid().as_raw_nonzero().to_string();
         command.args(["--net", "--target", &pid, program]);
         command
     }
 
-    /// Whether it listens at a port.
+    /// Whether the server listens at a port.
     #[must_use]
-    pub fn listens(&self, port: &str) -> bool {
-        let told = self.inside("ss").args(["-Hltn", &format!("sport = :{port}")]).output();
+    pub fn is_listening(&self, port: &str) -> bool {
+        let told = self.command_inside("ss").args(["-Hltn", &format!("sport = :{port}")]).output();
         told.is_ok_and(|told| !told.stdout.is_empty())
     }
 }

@@ -1,10 +1,10 @@
-//! OpenLDAP's slapd, as Debian packages it, on a database and a configuration of its own.
+//! OpenLDAP's slapd, as Debian packages it, on a private database and configuration.
 
 use super::{
-    ADMIN_PASSWORD, BASE, Certificate, Certificates, Process, START_WITHIN, Schema, Server,
-    answers, free_port, ldapsearch, reader_ldif,
+    ADMIN_PASSWORD, BASE, DirectoryServer, START_WITHIN, Schema, ServerCertificate, ServerProcess,
+    TestCertificates, check_responds, free_port, ldapsearch, reader_ldif,
 };
-use crate::host::{run, tool};
+use crate::test_host::{find_tool, run};
 use crate::wait::wait_for;
 use std::fmt::Write as _;
 use std::fs;
@@ -14,9 +14,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// What kind of server a test needs.
+/// The kind of server that a test needs.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct SlapdOptions {
     /// How groups name their members.
     pub schema: Schema,
     /// Lines of slapd.conf with further schemas.
@@ -25,22 +25,22 @@ pub struct Setup {
     pub base: String,
     /// Whether changes can be followed (RFC 4533); without it they can only be polled for.
     pub syncprov: bool,
-    /// Whether references to entries that go or are renamed are mended, of which OpenLDAP tells nobody.
+    /// The server repairs references to entries that are deleted or renamed. OpenLDAP does not report these changes.
     pub refint: bool,
-    /// How many changes the server remembers for who comes back with a cookie.
+    /// The number of changes that the server remembers for clients with a cookie.
     pub session_log: u32,
-    /// How many entries the reader may have at once; none is no limit.
+    /// The number of entries that the reader may have at once; `None` sets no limit.
     pub size_limit: Option<u32>,
-    /// Whether those who do not bind may read.
+    /// Anonymous clients may read.
     pub anonymous: bool,
-    /// Whether there is a policy on passwords, to be found as [`POLICY`] below the base, and users may
+    /// Whether there is a policy on passwords, to be found as [`POLICY_RDN`] below the base, and users may
     /// change their own.
     pub policy: bool,
     /// The certificate that the server shows; without one it speaks no TLS.
-    pub certificate: Option<Certificate>,
+    pub certificate: Option<ServerCertificate>,
 }
 
-impl Setup {
+impl SlapdOptions {
     /// A server that can be followed, anonymously too, without TLS.
     #[must_use]
     pub fn new(schema: Schema) -> Self {
@@ -60,29 +60,29 @@ impl Setup {
 }
 
 /// The RDN of the policy on passwords.
-pub const POLICY: &str = "cn=policy";
+pub const POLICY_RDN: &str = "cn=policy";
 
 /// A slapd.
 #[derive(Debug)]
 pub struct Slapd {
-    setup: Setup,
+    setup: SlapdOptions,
     port: u16,
     tls_port: u16,
-    certificates: Option<Certificates>,
-    process: Option<Process>,
+    certificates: Option<TestCertificates>,
+    process: Option<ServerProcess>,
     /// Searches that the harness itself made.
-    own_searches: AtomicU64,
+    harness_searches: AtomicU64,
     // Removed last.
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Slapd {
-    /// A running server that holds `ldif`, whose first entry is the base.
+    /// A running server that holds `ldif`, in which the first entry is the base.
     ///
     /// # Panics
     /// If it does not come up; so do the other functions of this file.
     #[must_use]
-    pub fn serving(setup: Setup, ldif: &str) -> Self {
+    pub fn serving(setup: SlapdOptions, ldif: &str) -> Self {
         let mut slapd = Self::loaded(setup, ldif);
         slapd.start();
         slapd
@@ -90,22 +90,30 @@ impl Slapd {
 
     /// The same, not yet started.
     #[must_use]
-    pub fn loaded(setup: Setup, ldif: &str) -> Self {
+    pub fn loaded(setup: SlapdOptions, ldif: &str) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("roster-slapd-")
             .permissions(fs::Permissions::from_mode(0o755))
             .tempdir()
             .expect("make a folder for slapd");
-        let certificates = setup.certificate.is_some().then(|| Certificates::make(folder.path()));
+        let certificates =
+            setup.certificate.is_some().then(|| TestCertificates::generate(folder.path()));
         let (port, tls_port) = (free_port(), free_port());
         let own_searches = AtomicU64::new(0);
-        let slapd =
-            Self { setup, port, tls_port, certificates, process: None, own_searches, folder };
-        fs::create_dir(slapd.database()).expect("create the database folder");
+        let slapd = Self {
+            setup,
+            port,
+            tls_port,
+            certificates,
+            process: None,
+            harness_searches: own_searches,
+            dir: folder,
+        };
+        fs::create_dir(slapd.database_dir()).expect("create the database folder");
         slapd.configure();
-        let text = slapd.folder.path().join("load.ldif");
+        let text = slapd.dir.path().join("load.ldif");
         fs::write(&text, format!("{ldif}\n{}", reader_ldif(slapd.base()))).expect("write LDIF");
-        let mut slapadd = Command::new(tool("slapadd", "slapd"));
+        let mut slapadd = Command::new(find_tool("slapadd", "slapd"));
         slapadd.arg("-q").arg("-f").arg(slapd.conf()).arg("-l").arg(&text);
         let done = run(&mut slapadd);
         assert_eq!(done.code, 0, "slapadd: {}", done.error());
@@ -121,11 +129,11 @@ impl Slapd {
     /// `ldapi://` and the socket's path, escaped.
     #[must_use]
     pub fn ldapi_uri(&self) -> String {
-        let path = self.folder.path().join("ldapi");
+        let path = self.dir.path().join("ldapi");
         format!("ldapi://{}", path.to_str().expect("a plain path").replace('/', "%2F"))
     }
 
-    /// The port of [`Server::uri`].
+    /// The port of [`DirectoryServer::uri`].
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -141,55 +149,55 @@ impl Slapd {
     ///
     /// # Panics
     /// If it cannot be read or written.
-    pub fn edit(&self, edit: impl FnOnce(String) -> String) {
+    pub fn edit_conf(&self, edit: impl FnOnce(String) -> String) {
         let text = fs::read_to_string(self.conf()).expect("read slapd.conf");
         fs::write(self.conf(), edit(text)).expect("write slapd.conf");
     }
 
-    /// From the next start on, the configuration is kept in entries below `cn=config`, which the invoking
-    /// user changes at [`Self::ldapi_uri`].
+    /// From the next start on, the configuration is stored in entries below `cn=config`, which the invoking user
+    /// changes at [`Self::ldapi_uri`].
     ///
     /// # Panics
     /// If `slaptest` cannot convert it.
-    pub fn keep_configuration_in_entries(&self) {
+    pub fn use_cn_config(&self) {
         let [uid, gid] = [rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()];
         let user = format!("gidNumber={gid}+uidNumber={uid},cn=peercred,cn=external,cn=auth");
         let access = format!("database config\naccess to * by dn.exact={user} manage\n");
-        self.edit(|text| text.replacen("database ", &format!("{access}database "), 1));
-        fs::create_dir(self.entries()).expect("create the folder of the configuration");
-        let mut slaptest = Command::new(tool("slaptest", "slapd"));
-        let done = run(slaptest.arg("-f").arg(self.conf()).arg("-F").arg(self.entries()));
+        self.edit_conf(|text| text.replacen("database ", &format!("{access}database "), 1));
+        fs::create_dir(self.config_dir()).expect("create the folder of the configuration");
+        let mut slaptest = Command::new(find_tool("slaptest", "slapd"));
+        let done = run(slaptest.arg("-f").arg(self.conf()).arg("-F").arg(self.config_dir()));
         assert_eq!(done.code, 0, "slaptest: {}", done.error());
     }
 
-    /// Changes the configuration of the database of a server that keeps it in entries: what follows
+    /// Changes the configuration of the database of a server that stores it in entries. `change` is the text behind
     /// `changetype: modify`.
     ///
     /// # Panics
     /// If the server refuses.
     pub fn configure_database(&self, change: &str) {
-        let path = self.folder.path().join("configuration.ldif");
+        let path = self.dir.path().join("configuration.ldif");
         let database = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\n";
         fs::write(&path, format!("{database}{change}")).expect("write LDIF");
-        let mut command = Command::new(tool("ldapmodify", "ldap-utils"));
+        let mut command = Command::new(find_tool("ldapmodify", "ldap-utils"));
         command.args(["-Q", "-Y", "EXTERNAL", "-H", &self.ldapi_uri(), "-f"]).arg(&path);
         let done = run(command.env("LDAPNOINIT", "1"));
         assert_eq!(done.code, 0, "ldapmodify: {}", done.error());
     }
 
     /// From the next start on, the server shows this certificate.
-    pub fn show(&mut self, certificate: Certificate) {
+    pub fn set_certificate(&mut self, certificate: ServerCertificate) {
         self.setup.certificate = Some(certificate);
         self.configure();
     }
 
     /// From the next start on, the reader gets no more entries than this at once.
-    pub fn limit(&mut self, entries: Option<u32>) {
+    pub fn set_size_limit(&mut self, entries: Option<u32>) {
         self.setup.size_limit = entries;
         self.configure();
     }
 
-    /// How many searches the server has completed, those of the harness left out.
+    /// The number of searches that the server has completed, without those of the harness.
     #[must_use]
     pub fn searches(&self) -> u64 {
         let asked = ldapsearch(
@@ -199,7 +207,7 @@ impl Slapd {
             &["monitorOpCompleted"],
         )
         .text();
-        let own = self.own_searches.fetch_add(1, Ordering::Relaxed);
+        let own = self.harness_searches.fetch_add(1, Ordering::Relaxed);
         let all: u64 = asked
             .lines()
             .find_map(|line| line.strip_prefix("monitorOpCompleted: ")?.parse().ok())
@@ -207,7 +215,7 @@ impl Slapd {
         all - own
     }
 
-    /// How many binds the server has completed, that of this question included.
+    /// The number of binds that the server has completed, including that of this request.
     #[must_use]
     pub fn binds(&self) -> u64 {
         let base = "cn=Bind,cn=Operations,cn=Monitor";
@@ -218,16 +226,16 @@ impl Slapd {
     }
 
     fn conf(&self) -> PathBuf {
-        self.folder.path().join("slapd.conf")
+        self.dir.path().join("slapd.conf")
     }
 
-    /// Where the configuration is that is kept in entries.
-    fn entries(&self) -> PathBuf {
-        self.folder.path().join("slapd.d")
+    /// The directory of the configuration that is stored in entries.
+    fn config_dir(&self) -> PathBuf {
+        self.dir.path().join("slapd.d")
     }
 
     fn configure(&self) {
-        let Setup {
+        let SlapdOptions {
             schema,
             schemas,
             base,
@@ -239,7 +247,7 @@ impl Slapd {
             policy,
             certificate,
         } = &self.setup;
-        let folder = self.folder.path().display();
+        let folder = self.dir.path().display();
         let mut text = String::new();
         for name in ["core", "cosine", "inetorgperson"] {
             let _ = writeln!(text, "include /etc/ldap/schema/{name}.schema");
@@ -267,7 +275,7 @@ impl Slapd {
         }
         let anonymous = if *anonymous { "read" } else { "none" };
         let size_limit = size_limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
-        // slapd gives whoever follows changes one thread for good: hence so many.
+        // slapd dedicates one thread to each client that follows changes: hence so many.
         let _ = write!(
             text,
             "pidfile {folder}/pid\nargsfile {folder}/args\nmodulepath /usr/lib/ldap\n\
@@ -281,7 +289,7 @@ impl Slapd {
              access to * by dn.exact=\"cn=reader,{base}\" read\n\
              \x20 by dn.children=\"cn=peercred,cn=external,cn=auth\" read\n\
              \x20 by anonymous {anonymous} by * none\n",
-            admin = self.admin(),
+            admin = self.admin_dn(),
         );
         if *syncprov {
             let _ = write!(text, "overlay syncprov\nsyncprov-sessionlog {session_log}\n");
@@ -292,16 +300,19 @@ impl Slapd {
         if *policy {
             let _ = write!(
                 text,
-                "overlay ppolicy\nppolicy_default \"{POLICY},{base}\"\nppolicy_use_lockout\n"
+                "overlay ppolicy\nppolicy_default \"{POLICY_RDN},{base}\"\nppolicy_use_lockout\n"
             );
         }
-        let _ =
-            write!(text, "database monitor\nrootdn \"{}\"\naccess to * by * read\n", self.admin());
+        let _ = write!(
+            text,
+            "database monitor\nrootdn \"{}\"\naccess to * by * read\n",
+            self.admin_dn()
+        );
         fs::write(self.conf(), text).expect("write slapd.conf");
     }
 }
 
-impl Server for Slapd {
+impl DirectoryServer for Slapd {
     fn uri(&self) -> String {
         format!("ldap://127.0.0.1:{}", self.port)
     }
@@ -314,19 +325,19 @@ impl Server for Slapd {
         self.setup.schema
     }
 
-    fn admin(&self) -> String {
+    fn admin_dn(&self) -> String {
         format!("cn=admin,{}", self.setup.base)
     }
 
-    fn folder(&self) -> &Path {
-        self.folder.path()
+    fn server_dir(&self) -> &Path {
+        self.dir.path()
     }
 
-    fn database(&self) -> PathBuf {
-        self.folder.path().join("db")
+    fn database_dir(&self) -> PathBuf {
+        self.dir.path().join("db")
     }
 
-    fn process(&mut self) -> &mut Process {
+    fn process(&mut self) -> &mut ServerProcess {
         self.process.as_mut().expect("slapd was started")
     }
 
@@ -335,25 +346,25 @@ impl Server for Slapd {
         if self.setup.certificate.is_some() {
             let _ = write!(listen, " {}", self.ldaps_uri());
         }
-        let mut command = Command::new(tool("slapd", "slapd"));
+        let mut command = Command::new(find_tool("slapd", "slapd"));
         // "-d 0" keeps it in the foreground and quiet.
         command.args(["-d", "0", "-h", &listen]);
-        match self.entries().exists() {
-            true => command.arg("-F").arg(self.entries()),
+        match self.config_dir().exists() {
+            true => command.arg("-F").arg(self.config_dir()),
             false => command.arg("-f").arg(self.conf()),
         };
-        self.process = Some(Process::start(&mut command, &self.folder.path().join("log")));
+        self.process = Some(ServerProcess::start(&mut command, &self.dir.path().join("log")));
         wait_for(START_WITHIN, || {
             let process = self.process.as_mut().expect("was just started");
-            assert!(process.runs(), "slapd has ended: {}", process.log());
-            answers(self)
+            assert!(process.is_running(), "slapd has ended: {}", process.log());
+            check_responds(self)
         });
-        self.own_searches.store(0, Ordering::Relaxed);
-        self.own_searches.store(self.searches(), Ordering::Relaxed);
+        self.harness_searches.store(0, Ordering::Relaxed);
+        self.harness_searches.store(self.searches(), Ordering::Relaxed);
     }
 
     fn search(&self, base: &str, filter: &str, attributes: &[&str]) -> Vec<u8> {
-        self.own_searches.fetch_add(1, Ordering::Relaxed);
+        self.harness_searches.fetch_add(1, Ordering::Relaxed);
         let done = ldapsearch(self, base, filter, attributes);
         assert_eq!(done.code, 0, "ldapsearch: {}", done.error());
         done.stdout

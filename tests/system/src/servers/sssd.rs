@@ -1,9 +1,9 @@
-//! A running SSSD, in mounts of its own with a directory of the test behind it. Its packages are unpacked,
-//! not installed: installed they would have this machine ask SSSD for its own users.
+//! A running SSSD, in private mounts with a directory of the test behind it. Its packages are unpacked, not installed:
+//! installed packages would make this machine use SSSD for its own users.
 
-use super::{Process, READER_PASSWORD, Server};
-use crate::artifacts::unpacked;
-use crate::host::{Output, plain_environment, run, tool};
+use super::{DirectoryServer, READER_PASSWORD, ServerProcess};
+use crate::artifacts::unpack_package;
+use crate::test_host::{ProgramOutput, find_tool, plain_environment, run};
 use crate::wait::wait_for;
 use rustix::process::Pid;
 use std::fs;
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What it needs; of the libraries, those that a bare machine lacks.
+/// The packages of SSSD; of the libraries, only ones that a bare machine lacks.
 const PACKAGES: [&str; 25] = [
     "sssd-common",
     "sssd-ldap",
@@ -56,18 +56,18 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// It ends when it is dropped.
 #[derive(Debug)]
 pub struct Sssd {
-    process: Process,
+    process: ServerProcess,
     // Removed last.
     _folder: TempDir,
 }
 
 impl Sssd {
-    /// An SSSD whose domain `corp` is what a server has, reached by that URI.
+    /// An SSSD with the domain `corp`, which holds the entries of a server reached by that URI.
     ///
     /// # Panics
     /// If it does not come up; so do the other functions of this file.
     #[must_use]
-    pub fn before<S: Server>(server: &S, uri: &str) -> Self {
+    pub fn for_server<S: DirectoryServer>(server: &S, uri: &str) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("roster-sssd-")
             .permissions(fs::Permissions::from_mode(0o755))
@@ -85,23 +85,24 @@ impl Sssd {
              ldap_default_bind_dn = {}\nldap_default_authtok = {READER_PASSWORD}\n",
             server.base(),
             server.schema().key(),
-            server.reader()
+            server.reader_dn()
         );
         fs::write(&conf, text).expect("write sssd.conf");
         fs::set_permissions(&conf, fs::Permissions::from_mode(0o600)).expect("chmod");
-        let layers: Vec<String> =
-            PACKAGES.map(|package| unpacked(package).join("usr").display().to_string()).into();
-        let mut command = Command::new(tool("unshare", "util-linux"));
+        let layers: Vec<String> = PACKAGES
+            .map(|package| unpack_package(package).join("usr").display().to_string())
+            .into();
+        let mut command = Command::new(find_tool("unshare", "util-linux"));
         command.args(["-m", "sh", "-ec", SETUP, "sssd"]).arg(layers.join(":")).arg(&etc);
-        let process = Process::start(&mut command, &folder.path().join("log"));
+        let process = ServerProcess::start(&mut command, &folder.path().join("log"));
         let sssd = Self { process, _folder: folder };
-        wait_for(READY_WITHIN, || sssd.back_end().ok_or_else(|| sssd.process.log()));
+        wait_for(READY_WITHIN, || sssd.backend_pid().ok_or_else(|| sssd.process.log()));
         sssd
     }
 
-    /// The process of its domain's back-end, if it runs.
+    /// The process of its domain's backend, if it runs.
     #[must_use]
-    pub fn back_end(&self) -> Option<Pid> {
+    pub fn backend_pid(&self) -> Option<Pid> {
         let monitor = self.process.pid();
         let list = fs::read_to_string(format!("/proc/{monitor}/task/{monitor}/children")).ok()?;
         let is_back_end = |pid: &&str| {
@@ -114,8 +115,8 @@ impl Sssd {
 
     /// getent(1), of SSSD alone.
     #[must_use]
-    pub fn getent(&self, database: &str, key: &str) -> Output {
-        let mut command = Command::new(tool("nsenter", "util-linux"));
+    pub fn getent(&self, database: &str, key: &str) -> ProgramOutput {
+        let mut command = Command::new(find_tool("nsenter", "util-linux"));
         plain_environment(&mut command);
         command.args(["-m", "-t", &self.process.pid().to_string()]);
         run(command.args(["getent", "-s", "sss", database, key]))

@@ -1,0 +1,243 @@
+//! The connection to the daemon.
+
+use crate::signals::PendingSignals;
+use crate::syscalls;
+use crate::terminal::Terminal;
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::time::Duration;
+use roster_exec::protocol::{
+    CommandReply, DESCRIPTOR_COUNT, HEADER_BYTES, MalformedFrame, REPLY_BYTES_MAX, encode_signal,
+};
+use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::{Errno, IoSlice, read, retry_on_intr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, connect, send, sendmsg, socket_with,
+};
+use rustix::termios::isatty;
+
+/// In which the daemon has to take what it is sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a job in the background looks whether it is in the foreground.
+const FOREGROUND_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What comes while a request is answered.
+pub(crate) enum CommandEvent {
+    /// From the daemon.
+    Reply(CommandReply),
+    /// From anybody.
+    Signal(u32),
+    /// Nothing, in the time that there was.
+    TimedOut,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionError {
+    /// Nobody listens.
+    NotListening,
+    /// The mode or access list of the socket refuses this user, for now or for good.
+    Refused,
+    /// The daemon has closed the connection.
+    Closed,
+    /// The same, and whether it has told before that the command runs.
+    ClosedDuringRun { is_running: bool },
+    /// What it says is none.
+    Malformed(MalformedFrame),
+    /// An error of the system's.
+    System(Errno),
+}
+
+impl From<Errno> for ConnectionError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::CONNRESET | Errno::PIPE => Self::Closed,
+            error => Self::System(error),
+        }
+    }
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The unit does not start without a policy, and systemctl does not tell.
+            Self::NotListening => f.write_str(
+                "no daemon listens. Write /etc/roster/exec.toml, then start it: systemctl start roster-exec.socket",
+            ),
+            Self::Refused => f.write_str(
+                "permission denied: the socket refuses this user, by its mode or access list. The daemon refuses a user while \
+                 too many of the user's connections hang",
+            ),
+            Self::Closed => f.write_str("the daemon has gone away"),
+            Self::ClosedDuringRun { is_running: true } => {
+                f.write_str("the daemon has gone away; how the command ended is not known")
+            }
+            Self::ClosedDuringRun { is_running: false } => {
+                f.write_str("the daemon has gone away before it told that the command runs")
+            }
+            Self::Malformed(what) => write!(f, "the daemon says what it may not: {}", what.0),
+            Self::System(error) => {
+                write!(f, "{} (error {})", syscalls::describe_errno(*error), error.raw_os_error())
+            }
+        }
+    }
+}
+
+pub(crate) struct DaemonConnection {
+    stream: OwnedFd,
+    /// What has come of answers that were not looked at.
+    buffered: Vec<u8>,
+}
+
+impl DaemonConnection {
+    pub(crate) fn open(path: &[u8]) -> Result<Self, ConnectionError> {
+        let address = SocketAddrUnix::new(path)?;
+        let stream =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        set_socket_timeout(&stream, Timeout::Send, Some(SEND_TIMEOUT))?;
+        connect(&stream, &address).map_err(|error| match error {
+            Errno::NOENT | Errno::CONNREFUSED => ConnectionError::NotListening,
+            Errno::ACCESS => ConnectionError::Refused,
+            error => error.into(),
+        })?;
+        Ok(Self { stream, buffered: Vec::new() })
+    }
+
+    /// Sends a request, and with it our descriptors and the folder that we are in. Of these the terminals are replaced by
+    /// the command's, if it has one.
+    pub(crate) fn send(
+        &mut self,
+        request: &[u8],
+        terminal: Option<&Terminal>,
+    ) -> Result<(), ConnectionError> {
+        let folder = open_working_dir()?;
+        let terminal = terminal.map(Terminal::open_command_end).transpose()?;
+        let [stdin, stdout, stderr] = syscalls::standard_fds().map(|fd| match &terminal {
+            Some(terminal) if isatty(fd) => terminal.as_fd(),
+            _ => fd,
+        });
+        let fds = [stdin, stdout, stderr, folder.as_fd()];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTOR_COUNT))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        let parts = [IoSlice::new(request)];
+        let sent =
+            retry_on_intr(|| sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL))?;
+        self.send_bytes(&request[sent..])
+    }
+
+    /// Passes a signal on to the command. Where the daemon is gone, its answer tells.
+    pub(crate) fn forward_signal(&mut self, signal: u32) -> Result<(), ConnectionError> {
+        match self.send_bytes(&encode_signal(signal)) {
+            Err(ConnectionError::Closed) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    fn send_bytes(&self, mut bytes: &[u8]) -> Result<(), ConnectionError> {
+        while !bytes.is_empty() {
+            let sent = retry_on_intr(|| send(&self.stream, bytes, SendFlags::NOSIGNAL))?;
+            bytes = &bytes[sent..];
+        }
+        Ok(())
+    }
+
+    /// What comes next, of the daemon or of anybody who signals; until a time, if there is one.
+    pub(crate) fn next_event(
+        &mut self,
+        signals: &mut PendingSignals,
+        mut terminal: Option<&mut Terminal>,
+        until_ms: Option<u64>,
+    ) -> Result<CommandEvent, ConnectionError> {
+        let mut has_come = [false; 2];
+        loop {
+            // What the command wrote comes before its end.
+            if let Some(signal) = terminal.as_mut().and_then(|terminal| terminal.transfer(has_come))
+            {
+                return Ok(CommandEvent::Signal(signal));
+            }
+            if let Some(answer) = self.buffered_reply().map_err(ConnectionError::Malformed)? {
+                return Ok(CommandEvent::Reply(answer));
+            }
+            if let Some(signal) = signals.next()? {
+                return Ok(CommandEvent::Signal(signal));
+            }
+            let awaited = terminal.as_ref().map_or([None; 2], |terminal| terminal.poll_events());
+            // An entry that waits for nothing stands for the stream again.
+            let [own, typed] =
+                awaited.map(|what| what.unwrap_or((self.stream.as_fd(), PollFlags::empty())));
+            let mut fds = [
+                PollFd::new(&self.stream, PollFlags::IN),
+                PollFd::new(signals, PollFlags::IN),
+                PollFd::from_borrowed_fd(own.0, own.1),
+                PollFd::from_borrowed_fd(typed.0, typed.1),
+            ];
+            let left = until_ms
+                .map(|until| Duration::from_millis(until.saturating_sub(syscalls::now_ms())));
+            let looks = terminal.as_ref().is_some_and(|terminal| terminal.waits_for_foreground());
+            let left = if looks {
+                Some(left.unwrap_or(FOREGROUND_CHECK_INTERVAL).min(FOREGROUND_CHECK_INTERVAL))
+            } else {
+                left
+            };
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) if until_ms.is_some_and(|until| until <= syscalls::now_ms()) || !looks => {
+                    return Ok(CommandEvent::TimedOut);
+                }
+                Ok(0) => {
+                    if let Some(terminal) = terminal.as_deref_mut() {
+                        terminal.resume();
+                    }
+                    has_come = [false; 2];
+                    continue;
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let [has_answer, _, own, typed] = fds.map(|fd| !fd.revents().is_empty());
+            has_come = [own && awaited[0].is_some(), typed && awaited[1].is_some()];
+            if has_answer {
+                self.read()?;
+            }
+        }
+    }
+
+    /// An answer that has come already.
+    fn buffered_reply(&mut self) -> Result<Option<CommandReply>, MalformedFrame> {
+        let Some((head, rest)) = self.buffered.split_first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let length = CommandReply::length(*head)?;
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let answer = CommandReply::decode(*head, body)?;
+        self.buffered.drain(..HEADER_BYTES + length);
+        Ok(Some(answer))
+    }
+
+    fn read(&mut self) -> Result<(), ConnectionError> {
+        let mut buffer = [0; HEADER_BYTES + REPLY_BYTES_MAX];
+        match read(&self.stream, &mut buffer) {
+            Ok(0) => Err(ConnectionError::Closed),
+            Ok(count) => {
+                self.buffered.extend_from_slice(&buffer[..count]);
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The folder that we are in, whether or not we may enter it any more.
+fn open_working_dir() -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path| openat(CWD, path, flags, Mode::empty());
+    open(".").or_else(|_| open("/proc/self/cwd"))
+}

@@ -1,0 +1,169 @@
+//! `roster-rootwrap-daemon`: runs commands for the Python client of `oslo.rootwrap`, as `rootwrap-daemon`
+//! does; or, with `--native`, for everybody whom a policy of this host lets run them.
+
+#![forbid(unsafe_code)]
+
+use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+use roster_cli_docs::completions;
+use roster_rootwrap::exec::{self, Executor};
+use roster_rootwrap::exec_daemon::daemon::{
+    ExecDaemonError, ExecDaemonOptions, serve_exec_clients,
+};
+use roster_rootwrap::host_facts::LocalHost;
+use roster_rootwrap::oslo::daemon::serve_oslo_clients;
+use roster_rootwrap::{Refusal, RootwrapPolicy, man_pages};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Something is wrong, and it has been said.
+const FAILED: u8 = 1;
+
+/// Run commands for an unchanged client of oslo.rootwrap, as the rules of a rootwrap.conf let it; or for
+/// roster-exec, as the policy of this host lets whoever asks
+#[derive(Parser)]
+#[command(
+    name = "roster-rootwrap-daemon",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_long_help = man_pages::DAEMON.after_help()
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// The rootwrap.conf
+    #[arg(
+        value_name = "CONF",
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "native",
+        conflicts_with = "native"
+    )]
+    conf: Option<PathBuf>,
+
+    /// Let this user connect too, besides root, who called sudo, and the owner of standard output
+    #[arg(long, value_name = "UID", conflicts_with = "native")]
+    allow_uid: Vec<u32>,
+
+    /// Run commands for roster-exec instead
+    #[arg(long)]
+    native: bool,
+
+    /// Who may run what: exec.toml(5)
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        default_value = "/etc/roster/exec.toml",
+        requires = "native"
+    )]
+    policy: PathBuf,
+
+    /// The socket, unless systemd hands one over
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_hint = ValueHint::FilePath,
+        default_value = roster_exec::protocol::SOCKET,
+        requires = "native"
+    )]
+    socket: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the man pages of this program, of roster-exec and of exec.toml into a folder, for packagers
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is made if need be
+        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print shell completions, for packagers
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+        /// Those of roster-exec
+        #[arg(long)]
+        client: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = exec::run_if_staged() {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { Refusal::NO_COMMAND } else { 0 });
+        }
+    };
+    if cli.native {
+        let Cli { policy, socket, .. } = cli;
+        return ExitCode::from(run_exec_daemon(&ExecDaemonOptions { policy, socket }));
+    }
+    let done = match (cli.command, cli.conf) {
+        (Some(Command::Man { folder }), _) => {
+            let mut out = io::stdout();
+            man_pages::DAEMON
+                .write_listed(Cli::command(), &folder, &mut out)
+                .and_then(|()| man_pages::write_exec_pages(&folder, &mut out))
+        }
+        (Some(Command::Completions { shell, client }), _) => {
+            io::stdout().write_all(&match client {
+                true => man_pages::exec_completions(shell),
+                false => completions(shell, Cli::command()),
+            })
+        }
+        (None, Some(conf)) => return ExitCode::from(run(&conf, &cli.allow_uid)),
+        (None, None) => Ok(()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_error(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(conf: &Path, allowed_uids: &[u32]) -> u8 {
+    let policy = match RootwrapPolicy::load(conf, &LocalHost::new()) {
+        Ok(policy) => policy,
+        Err(problems) => {
+            problems.iter().for_each(|problem| print_error(problem));
+            return Refusal::BAD_CONFIG;
+        }
+    };
+    let served = Executor::new(policy.conf.rlimit_nofile).and_then(|executor| {
+        serve_oslo_clients(policy, executor, &man_pages::invoked_program(), allowed_uids)
+    });
+    match served {
+        Ok(()) => 0,
+        Err(error) => {
+            print_error(&error);
+            FAILED
+        }
+    }
+}
+
+fn run_exec_daemon(settings: &ExecDaemonOptions) -> u8 {
+    match serve_exec_clients(settings) {
+        Ok(()) => 0,
+        Err(ExecDaemonError::Policy(problems)) => {
+            problems.iter().for_each(|problem| print_error(problem));
+            Refusal::BAD_CONFIG
+        }
+        Err(ExecDaemonError::System(error)) => {
+            print_error(&error);
+            FAILED
+        }
+    }
+}
+
+fn print_error(what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}: {what}", man_pages::invoked_program().display());
+}

@@ -1,0 +1,46 @@
+//! Executables that compat mode runs and strict mode does not trust, or does not trust the interpreters of.
+
+use crate::diagnostic::Diagnostic;
+use crate::evaluate::trusted_dirs;
+use crate::host_facts::HostFacts;
+use crate::interpreter::{distrust_of_executable, distrust_of_interpreters};
+use crate::mode::Mode;
+use crate::python_strings::{is_absolute, join, os_string};
+use crate::rootwrap_conf::SECURE_PATH;
+use crate::rootwrap_policy::RootwrapPolicy;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// One for each such executable on this host that a rule leads to.
+pub(super) fn problems(policy: &RootwrapPolicy, facts: &dyn HostFacts) -> Vec<Diagnostic> {
+    let folders = policy.conf.executable_dirs(Some(OsStr::new(SECURE_PATH)));
+    let path = || trusted_dirs(facts, &folders);
+    let mut seen = BTreeSet::new();
+    let mut problems = Vec::new();
+    for rule in policy.rules(Mode::Strict) {
+        let Some(place) = &rule.location else { continue };
+        let candidates: Vec<OsString> = match is_absolute(rule.exec_path.as_bytes()) {
+            true => vec![OsString::from(&rule.exec_path)],
+            false => {
+                let in_folder =
+                    |folder: &OsString| join(folder.as_bytes(), rule.exec_path.as_bytes());
+                folders.iter().map(|folder| os_string(in_folder(folder))).collect()
+            }
+        };
+        for file in candidates {
+            let is_new = facts.may_execute(Path::new(&file)) && seen.insert(file.clone());
+            if !is_new {
+                continue;
+            }
+            let of_interpreters = || distrust_of_interpreters(facts, &file, &path);
+            if let Some(why) = distrust_of_executable(facts, &file).or_else(of_interpreters) {
+                let what = format!("{}: strict mode does not run it: {why}", rule.name);
+                let instead = "give it and its interpreters to root, writable by root alone";
+                problems.push(Diagnostic::warning(&place.file, place.line, what, instead));
+            }
+        }
+    }
+    problems
+}

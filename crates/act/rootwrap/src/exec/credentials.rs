@@ -1,0 +1,131 @@
+//! Who a process is: uid, gid and supplementary groups, as the C library tells them of a user, and how
+//! a process becomes that.
+
+use nix::unistd::User;
+use rustix::fs::{Gid, Uid};
+use rustix::process::{getegid, geteuid, getgroups};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::ffi::CString;
+use std::io;
+use std::path::PathBuf;
+
+/// A user that commands run as.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub name: String,
+    /// The home folder.
+    pub home: PathBuf,
+    pub shell: PathBuf,
+    pub(super) credentials: Credentials,
+}
+
+impl Account {
+    fn new(user: User, credentials: Credentials) -> Self {
+        Self { name: user.name, home: user.dir, shell: user.shell, credentials }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(name: &str, home: &str) -> Self {
+        let credentials = Credentials::new(1, 1, Vec::new());
+        Self { name: name.into(), home: home.into(), shell: "/bin/sh".into(), credentials }
+    }
+
+    /// With another group instead of the user's own.
+    #[must_use]
+    pub fn with_group(&self, gid: u32) -> Self {
+        let Credentials { uid, groups, .. } = &self.credentials;
+        let credentials = Credentials::new(*uid, gid, groups.clone());
+        Self { credentials, ..self.clone() }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        self.credentials.uid
+    }
+
+    /// Its groups, sorted.
+    #[must_use]
+    pub fn groups(&self) -> &[u32] {
+        &self.credentials.groups
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Credentials {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Sorted, each once, the gid among them.
+    pub(super) groups: Vec<u32>,
+}
+
+impl Credentials {
+    /// Those of this process; as root, root's, which it takes on: it may have come by `sudo -g`, or with
+    /// the groups of somebody else. Only while there are no threads.
+    pub(super) fn normalized() -> io::Result<Self> {
+        if geteuid().is_root() {
+            let root = Self::root()?;
+            match root.assume() {
+                // In a user namespace groups may be given for good: those of all commands then.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                assumed => assumed?,
+            }
+            return Ok(root);
+        }
+        let gid = getegid().as_raw();
+        let groups = getgroups()?.into_iter().map(Gid::as_raw).collect();
+        Ok(Self::new(geteuid().as_raw(), gid, groups))
+    }
+
+    fn new(uid: u32, gid: u32, mut groups: Vec<u32>) -> Self {
+        groups.push(gid);
+        groups.sort_unstable();
+        groups.dedup();
+        Self { uid, gid, groups }
+    }
+
+    /// Root is root where the user database cannot tell.
+    fn root() -> io::Result<Self> {
+        match User::from_uid(nix::unistd::Uid::from_raw(0)) {
+            Ok(Some(root)) => Self::from_user(&root),
+            _ => Ok(Self::new(0, 0, Vec::new())),
+        }
+    }
+
+    /// Those of a user. Who is not root can run as itself only, and keeps what it has.
+    pub(super) fn lookup_user(name: &str, own: &Self) -> io::Result<Self> {
+        let unknown = || io::Error::other(format!("there is no user {name}"));
+        Ok(Self::lookup_account(name, own)?.ok_or_else(unknown)?.credentials)
+    }
+
+    /// The same, with what else is known of the user; `None` if there is none.
+    pub(super) fn lookup_account(name: &str, own: &Self) -> io::Result<Option<Account>> {
+        let Some(user) = User::from_name(name)? else { return Ok(None) };
+        let is_own = user.uid.as_raw() == own.uid && own.uid != 0;
+        let credentials = if is_own { own.clone() } else { Self::from_user(&user)? };
+        Ok(Some(Account::new(user, credentials)))
+    }
+
+    /// Who has these.
+    pub(super) fn lookup_owner(&self) -> io::Result<Option<Account>> {
+        let user = User::from_uid(nix::unistd::Uid::from_raw(self.uid))?;
+        Ok(user.map(|user| Account::new(user, self.clone())))
+    }
+
+    fn from_user(user: &User) -> io::Result<Self> {
+        let name = CString::new(user.name.as_bytes())?;
+        let groups = nix::unistd::getgrouplist(&name, user.gid)?;
+        let groups = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
+        Ok(Self::new(user.uid.as_raw(), user.gid.as_raw(), groups))
+    }
+
+    /// Makes this thread so, for good; it must be the only one of its process.
+    pub(super) fn assume(&self) -> io::Result<()> {
+        let groups: Vec<Gid> = self.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
+        set_thread_groups(&groups)?;
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        Ok(())
+    }
+}

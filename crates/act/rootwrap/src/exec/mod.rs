@@ -1,0 +1,515 @@
+//! Runs what the judge lets run, a [`AllowedCommand`], or what a policy of roster-exec does, a [`Permit`], and
+//! nothing else.
+//!
+//! A command gets the uid, the gid and the supplementary groups of its user, the descriptors 0 to 2
+//! that the caller gives it and no other, default signals, and the bound on open files of the
+//! configuration. Most commands run as root, which is what this process is: they are started by
+//! `posix_spawn`, in a daemon by threads with tables of descriptors of their own (`spawn_threads`), so that no command's
+//! start waits for what another client has sent. For another user the program starts itself anew as a
+//! `setuid_stage`, which takes on the user's rights and becomes the command: code between fork and exec
+//! would be unsafe, and a thread with other rights could be killed by whoever has those. Once one was
+//! needed the next is started ahead (`stage_pool`). What has a time is started by one in a cgroup of its own, where
+//! this process may make that (`cgroup`).
+//!
+//! In strict mode the executable is opened, looked at, and executed by its descriptor; a script is
+//! executed by its path, which its interpreter opens again. Processes are signalled here rather than
+//! by kill(1), by a descriptor that no other process can get.
+//!
+//! Judges nothing, and does not know where streams lead.
+
+mod cgroup;
+mod checked_executable;
+mod credentials;
+mod process_tree;
+mod rlimits;
+mod setuid_stage;
+mod signal;
+mod spawn_threads;
+mod stage_pool;
+mod stage_request;
+mod streams;
+
+use crate::evaluate::AllowedCommand;
+use crate::exec_daemon::rule_match::Permit;
+use crate::host_facts::LocalHost;
+use crate::interpreter::distrust_of_interpreters;
+use crate::mode::Mode;
+use crate::path_trust::distrust;
+use crate::python_strings::{dirname, join, os_string};
+use crate::rootwrap_conf::default_path_dirs;
+use cgroup::Cgroups;
+use checked_executable::CheckedExecutable;
+use credentials::Credentials;
+use parking_lot::Mutex;
+use rlimits::CommandRlimit;
+use rustix::fs::OFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use spawn_threads::{IsolatedSpawner, SpawnFds, SpawnSpec, Spawner};
+use stage_pool::StagePool;
+use stage_request::{StageAction, StageRequest};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+pub use cgroup::Cgroup;
+pub use credentials::Account;
+pub use process_tree::kill_descendants;
+pub use setuid_stage::run_if_staged;
+pub use streams::StdStreams;
+
+/// Where Python looks for a name without a slash when there is no `$PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// With fewer open files nothing can be run at all.
+const FILES_MIN: u64 = 64;
+
+/// How long it counts who a user is.
+const USER_CACHE_TTL: Duration = Duration::from_secs(5);
+
+/// This process, made ready to start commands.
+#[derive(Debug)]
+pub struct Executor {
+    own_credentials: Credentials,
+    users: Mutex<HashMap<String, (Instant, Credentials)>>,
+    spawner: Spawner,
+    stages: StagePool,
+    /// Those in cgroups; or why commands that have a time are without.
+    cgroup_stages: io::Result<CgroupStages>,
+}
+
+#[derive(Debug)]
+struct CgroupStages {
+    cgroups: Cgroups,
+    stages: StagePool,
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub struct StartedCommand {
+    /// Its first process.
+    pub child: Child,
+    /// All that comes of it, where that can be; else whom a descendant leaves behind is its first process's child.
+    pub cgroup: Option<Cgroup>,
+}
+
+/// As whom, with what and where a permitted command runs.
+#[derive(Debug)]
+pub struct ExecContext<'s> {
+    /// The user.
+    pub account: &'s Account,
+    pub environment: &'s [(OsString, OsString)],
+    /// Where it runs, whether or not its user may look around there.
+    pub working_dir: &'s OwnedFd,
+}
+
+/// Why a permitted command did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// There is no such executable.
+    NotFound,
+    /// It cannot be executed, or others could have changed it.
+    NotExecutable(String),
+    /// The system would not start anything.
+    System(io::Error),
+    /// It did not begin in time.
+    TimedOut(io::Error, StartTimeout),
+}
+
+/// What did not begin in time: ended, and waited for, when this is dropped, which may take as long as what holds it.
+#[derive(Debug)]
+pub struct StartTimeout(Option<setuid_stage::ReadyStage>);
+
+impl Drop for StartTimeout {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(setuid_stage::ReadyStage::end);
+    }
+}
+
+impl Executor {
+    /// Makes this process what commands are to inherit from: without descriptors of its parent but 0 to
+    /// 2, with its signals as a program finds them, with at most so many open files and, as root,
+    /// with root's groups. To be called before there are threads or open files.
+    pub fn new(files_max: i64) -> io::Result<Self> {
+        close_inherited(None)?;
+        signal::reset()?;
+        limit_files(files_max)?;
+        Self::with_stages(StagePool::new(false, None), Err(io::ErrorKind::Unsupported.into()))
+    }
+
+    /// The same with the limits that there are, and one descriptor that stays open; each command is to
+    /// have a process group of its own.
+    pub fn new_for_exec_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        close_inherited(kept)?;
+        signal::reset()?;
+        let timed = Cgroups::new().map(|cgroups| {
+            let stages = StagePool::new(true, Some(cgroups.clone()));
+            CgroupStages { cgroups, stages }
+        });
+        Self::with_stages(StagePool::new(true, None), timed)
+    }
+
+    fn with_stages(stages: StagePool, timed: io::Result<CgroupStages>) -> io::Result<Self> {
+        let own = Credentials::normalized()?;
+        Ok(Self {
+            own_credentials: own,
+            users: Mutex::default(),
+            spawner: Spawner::Inline(None),
+            stages,
+            cgroup_stages: timed,
+        })
+    }
+
+    /// From now on nothing that is opened is in the table of descriptors that a command begins with. To be called by
+    /// who serves others, before it does. Signals must have their handlers, and these their pipes: one that
+    /// writes to a number does so in whichever thread the signal comes.
+    pub fn isolate_spawner(&mut self) {
+        self.spawner =
+            IsolatedSpawner::new().map_or_else(|why| Spawner::Inline(Some(why)), Spawner::Isolated);
+    }
+
+    /// Why that is not so, where it was to be.
+    pub fn isolation_error(&self) -> Option<&io::Error> {
+        match &self.spawner {
+            Spawner::Inline(why) => why.as_ref(),
+            Spawner::Isolated(_) => None,
+        }
+    }
+
+    /// Where the cgroups are of commands that have a time; or why they have none.
+    pub fn cgroups(&self) -> Result<&Path, &io::Error> {
+        self.cgroup_stages.as_ref().map(|timed| timed.cgroups.path())
+    }
+
+    /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
+    pub fn start(
+        &self,
+        verdict: &AllowedCommand<'_>,
+        streams: StdStreams<'_>,
+    ) -> io::Result<Child> {
+        let wanted = self.target_credentials(verdict)?;
+        if verdict.mode() == Mode::Strict
+            && let Some(fault) = streams.fault()
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("descriptor {fault}"),
+            ));
+        }
+        let image = match (verdict.mode(), verdict.kill()) {
+            (Mode::Strict, None) => {
+                verdict.argv().first().map_or(Ok(None), |first| checked_executable::open(first))?
+            }
+            _ => None,
+        };
+        let action = match verdict.kill() {
+            Some(kill) => StageAction::Signal(kill),
+            None if wanted == self.own_credentials => {
+                return self.start_as_self(verdict, image.as_ref(), streams);
+            }
+            None => StageAction::Run {
+                candidates: candidates(verdict),
+                executable_name: image.as_ref().map(|image| image.name.clone()),
+                argv: verdict.argv().to_vec(),
+                environment: verdict.environment().to_vec(),
+            },
+        };
+        let (limits, adopts, has_folder) = (Vec::new(), false, false);
+        let order = StageRequest {
+            credentials: wanted,
+            limits,
+            adopts_orphans: adopts,
+            has_working_dir: has_folder,
+            action,
+        };
+        let stage = self.stages.take_stage(&self.spawner)?;
+        let started = stage.send_request(&order, image.as_ref(), None, streams);
+        started.map(|started| started.child).map_err(|(error, stage)| {
+            stage.end();
+            error
+        })
+    }
+
+    /// Starts what a policy of roster-exec permits, if nobody else could have changed it.
+    pub fn start_permitted(
+        &self,
+        permit: &Permit<'_>,
+        setting: &ExecContext<'_>,
+        streams: StdStreams<'_>,
+    ) -> Result<StartedCommand, StartError> {
+        let path = permit.rule().command.as_os_str();
+        let image = open_trusted(path)?;
+        let of_executable = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StartError::NotFound,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ExecutableFileBusy => {
+                StartError::NotExecutable(format!("it cannot be executed: {error}"))
+            }
+            _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+                StartError::NotExecutable(format!("it cannot be executed: {error}"))
+            }
+            _ => StartError::System(error),
+        };
+        let limits = rlimits_for(permit);
+        let has_time = permit.rule().timeout.is_some();
+        if limits.is_empty() && !has_time && setting.account.credentials == self.own_credentials {
+            let child = self.start_permitted_as_self(permit, setting, image.as_ref(), streams);
+            return child
+                .map(|child| StartedCommand { child, cgroup: None })
+                .map_err(of_executable);
+        }
+        let action = StageAction::Run {
+            candidates: vec![path.to_owned()],
+            executable_name: image.as_ref().map(|image| image.name.clone()),
+            argv: permit.argv().to_vec(),
+            environment: setting.environment.to_vec(),
+        };
+        let credentials = setting.account.credentials.clone();
+        let stages = match &self.cgroup_stages {
+            Ok(timed) if has_time => &timed.stages,
+            _ => &self.stages,
+        };
+        let stage = stages.take_stage(&self.spawner).map_err(StartError::System)?;
+        // What has a time is killed with all that came of it, which must not get out of sight.
+        let adopts = has_time && !stage.has_cgroup();
+        let order = StageRequest {
+            credentials,
+            limits,
+            adopts_orphans: adopts,
+            has_working_dir: true,
+            action,
+        };
+        let started =
+            stage.send_request(&order, image.as_ref(), Some(setting.working_dir), streams);
+        started.map_err(|(error, stage)| {
+            if error.kind() == io::ErrorKind::TimedOut {
+                return StartError::TimedOut(error, StartTimeout(Some(stage)));
+            }
+            stage.end();
+            of_executable(error)
+        })
+    }
+
+    /// A user as the name service has it; `None` if it has none.
+    pub fn lookup_account(&self, name: &str) -> io::Result<Option<Account>> {
+        Credentials::lookup_account(name, &self.own_credentials)
+    }
+
+    /// The user that this process is.
+    pub fn lookup_own_account(&self) -> io::Result<Option<Account>> {
+        self.own_credentials.lookup_owner()
+    }
+
+    /// What a verdict says, as who this process is.
+    fn start_as_self(
+        &self,
+        verdict: &AllowedCommand<'_>,
+        image: Option<&CheckedExecutable>,
+        streams: StdStreams<'_>,
+    ) -> io::Result<Child> {
+        let start = |program, image| {
+            let (argv, environment) = (verdict.argv().to_vec(), verdict.environment().to_vec());
+            let wanted = SpawnSpec { program, argv, environment, leads_group: false };
+            self.spawner
+                .start(wanted, SpawnFds { streams, working_dir: None, executable_dir: image })
+        };
+        if let Some(image) = image {
+            return start(image.name.clone(), Some(image.dir.as_fd()));
+        }
+        execute_first(candidates(verdict), |path| {
+            // To start a process only to find that out takes longer.
+            match fs::metadata(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
+                _ => start(path, None),
+            }
+        })
+    }
+
+    /// What a policy permits, as who this process is.
+    fn start_permitted_as_self(
+        &self,
+        permit: &Permit<'_>,
+        setting: &ExecContext<'_>,
+        image: Option<&CheckedExecutable>,
+        streams: StdStreams<'_>,
+    ) -> io::Result<Child> {
+        // An error of the command's start does not tell which of the two it is of.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(setting.working_dir, ".", flags, rustix::fs::Mode::empty())
+            .map_err(|error| enter_error(&error.into()))?;
+        let path = || permit.rule().command.clone().into();
+        let wanted = SpawnSpec {
+            program: image.map_or_else(path, |image| image.name.clone()),
+            argv: permit.argv().to_vec(),
+            environment: setting.environment.to_vec(),
+            leads_group: true,
+        };
+        let image = image.map(|image| image.dir.as_fd());
+        self.spawner.start(
+            wanted,
+            SpawnFds {
+                streams,
+                working_dir: Some(setting.working_dir.as_fd()),
+                executable_dir: image,
+            },
+        )
+    }
+
+    /// Starts what the next command may need ahead: called when nobody waits.
+    pub fn prestart_stages(&self) {
+        self.stages.prestart(&self.spawner);
+        if let Ok(timed) = &self.cgroup_stages {
+            timed.stages.prestart(&self.spawner);
+        }
+    }
+
+    /// Ends what was started ahead.
+    pub fn finish(&self) {
+        self.stages.end_stages();
+        if let Ok(timed) = &self.cgroup_stages {
+            timed.stages.end_stages();
+            timed.cgroups.remove();
+        }
+    }
+
+    /// Who a verdict's command is to be. Without root's rights the original runs what is for root as
+    /// its caller.
+    fn target_credentials(&self, verdict: &AllowedCommand<'_>) -> io::Result<Credentials> {
+        let user = verdict.run_as();
+        if self.own_credentials.uid == 0 {
+            return self.credentials(user);
+        }
+        if user == "root" && verdict.mode() == Mode::Compat {
+            return Ok(self.own_credentials.clone());
+        }
+        let wanted = self.credentials(user)?;
+        if wanted.uid == self.own_credentials.uid {
+            return Ok(wanted);
+        }
+        let what = format!("a command becomes {user} where root calls: call by sudo");
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+    }
+
+    fn credentials(&self, user: &str) -> io::Result<Credentials> {
+        let now = Instant::now();
+        if let Some((until, known)) = self.users.lock().get(user)
+            && now < *until
+        {
+            return Ok(known.clone());
+        }
+        let found = Credentials::lookup_user(user, &self.own_credentials)?;
+        self.users.lock().insert(user.to_owned(), (now + USER_CACHE_TTL, found.clone()));
+        Ok(found)
+    }
+}
+
+fn open_trusted(path: &OsStr) -> Result<Option<CheckedExecutable>, StartError> {
+    let absent = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    if let Err(error) = fs::metadata(path)
+        && absent(&error)
+    {
+        return Err(StartError::NotFound);
+    }
+    let host = LocalHost::with_environment(Vec::new());
+    if let Some(why) = distrust(&host, path) {
+        return Err(StartError::NotExecutable(format!("others could have changed it: {why}")));
+    }
+    if let Some(why) = distrust_of_interpreters(&host, path, &default_path_dirs) {
+        return Err(StartError::NotExecutable(format!("its interpreter is not trusted: {why}")));
+    }
+    checked_executable::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => StartError::NotExecutable(error.to_string()),
+        _ if absent(&error) => StartError::NotFound,
+        _ => StartError::System(error),
+    })
+}
+
+fn rlimits_for(permit: &Permit<'_>) -> Vec<CommandRlimit> {
+    let limits = &permit.rule().limits;
+    let (files, memory) =
+        (limits.files.map(CommandRlimit::Files), limits.memory.map(CommandRlimit::Memory));
+    let seconds = limits.cpu.map(|cpu| CommandRlimit::Seconds(cpu.as_secs()));
+    files.into_iter().chain(seconds).chain(memory).collect()
+}
+
+/// In another folder relative names would be other files.
+fn enter_error(error: &io::Error) -> io::Error {
+    io::Error::other(format!("the caller's folder cannot be entered, call from another: {error}"))
+}
+
+fn command(path: &OsStr, argv: &[OsString], environment: &[(OsString, OsString)]) -> Command {
+    let mut command = Command::new(path);
+    if let Some(first) = argv.first() {
+        command.arg0(first).args(&argv[1..]);
+    }
+    command.env_clear();
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+/// Tries one path after the other as execvp does: the error that is told is the first that is not for want of a
+/// file.
+fn execute_first<T>(
+    candidates: Vec<OsString>,
+    mut execute: impl FnMut(OsString) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut told = None;
+    for path in candidates {
+        let error = match execute(path) {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let is_absent =
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        if told.is_none() || !is_absent {
+            told = Some(error);
+            if !is_absent {
+                break;
+            }
+        }
+    }
+    Err(told.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// The paths that the first word may mean.
+fn candidates(verdict: &AllowedCommand<'_>) -> Vec<OsString> {
+    let Some(first) = verdict.argv().first() else { return Vec::new() };
+    if !dirname(first.as_bytes()).is_empty() {
+        return vec![first.clone()];
+    }
+    let path = verdict.environment().iter().find(|(name, _)| name == "PATH");
+    let path = path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| path);
+    let folders = crate::rootwrap_conf::split_path(path).map(OsStr::as_bytes);
+    // An empty folder is this one, and must not be looked up once more.
+    let folders = folders.map(|folder| if folder.is_empty() { b"." } else { folder });
+    folders.map(|folder| os_string(join(folder, first.as_bytes()))).collect()
+}
+
+/// A descriptor that the parent forgot to close would be every command's.
+fn close_inherited(kept: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    // The folder's own descriptor is among them, and closed once they are all known.
+    let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&number| number > 2 && kept.is_none_or(|kept| kept.as_raw_fd() != number))
+        .collect();
+    for number in open {
+        // That of the folder is closed already.
+        let _ = nix::unistd::close(number);
+    }
+    Ok(())
+}
+
+fn limit_files(files_max: i64) -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = u64::try_from(files_max).unwrap_or(0).max(FILES_MIN);
+    if current.is_none_or(|current| wanted < current) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
+    }
+    Ok(())
+}

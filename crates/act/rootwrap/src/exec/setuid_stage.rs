@@ -1,0 +1,307 @@
+//! The step between this process and a command with another user's rights: the same executable, started
+//! anew with an empty environment, which is told over a socket what to do. It takes on the user's
+//! rights, then becomes the command, or signals a process, and is the command's process from the start.
+//!
+//! Until it has become the command the socket is open: an error of the system comes back over it.
+
+use super::cgroup::{Cgroup, Cgroups};
+use super::checked_executable::{self, CheckedExecutable};
+use super::rlimits::CommandRlimit;
+use super::spawn_threads::{SpawnSpec, Spawner};
+use super::stage_request::{STAGE_REQUEST_BYTES_MAX, StageAction, StageRequest};
+use super::{StartedCommand, StdStreams, enter_error, execute_first, signal};
+use nix::unistd::execve;
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{Pid, Uid, getpid, set_child_subreaper};
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ExitCode};
+use std::time::Duration;
+
+/// In which one has to become a command: a folder whose file system does not answer holds it.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
+/// How a stage is called, whatever the file is.
+const NAME: &str = "roster-rootwrap: stage";
+
+/// A stage that waits for its order. Without one it ends with this process.
+#[derive(Debug)]
+pub(super) struct ReadyStage {
+    child: Child,
+    socket: UnixStream,
+    cgroup: Option<Cgroup>,
+}
+
+impl ReadyStage {
+    /// In a process group of its own, if commands are to have one, and in a cgroup of its own where that can be:
+    /// one that is refused for once is no reason not to run a command.
+    pub(super) fn new(
+        starters: &Spawner,
+        own_group: bool,
+        cgroups: Option<&Cgroups>,
+    ) -> io::Result<Self> {
+        let (socket, theirs) = UnixStream::pair()?;
+        socket.set_read_timeout(Some(EXEC_TIMEOUT))?;
+        let null = File::options().write(true).open("/dev/null")?;
+        let (stdin, null) = (theirs.as_fd(), null.as_fd());
+        let streams = StdStreams { stdin, stdout: null, stderr: null };
+        let wanted = SpawnSpec {
+            program: "/proc/self/exe".into(),
+            argv: vec![NAME.into()],
+            environment: Vec::new(),
+            leads_group: own_group,
+        };
+        let child = starters.start(wanted, streams.into())?;
+        let cgroup = cgroups.and_then(|cgroups| cgroups.create_with(Pid::from_child(&child)).ok());
+        Ok(Self { child, socket, cgroup })
+    }
+
+    /// Whether it is in a cgroup of its own.
+    pub(super) fn has_cgroup(&self) -> bool {
+        self.cgroup.is_some()
+    }
+
+    /// Gives it an order, and returns when it is what it was told to become; or why it is not, with what there
+    /// is to be ended, which may take as long as what holds it.
+    pub(super) fn send_request(
+        mut self,
+        order: &StageRequest,
+        image: Option<&CheckedExecutable>,
+        folder: Option<&OwnedFd>,
+        streams: StdStreams<'_>,
+    ) -> Result<StartedCommand, (io::Error, Self)> {
+        let sent = send(&mut self.socket, order, streams, [folder, image.map(|image| &image.dir)]);
+        match sent.and_then(|()| receive_error(&mut self.socket)) {
+            Ok(None) => Ok(StartedCommand { child: self.child, cgroup: self.cgroup }),
+            Ok(Some(error)) | Err(error) => Err((error, self)),
+        }
+    }
+
+    /// Without an order.
+    pub(super) fn end(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Whether nothing has happened to it.
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
+    }
+}
+
+fn send(
+    to: &mut UnixStream,
+    order: &StageRequest,
+    streams: StdStreams<'_>,
+    folders: [Option<&OwnedFd>; 2],
+) -> io::Result<()> {
+    let StdStreams { stdin, stdout, stderr } = streams;
+    let mut fds = vec![stdin, stdout, stderr];
+    fds.extend(folders.into_iter().flatten().map(AsFd::as_fd));
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(&*to, &[IoSlice::new(b"O")], &mut control, SendFlags::NOSIGNAL)?;
+    to.write_all(&order.encode())?;
+    to.shutdown(Shutdown::Write)
+}
+
+fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
+    let mut number = [0; 4];
+    match from.read_exact(&mut number).map(|()| i32::from_le_bytes(number)) {
+        // The folder's, as it is sent below.
+        Ok(number) if number < 0 => {
+            let error = io::Error::from_raw_os_error(number.saturating_neg());
+            Ok(Some(enter_error(&error)))
+        }
+        Ok(number) => Ok(Some(io::Error::from_raw_os_error(number))),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            let what = "what it needs, such as the file system of its folder, does not answer";
+            Err(io::Error::new(ErrorKind::TimedOut, what))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// If this process was started as a stage, does what it is told, and returns only where that is done or
+/// could not be. The first thing that a program which runs commands has to do.
+#[must_use]
+pub fn run_if_staged() -> Option<ExitCode> {
+    (std::env::args_os().next()? == NAME).then(|| match SetuidStage::receive() {
+        Ok(stage) => stage.run(),
+        Err(_) => ExitCode::FAILURE,
+    })
+}
+
+struct SetuidStage {
+    socket: UnixStream,
+    request: StageRequest,
+    working_dir: Option<OwnedFd>,
+    executable_dir: Option<OwnedFd>,
+}
+
+impl SetuidStage {
+    fn receive() -> io::Result<Self> {
+        let mut socket =
+            UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+        let maker = rustix::net::sockopt::socket_peercred(&socket)?;
+        if !is_own_parent(maker.pid, maker.uid) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        let mut fds = receive_descriptors(&socket)?.into_iter();
+        let mut next = || fds.next().ok_or(ErrorKind::UnexpectedEof);
+        rustix::stdio::dup2_stdin(next()?)?;
+        rustix::stdio::dup2_stdout(next()?)?;
+        rustix::stdio::dup2_stderr(next()?)?;
+        let mut bytes = Vec::new();
+        (&mut socket).take(STAGE_REQUEST_BYTES_MAX).read_to_end(&mut bytes)?;
+        let order = StageRequest::decode(&bytes)?;
+        let folder = if order.has_working_dir { fds.next() } else { None };
+        Ok(Self { socket, request: order, working_dir: folder, executable_dir: fds.next() })
+    }
+
+    fn run(mut self) -> ExitCode {
+        let StageRequest { credentials, limits, adopts_orphans: adopts, action, .. } = self.request;
+        // As who is root, who may enter nearly any; else as the user, whose alone some file systems are.
+        let entered = enter_dir(self.working_dir.as_ref());
+        let mut is_folder = false;
+        let prepared = set_subreaper(adopts).and_then(|()| credentials.assume()).and_then(|()| {
+            let entered = entered.or_else(|_| enter_dir(self.working_dir.as_ref()));
+            entered.inspect_err(|_| is_folder = true)
+        });
+        let error = match (prepared, action) {
+            (Err(error), _) => error,
+            (Ok(()), StageAction::Signal(kill)) => {
+                drop(self.socket);
+                return signal::send(kill);
+            }
+            (
+                Ok(()),
+                StageAction::Run { candidates, executable_name: image, argv, environment },
+            ) => {
+                let image = self.executable_dir.take().zip(image);
+                let image = image.map(|(folder, name)| CheckedExecutable { dir: folder, name });
+                become_command(candidates, image.as_ref(), &argv, &environment, &limits)
+            }
+        };
+        let number = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+        let number = if is_folder { -number } else { number };
+        let _ = self.socket.write_all(&number.to_le_bytes());
+        ExitCode::FAILURE
+    }
+}
+
+/// Whether a process that made the socket may give orders: the parent, with the same user and executable.
+fn is_own_parent(pid: Pid, uid: Uid) -> bool {
+    let executable = |process: &str| {
+        let status = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+        Some((status.dev(), status.ino()))
+    };
+    let parent = executable(&pid.as_raw_nonzero().to_string());
+    rustix::process::getppid() == Some(pid)
+        && rustix::process::geteuid() == uid
+        && parent.is_some()
+        && parent == executable("self")
+}
+
+/// Whether this process, and what it becomes, is the parent of all whom a descendant leaves behind.
+fn set_subreaper(adopts: bool) -> io::Result<()> {
+    match adopts {
+        true => Ok(set_child_subreaper(Some(getpid()))?),
+        false => Ok(()),
+    }
+}
+
+fn enter_dir(folder: Option<&OwnedFd>) -> io::Result<()> {
+    folder.map_or(Ok(()), |folder| Ok(rustix::process::fchdir(folder)?))
+}
+
+fn become_command(
+    candidates: Vec<OsString>,
+    image: Option<&CheckedExecutable>,
+    argv: &[OsString],
+    environment: &[(OsString, OsString)],
+    limits: &[CommandRlimit],
+) -> io::Error {
+    let candidates = match image {
+        Some(CheckedExecutable { dir: folder, name }) => {
+            vec![checked_executable::exec_path(folder.as_fd(), name)]
+        }
+        None => candidates,
+    };
+    let variable = |(name, value): &(OsString, OsString)| {
+        CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())
+    };
+    let argv: Result<Vec<_>, _> = argv.iter().map(|word| CString::new(word.as_bytes())).collect();
+    let environment: Result<Vec<_>, _> = environment.iter().map(variable).collect();
+    let failed = execute_first(candidates, |path| -> io::Result<()> {
+        let (path, argv, environment) =
+            (CString::new(path.as_bytes())?, argv.as_ref(), environment.as_ref());
+        let (argv, environment) = argv.ok().zip(environment.ok()).ok_or(ErrorKind::InvalidInput)?;
+        signal::default_pipe()?;
+        // Last of all, for they hold for this process too.
+        limits.iter().try_for_each(|limit| limit.impose())?;
+        // Not execvp(3), which hands a file without `#!` to a shell.
+        Ok(execve(&path, argv, environment).map(drop)?)
+    });
+    failed.err().unwrap_or_else(|| ErrorKind::NotFound.into())
+}
+
+fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    Ok(fds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::credentials::Credentials;
+    use std::process::Command;
+
+    #[test]
+    fn a_stage_that_does_not_begin_is_given_back_in_time() {
+        let (socket, theirs) = UnixStream::pair().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let child = Command::new("sleep").arg("600").stdin(OwnedFd::from(theirs)).spawn().unwrap();
+        let stage = ReadyStage { child, socket, cgroup: None };
+        let order = StageRequest {
+            credentials: Credentials::normalized().unwrap(),
+            limits: Vec::new(),
+            adopts_orphans: false,
+            has_working_dir: false,
+            action: StageAction::Run {
+                candidates: Vec::new(),
+                executable_name: None,
+                argv: Vec::new(),
+                environment: Vec::new(),
+            },
+        };
+        let null = File::open("/dev/null").unwrap();
+        let null = null.as_fd();
+        let streams = StdStreams { stdin: null, stdout: null, stderr: null };
+        let (error, mut stage) = stage.send_request(&order, None, None, streams).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(stage.is_alive());
+        stage.end();
+    }
+}

@@ -1,0 +1,87 @@
+//! Descriptors 0 to 2 of a command: the files that they lead to, and whether the caller may choose these files.
+
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, makedev};
+use std::os::fd::BorrowedFd;
+
+/// /dev/null: devices.txt of Linux.
+const NULL: (u32, u32) = (1, 3);
+
+/// Descriptors 0 to 2 of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct StdStreams<'s> {
+    /// What it reads.
+    pub stdin: BorrowedFd<'s>,
+    /// What it writes.
+    pub stdout: BorrowedFd<'s>,
+    /// What it complains to.
+    pub stderr: BorrowedFd<'s>,
+}
+
+impl StdStreams<'_> {
+    /// Why a caller may not hand them over. A program that opens /dev/stdin or /dev/stderr opens the file anew, with
+    /// its own rights: so the caller has to have opened the file for what such a program does.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let streams = [
+            (self.stdin, OFlags::WRONLY),
+            (self.stdout, OFlags::RDONLY),
+            (self.stderr, OFlags::RDONLY),
+        ];
+        (0..).zip(streams).find_map(|(number, (stream, wrong))| {
+            let what = fault(stream, wrong)?;
+            Some(format!("{number} {what}"))
+        })
+    }
+}
+
+fn fault(stream: BorrowedFd<'_>, wrong: OFlags) -> Option<&'static str> {
+    let Ok(flags) = fcntl_getfl(stream) else { return Some("is closed") };
+    if flags.contains(OFlags::PATH) {
+        return Some("is open by its path alone (O_PATH)");
+    }
+    if flags & OFlags::ACCMODE != wrong {
+        return None;
+    }
+    // A closed stream is /dev/null in the wrong direction; pipes and sockets have one direction or none.
+    let status = fstat(stream).ok();
+    match status.map(|status| (FileType::from_raw_mode(status.st_mode), status.st_rdev)) {
+        Some((FileType::Fifo | FileType::Socket, _)) => None,
+        Some((FileType::CharacterDevice, device)) if device == makedev(NULL.0, NULL.1) => None,
+        _ if wrong == OFlags::WRONLY => Some("is a file that is not open for reading"),
+        _ => Some("is a file that is not open for writing"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    #[test]
+    fn streams_of_other_direction_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let write = File::create(&path).unwrap();
+        let read = File::open(&path).unwrap();
+        let by_path = OFlags::PATH.bits().cast_signed();
+        let by_path = File::options().read(true).custom_flags(by_path).open(&path).unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let of = |stdin: &File, stdout: &File, stderr: &File| {
+            let [stdin, stdout, stderr] = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+            StdStreams { stdin, stdout, stderr }.fault()
+        };
+        assert_eq!(of(&read, &write, &write), None);
+        assert_eq!(of(&null, &null, &null), None);
+        let zero = File::open("/dev/zero").unwrap();
+        assert!(of(&zero, &write, &write).is_none() && of(&zero, &zero, &write).is_some());
+        let told = of(&read, &write, &read);
+        assert_eq!(told.as_deref(), Some("2 is a file that is not open for writing"));
+        let told = of(&write, &write, &write);
+        assert_eq!(told.as_deref(), Some("0 is a file that is not open for reading"));
+        for told in [of(&by_path, &write, &write), of(&read, &by_path, &write)] {
+            assert!(told.is_some_and(|told| told.ends_with("is open by its path alone (O_PATH)")));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Records of a command: one before it starts, with the caller, the words and the rule; one at its end, also with the
+//! verdict, how it ended, in which time, how many bytes it moved, and the daemon's counters. A command that does not start has the second alone.
+
+use super::counters::CounterFields;
+use super::supervise::IoBytes;
+use crate::shell_quoted::ShellQuoted;
+use roster_exec::protocol::{CommandEnd, DenyCode};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Of a command's words, so many bytes are told.
+const COMMAND_BYTES_MAX: usize = 8192;
+
+/// One command.
+#[derive(Clone, Debug)]
+pub(super) struct AuditRecord {
+    pub(super) uid: u32,
+    pub(super) pid: i32,
+    /// The same in both records.
+    pub(super) id: String,
+    /// The command's first process, once it has started.
+    pub(super) command_pid: Option<u32>,
+    /// The caller's name, if it has one.
+    pub(super) user: String,
+    /// What the caller is.
+    pub(super) executable: Option<PathBuf>,
+    /// The command as it was asked for, or as it ran: [`quote_command`] of it.
+    pub(super) command: String,
+    /// The user that was asked for: [`quote_command`] of it. For a permitted command, the user that the rule names.
+    pub(super) run_as: String,
+    pub(super) rule: Option<String>,
+    pub(super) outcome: ExecOutcome,
+    pub(super) duration: Duration,
+    pub(super) bytes: Option<IoBytes>,
+    /// The daemon's counters at the end.
+    pub(super) counters: Option<CounterFields>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ExecOutcome {
+    /// It is about to start.
+    Starting,
+    Ended(CommandEnd),
+    Denied(DenyCode, String),
+}
+
+impl ExecOutcome {
+    /// In a word, for filters.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::Starting | Self::Ended(_) => "allowed",
+            Self::Denied(DenyCode::Refused, _) => "refused",
+            Self::Denied(DenyCode::NotFound, _) => "not-found",
+            Self::Denied(DenyCode::NotExecutable, _) => "not-executable",
+            Self::Denied(DenyCode::Busy, _) => "busy",
+            Self::Denied(DenyCode::Failed, _) => "failed",
+        }
+    }
+
+    /// As syslog(3) has it.
+    fn priority(&self) -> u8 {
+        match self {
+            Self::Starting | Self::Ended(_) => 6,
+            Self::Denied(DenyCode::Refused, _) => 4,
+            Self::Denied(..) => 3,
+        }
+    }
+}
+
+impl AuditRecord {
+    /// For a person.
+    pub(super) fn message(&self) -> String {
+        let (user, uid, run_as) = (&self.user, self.uid, &self.run_as);
+        let command = &self.command;
+        let rule = self.rule.as_deref().unwrap_or("-");
+        match &self.outcome {
+            ExecOutcome::Starting => {
+                format!("{user} (uid {uid}) starts {command} as {run_as} by rule {rule}")
+            }
+            ExecOutcome::Ended(end) => {
+                let (end, seconds) = (describe_end(*end), self.duration.as_secs_f64());
+                format!(
+                    "{user} (uid {uid}) ran {command} as {run_as} by rule {rule}: {end} after {seconds:.3} s"
+                )
+            }
+            ExecOutcome::Denied(_, why) => {
+                format!("{user} (uid {uid}) did not run {command} as {run_as}: {why}")
+            }
+        }
+    }
+
+    /// As journald takes it.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |name: &str, value: &str| put_field(&mut out, name, value);
+        put("MESSAGE", &self.message());
+        put("PRIORITY", &self.outcome.priority().to_string());
+        put("SYSLOG_IDENTIFIER", "roster-exec");
+        let is_start = self.outcome == ExecOutcome::Starting;
+        put("ROSTER_EVENT", if is_start { "start" } else { "end" });
+        put("ROSTER_COMMAND_ID", &self.id);
+        put("ROSTER_USER", &self.user);
+        put("ROSTER_UID", &self.uid.to_string());
+        put("ROSTER_PID", &self.pid.to_string());
+        if let Some(executable) = &self.executable {
+            put("ROSTER_EXE", &executable.to_string_lossy());
+        }
+        put("ROSTER_COMMAND", &self.command);
+        put("ROSTER_RUN_AS", &self.run_as);
+        if let Some(rule) = &self.rule {
+            put("ROSTER_RULE", rule);
+        }
+        put("ROSTER_VERDICT", self.outcome.label());
+        if let Some(pid) = self.command_pid {
+            put("ROSTER_COMMAND_PID", &pid.to_string());
+        }
+        match &self.outcome {
+            ExecOutcome::Starting => return out,
+            ExecOutcome::Ended(end) => put("ROSTER_STATUS", &describe_end(*end)),
+            ExecOutcome::Denied(_, why) => put("ROSTER_REASON", why),
+        }
+        put("ROSTER_MICROSECONDS", &self.duration.as_micros().to_string());
+        if let Some(IoBytes { read, written }) = self.bytes {
+            put("ROSTER_BYTES_READ", &read.to_string());
+            put("ROSTER_BYTES_WRITTEN", &written.to_string());
+        }
+        for (name, count) in self.counters.iter().flatten() {
+            put(name, &count.to_string());
+        }
+        out
+    }
+}
+
+/// A command for a shell; what is very long is cut, for records wait in memory.
+pub(super) fn quote_command(argv: &[OsString]) -> String {
+    let mut command = String::new();
+    for (number, word) in argv.iter().enumerate() {
+        let space = if number == 0 { "" } else { " " };
+        let _ = write!(command, "{space}{}", ShellQuoted(word));
+        if command.len() > COMMAND_BYTES_MAX {
+            command.truncate(command.floor_char_boundary(COMMAND_BYTES_MAX));
+            command.push('…');
+            command.shrink_to_fit();
+            break;
+        }
+    }
+    command
+}
+
+fn describe_end(end: CommandEnd) -> String {
+    match end {
+        CommandEnd::Exited(status) => format!("exit {status}"),
+        CommandEnd::Died(signal) => format!("signal {signal}"),
+        CommandEnd::TimedOut => "timeout".into(),
+    }
+}
+
+/// A value with a newline in it has its length before it.
+pub(super) fn put_field(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    if value.contains('\n') {
+        out.push(b'\n');
+        out.extend((value.len() as u64).to_le_bytes());
+    } else {
+        out.push(b'=');
+    }
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::counters::Counters;
+    use super::*;
+
+    fn record(argv: &[&str], verdict: ExecOutcome) -> AuditRecord {
+        let counters = Counters::default();
+        counters.evicted.add();
+        AuditRecord {
+            uid: 7,
+            pid: 8,
+            id: "0a1b2c3d-1".into(),
+            command_pid: Some(9),
+            user: "alice".into(),
+            executable: Some("/usr/bin/roster-exec".into()),
+            command: quote_command(&argv.iter().map(OsString::from).collect::<Vec<_>>()),
+            run_as: "root".into(),
+            rule: Some("web".into()),
+            outcome: verdict,
+            duration: Duration::from_micros(12_345),
+            bytes: Some(IoBytes { read: 3, written: 4 }),
+            counters: Some(counters.fields()),
+        }
+    }
+
+    #[test]
+    fn a_record_holds_who_what_and_what_came_of_it() {
+        let ran = record(&["/bin/ls", "a b"], ExecOutcome::Ended(CommandEnd::Exited(2)));
+        let text = String::from_utf8(ran.encode()).unwrap();
+        for line in [
+            "MESSAGE=alice (uid 7) ran /bin/ls 'a b' as root by rule web: exit 2 after 0.012 s",
+            "PRIORITY=6",
+            "ROSTER_UID=7",
+            "ROSTER_COMMAND=/bin/ls 'a b'",
+            "ROSTER_RULE=web",
+            "ROSTER_VERDICT=allowed",
+            "ROSTER_STATUS=exit 2",
+            "ROSTER_MICROSECONDS=12345",
+            "ROSTER_BYTES_WRITTEN=4",
+            "ROSTER_EVENT=end",
+            "ROSTER_COMMAND_ID=0a1b2c3d-1",
+            "ROSTER_COMMAND_PID=9",
+            "ROSTER_RUNNING=0",
+            "ROSTER_CONNECTIONS_EVICTED=1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        let starts = AuditRecord { command_pid: None, outcome: ExecOutcome::Starting, ..ran };
+        let text = String::from_utf8(starts.encode()).unwrap();
+        for line in [
+            "MESSAGE=alice (uid 7) starts /bin/ls 'a b' as root by rule web",
+            "ROSTER_EVENT=start",
+            "ROSTER_COMMAND_ID=0a1b2c3d-1",
+            "ROSTER_VERDICT=allowed",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        assert!(!text.contains("ROSTER_MICROSECONDS"), "{text}");
+    }
+
+    #[test]
+    fn nobody_writes_a_field_of_a_record_by_what_is_asked_for() {
+        let words = ["ls", "x\nPRIORITY=0\nROSTER_USER=root"];
+        let denied = record(&words, ExecOutcome::Denied(DenyCode::Refused, "no".into()));
+        let bytes = denied.encode();
+        let mut rest = &bytes[..];
+        let mut names = Vec::new();
+        // As journald reads it.
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            match rest[..end].iter().position(|&byte| byte == b'=') {
+                Some(at) => {
+                    names.push(String::from_utf8(rest[..at].to_vec()).unwrap());
+                    rest = &rest[end + 1..];
+                }
+                None => {
+                    names.push(String::from_utf8(rest[..end].to_vec()).unwrap());
+                    let length = u64::from_le_bytes(rest[end + 1..end + 9].try_into().unwrap());
+                    rest = &rest[end + 9 + length as usize + 1..];
+                }
+            }
+        }
+        assert_eq!(names.iter().filter(|name| *name == "PRIORITY").count(), 1);
+        assert_eq!(names.iter().filter(|name| *name == "ROSTER_USER").count(), 1);
+        let long =
+            record(&["x".repeat(1 << 20).as_str()], ExecOutcome::Ended(CommandEnd::TimedOut));
+        assert!(long.encode().len() < 4 * COMMAND_BYTES_MAX);
+    }
+}

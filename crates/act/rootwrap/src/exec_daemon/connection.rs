@@ -1,0 +1,337 @@
+//! One connection: one command after the other, each asked for, judged, run and answered, in the
+//! connection's own thread.
+
+use super::audit_record::{AuditRecord, ExecOutcome, quote_command};
+use super::environment::build_environment;
+use super::exec_toml::ExecPolicy;
+use super::frame_reader::{FrameReader, ReceivedRequest};
+use super::nss_lookups::{self, LookupUnavailable};
+use super::peer::PeerProcess;
+use super::resource_limits::ConnectionSlot;
+use super::rule_match::{Caller, Denial, ExecRequest, Permit, decide};
+use super::services::ExecServices;
+use super::supervise::{EndedCommand, RunningCommand};
+use crate::exec::{ExecContext, StartError, StartTimeout, StdStreams};
+use roster_exec::protocol::{CommandEnd, CommandReply, CommandRequest, DenyCode};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::isatty;
+use std::cell::Cell;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// In which somebody who has connected asks for something.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// In which one who had something asks for more.
+const NEXT_REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long a client may leave an answer lying.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long patterns are matched before it is looked whether anybody waits for that.
+const MATCH_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// And at the longest.
+const MATCH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a command does not run.
+struct RunFailure {
+    code: DenyCode,
+    message: String,
+    /// By which the caller has told it to end before it began.
+    signal: Option<u32>,
+    /// What there is still to be ended, when the caller was told.
+    start_timeout: Option<StartTimeout>,
+}
+
+impl RunFailure {
+    fn new(why: DenyCode, words: impl Display) -> Self {
+        Self { code: why, message: words.to_string(), signal: None, start_timeout: None }
+    }
+
+    fn reply(&self) -> CommandReply {
+        match self.signal {
+            Some(signal) => CommandReply::Ended(CommandEnd::Died(signal)),
+            None => CommandReply::Denied(self.code, self.message.clone()),
+        }
+    }
+}
+
+impl From<LookupUnavailable> for RunFailure {
+    fn from(unanswered: LookupUnavailable) -> Self {
+        Self::new(DenyCode::Failed, unanswered)
+    }
+}
+
+/// Serves it until its client has had enough.
+pub(super) fn serve(services: &ExecServices, place: &ConnectionSlot) -> io::Result<()> {
+    let stream = place.stream();
+    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+    let peer = PeerProcess::from_stream(stream)?;
+    let mut session =
+        ConnectionHandler { services, slot: place, peer, frames: FrameReader::new(stream) };
+    let (mut begins_in, mut is_first) = (FIRST_REQUEST_TIMEOUT, true);
+    loop {
+        let mut room = None;
+        let received = session.frames.next_request(begins_in, |bytes| {
+            room = place.reserve_bytes(bytes);
+            room.is_some()
+        });
+        let received = match received {
+            Ok(Some(received)) => received,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                services.counters.malformed.add();
+                if error.kind() == ErrorKind::OutOfMemory {
+                    session.send_reply(&CommandReply::Denied(
+                        DenyCode::Busy,
+                        "there is no room for it".into(),
+                    ))?;
+                }
+                return Err(error);
+            }
+        };
+        // Who has taken on another user's rights since is to connect as that user.
+        if !is_first && !session.peer.is_same_user() {
+            return Ok(());
+        }
+        is_first = false;
+        place.mark_busy();
+        session.handle_request(received)?;
+        services.executor.prestart_stages();
+        if !place.mark_idle() {
+            return Ok(());
+        }
+        begins_in = NEXT_REQUEST_TIMEOUT;
+    }
+}
+
+struct ConnectionHandler<'d> {
+    services: &'d ExecServices,
+    slot: &'d ConnectionSlot,
+    peer: PeerProcess,
+    frames: FrameReader<'d>,
+}
+
+impl ConnectionHandler<'_> {
+    /// Sees to one command, and tells the caller and the log.
+    fn handle_request(&mut self, received: ReceivedRequest) -> io::Result<()> {
+        let began = Instant::now();
+        let mut record = self.new_record(&received.request);
+        let mut late = None;
+        let (answer, verdict, ended) = match self.run_command(received, &mut record) {
+            Ok(ended) => {
+                (CommandReply::Ended(ended.end), ExecOutcome::Ended(ended.end), Some(ended))
+            }
+            Err(mut not_run) => {
+                late = not_run.start_timeout.take();
+                (not_run.reply(), ExecOutcome::Denied(not_run.code, not_run.message), None)
+            }
+        };
+        let told = self.send_reply(&answer);
+        record.duration = began.elapsed();
+        record.bytes = ended.and_then(EndedCommand::reap);
+        record.outcome = verdict;
+        record.counters = Some(self.services.counters.fields());
+        self.services.journal.enqueue_record(record);
+        // Until it has ended this connection is its caller's.
+        drop(late);
+        told
+    }
+
+    fn new_record(&self, request: &CommandRequest) -> AuditRecord {
+        AuditRecord {
+            uid: self.peer.uid,
+            pid: self.peer.pid,
+            id: self.services.journal.next_id(),
+            command_pid: None,
+            user: "?".into(),
+            executable: self.peer.executable.clone(),
+            command: quote_command(&request.argv),
+            // The caller may name anything.
+            run_as: quote_command(&[request.run_as.as_deref().unwrap_or("root").into()]),
+            rule: None,
+            outcome: ExecOutcome::Denied(DenyCode::Failed, String::new()),
+            duration: Duration::ZERO,
+            bytes: None,
+            counters: None,
+        }
+    }
+
+    fn run_command(
+        &mut self,
+        received: ReceivedRequest,
+        record: &mut AuditRecord,
+    ) -> Result<EndedCommand, RunFailure> {
+        let ReceivedRequest { request, fds } = received;
+        self.check_caller()?;
+        let policy = self.services.policy();
+        let (permit, gids) = self.find_permit(&policy, &request, record)?;
+        let rule = permit.rule();
+        record.rule = Some(rule.name.clone());
+        record.run_as.clone_from(&rule.run_as);
+        record.command = quote_command(permit.argv());
+        let _turn = self.slot.reserve_command().ok_or_else(|| {
+            RunFailure::new(DenyCode::Busy, "as many commands run as may at once; try again later")
+        })?;
+        let names = &self.services.nss_lookups;
+        let absent = |what: &str, name: &str| {
+            RunFailure::new(
+                DenyCode::Failed,
+                format!("rule {}: there is no {what} {name}", rule.name),
+            )
+        };
+        let account = names.lookup_account(&rule.run_as)?;
+        let mut account = account.ok_or_else(|| absent("user", &rule.run_as))?;
+        if let Some(group) = &rule.run_as_group {
+            let gid = names.lookup_group(group)?.ok_or_else(|| absent("group", group))?;
+            account = account.with_group(gid).into();
+        }
+        let caller = (self.peer.uid, record.user.as_str());
+        let environment = build_environment(&account, caller, permit.kept_environment());
+        let [stdin, stdout, stderr, folder] = &*fds;
+        let on_terminal = [stdin, stdout, stderr].into_iter().any(isatty);
+        let setting =
+            ExecContext { account: &account, environment: &environment, working_dir: folder };
+        let streams =
+            StdStreams { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
+        // The daemon enters it as root. For a command with no other rights than the caller's the kernel makes this
+        // check.
+        let has_own_rights = account.uid() == self.peer.uid && rule.run_as_group.is_none();
+        if !has_own_rights && !self.peer.may_enter(folder, &gids) {
+            let words = "the caller may not enter the directory: call from another";
+            return Err(RunFailure::new(DenyCode::Failed, words));
+        }
+        if !has_own_rights && let Some(fault) = streams.fault() {
+            return Err(RunFailure::new(
+                DenyCode::Failed,
+                format!("descriptor {fault}: redirect it"),
+            ));
+        }
+        // Whoever asked may have given up while it waited for its turn.
+        self.check_cancelled()?;
+        self.services.journal.send_start(record);
+        let started = self.services.executor.start_permitted(&permit, &setting, streams)?;
+        drop(fds);
+        let _running = self.services.counters.running.hold();
+        let running = RunningCommand::new(started, rule.timeout, on_terminal)
+            .map_err(|error| RunFailure::new(DenyCode::Failed, error))?;
+        record.command_pid = Some(running.pid());
+        // Where the caller is gone, it is seen below.
+        let stream = self.frames.stream();
+        let _ = write_reply(stream, &CommandReply::Started(running.pid()));
+        running
+            .supervise(&mut self.frames, |answer| write_reply(stream, answer))
+            .map_err(|error| RunFailure::new(DenyCode::Failed, error))
+    }
+
+    /// Who inherited the connection of a process that has ended is somebody else.
+    fn check_caller(&self) -> Result<(), RunFailure> {
+        match self.peer.is_alive() {
+            true => Ok(()),
+            false => {
+                Err(RunFailure::new(DenyCode::Refused, "the process that has connected is gone"))
+            }
+        }
+    }
+
+    /// That nobody wants a command any more that has not begun: by the end of its caller or its word.
+    fn check_cancelled(&mut self) -> Result<(), RunFailure> {
+        self.check_caller()?;
+        let gone = |_| RunFailure::new(DenyCode::Failed, "its caller has gone before it began");
+        self.frames.read_all().map_err(gone)?;
+        match self.frames.termination_signal() {
+            None => Ok(()),
+            signal => {
+                let not_run =
+                    RunFailure::new(DenyCode::Failed, "its caller has ended it before it began");
+                Err(RunFailure { signal, ..not_run })
+            }
+        }
+    }
+
+    /// Whether both the caller and this daemon go on.
+    fn is_awaited(&self) -> bool {
+        self.peer.is_alive() && !self.slot.is_ending() && !is_closed(self.frames.stream())
+    }
+
+    /// The permit that the policy gives to the peer's request, and the groups of the peer's user.
+    fn find_permit<'p>(
+        &self,
+        policy: &'p ExecPolicy,
+        request: &CommandRequest,
+        record: &mut AuditRecord,
+    ) -> Result<(Permit<'p>, Vec<u32>), RunFailure> {
+        let uid = self.peer.uid;
+        let Some(user) = self
+            .services
+            .nss_lookups
+            .lookup_caller(uid, self.services.subuid_owners.find_owner(uid))?
+        else {
+            let words = format!("this host knows no user with uid {uid}");
+            return Err(RunFailure::new(DenyCode::Refused, words));
+        };
+        record.user.clone_from(&user.name);
+        let began = Instant::now();
+        let asked = Cell::new(Duration::ZERO);
+        let is_in = |group: &str| {
+            // Many that are not answered take no longer than one.
+            let is_time = began.elapsed() < nss_lookups::LOOKUP_TIMEOUT;
+            let before = Instant::now();
+            let gid = is_time.then(|| self.services.nss_lookups.lookup_group(group).ok()).flatten();
+            asked.set(asked.get() + before.elapsed());
+            Some(gid?.is_some_and(|gid| user.gids.contains(&gid)))
+        };
+        let caller = Caller { user: &user.name, is_in: &is_in };
+        let goes_on = || {
+            let time = began.elapsed().saturating_sub(asked.get());
+            time < MATCH_CHECK_INTERVAL || time < MATCH_TIMEOUT && self.is_awaited()
+        };
+        let wanted = ExecRequest {
+            argv: &request.argv,
+            run_as: request.run_as.as_deref(),
+            environment: &request.environment,
+            is_awaited: &goes_on,
+        };
+        let host = rustix::system::uname();
+        let permit = decide(policy, &host.nodename().to_string_lossy(), &caller, &wanted);
+        let permit = permit.map_err(|denial| {
+            let why = match denial {
+                Denial::LookupUnavailable | Denial::Abandoned => DenyCode::Failed,
+                _ => DenyCode::Refused,
+            };
+            RunFailure::new(why, denial)
+        })?;
+        Ok((permit, user.gids.clone()))
+    }
+
+    fn send_reply(&self, answer: &CommandReply) -> io::Result<()> {
+        write_reply(self.frames.stream(), answer)
+    }
+}
+
+fn is_closed(stream: &UnixStream) -> bool {
+    // A hang-up is told whatever is asked for.
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(stream, PollFlags::empty())], Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+fn write_reply(mut stream: &UnixStream, answer: &CommandReply) -> io::Result<()> {
+    stream.write_all(&answer.encode())
+}
+
+impl From<StartError> for RunFailure {
+    fn from(not_started: StartError) -> Self {
+        match not_started {
+            StartError::NotFound => Self::new(DenyCode::NotFound, "there is no such executable"),
+            StartError::NotExecutable(why) => Self::new(DenyCode::NotExecutable, why),
+            StartError::System(error) => {
+                Self::new(DenyCode::Failed, format!("it cannot be started: {error}"))
+            }
+            StartError::TimedOut(error, late) => {
+                let not_run =
+                    Self::new(DenyCode::Failed, format!("it did not begin in time: {error}"));
+                Self { start_timeout: Some(late), ..not_run }
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The daemon: takes connections, reads its policy anew when it is told to, and ends in good order.
+//!
+//! One thread waits for signals. The others take turns at the door: one waits there, and serves who
+//! comes itself (`connection`) as soon as another has taken its turn, so that a connection wakes nobody
+//! but who serves it, and whatever it waits for, nobody else does.
+
+use super::connection::serve;
+use super::exec_toml::ExecPolicy;
+use super::gate::SocketAccess;
+use super::resource_limits::{ConnectionSlot, ResourceLimits, send_busy, send_ending};
+use super::services::ExecServices;
+use super::socket::ExecSocket;
+use super::subuid_owners::SubuidOwners;
+use crate::diagnostic::Diagnostic;
+use crate::exec::Executor;
+use crate::man_pages;
+use nix::sys::socket::{getsockopt, sockopt};
+use parking_lot::Mutex;
+use roster_fd_passing::deferred_close::DeferredCloser;
+use rustix::event::{PollFd, PollFlags, poll};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Nothing here goes deep: the C library's look-ups are in threads of their own.
+const STACK_BYTES: usize = 256 << 10;
+/// Threads that wait for their turn; more end when they have served somebody.
+const IDLE_MAX: usize = 32;
+/// After which the system is asked again for a descriptor that it did not have.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// How long commands may go on when the daemon is to end.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(60);
+/// And how long after they were told that they have to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where everything is.
+#[derive(Debug)]
+pub struct ExecDaemonOptions {
+    pub policy: PathBuf,
+    /// The socket, unless systemd hands one over.
+    pub socket: PathBuf,
+}
+
+/// Why there is no daemon.
+#[derive(Debug)]
+pub enum ExecDaemonError {
+    /// What is wrong with the policy.
+    Policy(Vec<Diagnostic>),
+    /// What the system refused.
+    System(io::Error),
+}
+
+impl From<io::Error> for ExecDaemonError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// The accept loop, and what it admits connections by.
+struct ExecDaemon {
+    services: ExecServices,
+    limits: Arc<ResourceLimits>,
+    closers: DeferredCloser,
+    socket_access: Arc<SocketAccess>,
+    socket: ExecSocket,
+    /// Held by the thread whose turn at the door it is.
+    accept_lock: Mutex<()>,
+    /// How many wait for their turn or have it.
+    idle: AtomicUsize,
+    /// Its other end goes when nobody is to be let in or answered any more.
+    end_pipe: UnixStream,
+}
+
+/// Serves until it is told to end. To be called before there are threads.
+pub fn serve_exec_clients(settings: &ExecDaemonOptions) -> Result<(), ExecDaemonError> {
+    let policy = ExecPolicy::load(&settings.policy).map_err(ExecDaemonError::Policy)?;
+    let handed = ExecSocket::from_systemd()?;
+    let mut executor = Executor::new_for_exec_daemon(handed.as_ref().map(AsFd::as_fd))?;
+    let ends = signal_pipe(&[SIGTERM, SIGINT])?;
+    let reloads = signal_pipe(&[SIGHUP])?;
+    executor.isolate_spawner();
+    if let Some(why) = executor.isolation_error() {
+        log_line(&format_args!(
+            "commands begin with what others have sent, and may wait for it, for a thread cannot have descriptors \
+             of its own: {why}"
+        ));
+    }
+    let executor = Arc::new(executor);
+    let socket = handed.map_or_else(|| ExecSocket::create(&settings.socket), Ok)?;
+    let (ended, open) = UnixStream::pair()?;
+    let persons = Arc::new(SubuidOwners::default());
+    let gate = SocketAccess::new(&socket.path(&settings.socket), Arc::clone(&persons))?;
+    let gate = Arc::new(gate);
+    let adjusted = Arc::clone(&gate);
+    let closers = DeferredCloser::new(move |pending| adjusted.adjust(pending));
+    let daemon = Arc::new(ExecDaemon {
+        services: ExecServices::new(policy, executor, persons)?,
+        limits: ResourceLimits::new(),
+        closers,
+        socket_access: gate,
+        socket,
+        accept_lock: Mutex::default(),
+        idle: AtomicUsize::new(0),
+        end_pipe: ended,
+    });
+    daemon.log_cgroup_state();
+    daemon.spawn_acceptor()?;
+    notify(NotifyState::Ready);
+    daemon.handle_signals(&settings.policy, &reloads, &ends);
+    notify(NotifyState::Stopping);
+    daemon.finish(open);
+    Ok(())
+}
+
+/// Becomes readable when one of the signals comes.
+fn signal_pipe(signals: &[i32]) -> io::Result<UnixStream> {
+    let (told, tells) = UnixStream::pair()?;
+    told.set_nonblocking(true)?;
+    for &signal in signals {
+        signal_hook::low_level::pipe::register(signal, tells.try_clone()?)?;
+    }
+    Ok(told)
+}
+
+fn has_signal(mut pipe: &UnixStream) -> bool {
+    pipe.read(&mut [0; 64]).is_ok_and(|count| count > 0)
+}
+
+/// Where nobody is to be told, nobody is.
+fn notify(state: NotifyState<'_>) {
+    let _ = sd_notify::notify(&[state]);
+}
+
+fn log_line(what: &dyn Display) {
+    let _ = writeln!(io::stderr(), "{}: {what}", man_pages::invoked_program().display());
+}
+
+impl ExecDaemon {
+    fn log_cgroup_state(&self) {
+        match self.services.executor.cgroups() {
+            Ok(path) => log_line(&format_args!(
+                "commands that have a time-out are in cgroups of their own: {}",
+                path.display()
+            )),
+            Err(why) => log_line(&format_args!(
+                "commands that have a time-out are in no cgroups of their own, and what comes of them is looked \
+                 for by its parents: {why}"
+            )),
+        }
+    }
+
+    /// Waits for signals, until one ends the daemon.
+    fn handle_signals(&self, policy: &Path, reloads: &UnixStream, ends: &UnixStream) {
+        loop {
+            let mut fds = [PollFd::new(reloads, PollFlags::IN), PollFd::new(ends, PollFlags::IN)];
+            if !matches!(poll(&mut fds, None), Ok(_) | Err(rustix::io::Errno::INTR)) {
+                return;
+            }
+            let [is_reload, is_end] = fds.map(|fd| !fd.revents().is_empty());
+            if is_end && has_signal(ends) {
+                return;
+            }
+            if is_reload && has_signal(reloads) {
+                self.reload(policy);
+            }
+        }
+    }
+
+    /// Takes over a policy without a mistake; else the old one stays.
+    fn reload(&self, path: &Path) {
+        if let Ok(now) = NotifyState::monotonic_usec_now() {
+            let _ = sd_notify::notify(&[NotifyState::Reloading, now]);
+        }
+        match ExecPolicy::load(path) {
+            Ok(policy) => {
+                log_line(&format_args!(
+                    "{}: rules taken over: {}",
+                    path.display(),
+                    policy.rules.len()
+                ));
+                self.services.replace_policy(policy);
+            }
+            Err(problems) => {
+                problems.iter().for_each(|problem| log_line(problem));
+                log_line(&format_args!("{}: the old policy stays in force", path.display()));
+            }
+        }
+        notify(NotifyState::Ready);
+    }
+
+    /// One more thread that takes its turn at the door.
+    fn spawn_acceptor(self: &Arc<Self>) -> io::Result<()> {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        let daemon = Arc::clone(self);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES).name("connection".into());
+        let opened = thread.spawn(move || daemon.run_accept_loop());
+        if opened.is_err() {
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+        }
+        opened.map(drop)
+    }
+
+    fn run_accept_loop(self: &Arc<Self>) {
+        loop {
+            let turn = self.accept_lock.lock();
+            let came = self.next_connection();
+            drop(turn);
+            let idle = self.idle.fetch_sub(1, Ordering::Relaxed) - 1;
+            let Some(place) = came else { return };
+            // Without another thread who comes next waits until this one is done.
+            let _ = if idle == 0 { self.spawn_acceptor() } else { Ok(()) };
+            self.serve_connection(&place);
+            drop(place);
+            if self.idle.fetch_add(1, Ordering::Relaxed) >= IDLE_MAX {
+                self.idle.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// The next connection for which there is a place; `None` if nobody is to be let in any more.
+    fn next_connection(&self) -> Option<ConnectionSlot> {
+        loop {
+            let mut fds = [
+                PollFd::new(self.socket.listener(), PollFlags::IN),
+                PollFd::new(&self.end_pipe, PollFlags::IN),
+            ];
+            if poll(&mut fds, None).is_err() {
+                thread::sleep(RETRY_PAUSE);
+                continue;
+            }
+            let [has_come, has_ended] = fds.map(|fd| !fd.revents().is_empty());
+            if has_ended {
+                return None;
+            }
+            if has_come && let Some(place) = self.admit() {
+                return Some(place);
+            }
+        }
+    }
+
+    fn admit(&self) -> Option<ConnectionSlot> {
+        let stream = match self.socket.listener().accept() {
+            Ok((stream, _)) => stream,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::WouldBlock
+                ) =>
+            {
+                return None;
+            }
+            Err(_) => {
+                thread::sleep(RETRY_PAUSE);
+                return None;
+            }
+        };
+        // The kernel has them of each connection.
+        let uid = getsockopt(&stream, sockopt::PeerCredentials).map_or(u32::MAX, |peer| peer.uid());
+        let (admitted, closed) =
+            self.limits.admit(self.services.subuid_owners.find_owner(uid), stream);
+        (0..closed).for_each(|_| self.services.counters.evicted.add());
+        admitted.map_err(|stream| self.reject(uid, stream)).ok()
+    }
+
+    fn reject(&self, uid: u32, stream: UnixStream) {
+        match self.limits.is_ending() {
+            true => send_ending(&stream),
+            false => send_busy(&stream),
+        }
+        self.closers.close(uid, stream);
+    }
+
+    fn serve_connection(&self, place: &ConnectionSlot) {
+        let _open = self.services.counters.connections.hold();
+        // Whoever breaks off has nobody left to tell.
+        let _ = serve(&self.services, place);
+        let _ = place.stream().shutdown(Shutdown::Both);
+    }
+
+    /// Lets what runs end and be answered, for a time, and the log be told.
+    fn finish(&self, open: UnixStream) {
+        self.limits.stop_admission();
+        // systemd's goes on to take callers, who would hear nothing until the next daemon: these are told.
+        let open = (!self.socket.close()).then_some(open);
+        if !self.limits.is_empty_within(FINISH_TIMEOUT) {
+            self.limits.close_all();
+            self.limits.is_empty_within(KILL_TIMEOUT);
+        }
+        drop(open);
+        self.socket_access.open();
+        self.services.executor.finish();
+        self.services.journal.finish();
+    }
+}

@@ -1,0 +1,651 @@
+//! exec.toml: who may run what as whom. docs/internals/exec-protocol.md has the keys.
+
+use crate::diagnostic::Diagnostic;
+use crate::evaluate::{is_command_variable, is_dangerous, is_dangerous_prefix};
+use crate::host_facts::LocalHost;
+use crate::interpreter::{distrust_of_executable, distrust_of_interpreters};
+use crate::mode::Mode;
+use crate::path_trust::distrust;
+use crate::pattern::Pattern;
+use crate::rootwrap_conf::default_path_dirs;
+use nix::unistd::{Group, User};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// More rules are a mistake: each is looked at for each command.
+const RULES_MAX: usize = 10_000;
+const NAME_BYTES_MAX: usize = 64;
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Standard input, output and error.
+const STREAM_FILES: u64 = 3;
+
+/// The rules, in order.
+#[derive(Debug)]
+pub struct ExecPolicy {
+    /// Each with a name of its own.
+    pub rules: Vec<ExecRule>,
+}
+
+#[derive(Debug)]
+pub struct ExecRule {
+    /// For the log.
+    pub name: String,
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// Users whom it is for.
+    pub users: Vec<String>,
+    /// Groups whose members it is for.
+    pub groups: Vec<String>,
+    /// Hosts that it is for; all, if there is none.
+    pub hosts: Vec<Glob>,
+    /// An absolute path.
+    pub command: PathBuf,
+    /// One for each argument.
+    pub args: Vec<Pattern>,
+    /// Whether any arguments may follow those.
+    pub any_args: bool,
+    /// The user that it runs as.
+    pub run_as: String,
+    /// The group, instead of the user's.
+    pub run_as_group: Option<String>,
+    /// What is kept of the caller's environment.
+    pub keep_env: Vec<Glob>,
+    /// After which it is killed.
+    pub timeout: Option<Duration>,
+    pub limits: RuleLimits,
+}
+
+/// What setrlimit(2) is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleLimits {
+    /// Open files.
+    pub files: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Time of a processor.
+    pub cpu: Option<Duration>,
+}
+
+/// A text in which `*` stands for any characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(String);
+
+impl Glob {
+    /// Whether all of a text is that.
+    #[must_use]
+    pub fn matches(&self, text: &[u8]) -> bool {
+        let mut parts = self.0.as_bytes().split(|&byte| byte == b'*');
+        let first = parts.next().unwrap_or_default();
+        let Some(mut rest) = text.strip_prefix(first) else { return false };
+        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        // Each as early as it can be leaves most to those behind it.
+        for part in parts.filter(|part| !part.is_empty()) {
+            let Some(at) = rest.windows(part.len()).position(|window| window == part) else {
+                return false;
+            };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(last)
+    }
+
+    /// Whether no variable that it stands for may be kept.
+    fn is_never_kept(&self) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(start) => is_dangerous_prefix(start.as_bytes()),
+            None => self.0 == "PATH" || is_dangerous(self.0.as_bytes()),
+        }
+    }
+}
+
+impl ExecPolicy {
+    /// Reads a file. An error is every mistake in it, or that it could be anybody's.
+    pub fn load(file: &Path) -> Result<Self, Vec<Diagnostic>> {
+        let mut text = String::new();
+        let read = File::open(file)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+        let bad = |what, instead| Err(vec![Diagnostic::error(file, 0, what, instead)]);
+        match read {
+            Err(error) => {
+                bad(format!("cannot be read: {error}"), "name a policy that this user may read")
+            }
+            Ok(_) if text.len() as u64 > FILE_BYTES_MAX => {
+                bad("is too large".into(), "write at most 1 MiB")
+            }
+            Ok(_) => match distrust(&LocalHost::new(), file.as_os_str()) {
+                Some(why) => bad(
+                    format!("could be changed by others: {why}"),
+                    "give it to root, writable by root alone",
+                ),
+                None => Self::parse(file, &text),
+            },
+        }
+    }
+
+    /// Reads a text. An error is every mistake in it.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let mut reader = ExecTomlReader { file, text, problems: Vec::new() };
+        let (document, errors) = DeTable::parse_recoverable(text);
+        for error in errors {
+            let place = error.span().unwrap_or_default();
+            reader.add_problem(
+                &place,
+                format!("is no TOML: {}", error.message()),
+                "mend that line",
+            );
+        }
+        let rules =
+            if reader.problems.is_empty() { reader.rules(document.get_ref()) } else { vec![] };
+        if reader.problems.is_empty() { Ok(Self { rules }) } else { Err(reader.problems) }
+    }
+
+    /// What rules name and this host does not have: as long as it has not, they are for nobody or
+    /// run nothing. And what they keep of a caller's environment that is never kept, or may be as good as code.
+    #[must_use]
+    pub fn warnings(&self, file: &Path) -> Vec<Diagnostic> {
+        let is_no_user = |name: &String| matches!(User::from_name(name), Ok(None));
+        let is_no_group = |name: &String| matches!(Group::from_name(name), Ok(None));
+        let host = LocalHost::with_environment(Vec::new());
+        let mut problems = Vec::new();
+        for rule in &self.rules {
+            let mut warn = |what: String, instead: &str| {
+                let what = format!("rule {:?}: {what}", rule.name);
+                problems.push(Diagnostic::warning(file, rule.line, what, instead));
+            };
+            let as_user = std::iter::once(&rule.run_as);
+            for name in rule.users.iter().chain(as_user).filter(|name| is_no_user(name)) {
+                warn(format!("there is no user {name}"), "look whether the name is spelt so");
+            }
+            let as_group = rule.run_as_group.iter();
+            for name in rule.groups.iter().chain(as_group).filter(|name| is_no_group(name)) {
+                warn(format!("there is no group {name}"), "look whether the name is spelt so");
+            }
+            for (Glob(glob), what) in
+                rule.keep_env.iter().filter_map(|glob| Some((glob, keep_env_warning(glob)?)))
+            {
+                warn(
+                    format!("keep_env has {glob}: {what}"),
+                    "name what the command needs, one by one",
+                );
+            }
+            for pattern in &rule.args {
+                let is_below =
+                    |sample: &str| sample.starts_with('/') && sample.rfind('/') > Some(0);
+                if let Some(word) = pattern.words_elsewhere(is_below).next() {
+                    let what = format!(
+                        "args: the pattern {:?} matches {word} too, a path elsewhere",
+                        pattern.text()
+                    );
+                    warn(what, r"begin it with (?!.*/\.\.(/|$)), which refuses words with /..");
+                }
+            }
+            if rule.limits.files.is_some_and(|files| files <= STREAM_FILES) {
+                let what = "max_files leaves none to load a library by".to_owned();
+                warn(what, "write 4 or more, unless the program is linked statically");
+            }
+            if !rule.command.exists() {
+                let what = format!("there is no {}", rule.command.display());
+                warn(what, "install it, or mend the path");
+            } else if let Some(why) = distrust_of_executable(&host, rule.command.as_os_str())
+                .or_else(|| {
+                    distrust_of_interpreters(&host, rule.command.as_os_str(), &default_path_dirs)
+                })
+            {
+                warn(
+                    format!("the command does not run: {why}"),
+                    "give it and its interpreters to root, writable by root alone",
+                );
+            }
+        }
+        problems
+    }
+}
+
+struct ExecTomlReader<'t> {
+    file: &'t Path,
+    text: &'t str,
+    problems: Vec<Diagnostic>,
+}
+
+type SpannedValue<'d> = Spanned<DeValue<'d>>;
+
+impl ExecTomlReader<'_> {
+    fn line(&self, place: &Range<usize>) -> usize {
+        let before = self.text.as_bytes().get(..place.start).unwrap_or(self.text.as_bytes());
+        before.iter().filter(|&&byte| byte == b'\n').count() + 1
+    }
+
+    fn add_problem(
+        &mut self,
+        place: &Range<usize>,
+        what: impl Into<String>,
+        instead: impl Into<String>,
+    ) {
+        let line = self.line(place);
+        self.problems.push(Diagnostic::error(self.file, line, what, instead));
+    }
+
+    fn rules(&mut self, document: &DeTable<'_>) -> Vec<ExecRule> {
+        let mut rules = Vec::new();
+        for (key, value) in document.iter() {
+            match (&**key.get_ref(), value.get_ref()) {
+                ("rule", DeValue::Array(tables)) if tables.len() <= RULES_MAX => {
+                    rules.extend(tables.iter().filter_map(|table| self.rule(table)));
+                }
+                ("rule", DeValue::Array(_)) => {
+                    let what = format!("there are more than {RULES_MAX} rules");
+                    self.add_problem(&key.span(), what, "remove some");
+                }
+                (name, _) => {
+                    let what = format!("{name} is not known here");
+                    self.add_problem(&key.span(), what, "write rules, each below a line [[rule]]");
+                }
+            }
+        }
+        let mut names = BTreeSet::new();
+        for rule in &rules {
+            if !names.insert(&rule.name) {
+                let what = format!("there are two rules {:?}", rule.name);
+                let problem =
+                    Diagnostic::error(self.file, rule.line, what, "give each a name of its own");
+                self.problems.push(problem);
+            }
+        }
+        rules
+    }
+
+    fn rule(&mut self, value: &SpannedValue<'_>) -> Option<ExecRule> {
+        let DeValue::Table(table) = value.get_ref() else {
+            self.add_problem(
+                &value.span(),
+                "a rule is a table",
+                "write [[rule]] on a line of its own",
+            );
+            return None;
+        };
+        let mut fields =
+            TableFields { reader: self, table, known_keys: Vec::new(), span: value.span() };
+        let rule = ExecRule {
+            line: fields.reader.line(&fields.span),
+            name: fields.read_required("name", "letters, digits, - _ and .", name),
+            users: fields.read_list("users", "names of users", account),
+            groups: fields.read_list("groups", "names of groups", account),
+            hosts: fields.read_hosts(),
+            command: fields.read_required("command", "an absolute path without . and ..", path),
+            args: fields.read_patterns("args"),
+            any_args: fields.read_optional("any_args", "true or false", boolean).unwrap_or(false),
+            run_as: fields
+                .read_optional("run_as", "a user's name", account)
+                .unwrap_or_else(|| "root".into()),
+            run_as_group: fields.read_optional("run_as_group", "a group's name", account),
+            keep_env: fields.read_list(
+                "keep_env",
+                "names of variables, a * at the end at the most",
+                variable,
+            ),
+            timeout: fields.read_optional("timeout", "a duration, such as \"30s\"", duration),
+            limits: RuleLimits {
+                files: fields.read_optional("max_files", "a number from 3 on", files),
+                memory: fields.read_optional("max_memory", "bytes, such as \"64MiB\"", size),
+                cpu: fields.read_optional(
+                    "max_cpu",
+                    "a duration of whole seconds, such as \"10s\"",
+                    seconds,
+                ),
+            },
+        };
+        if rule.users.is_empty() && rule.groups.is_empty() {
+            let place = fields.span.clone();
+            fields.reader.add_problem(
+                &place,
+                "the rule is for nobody",
+                "write users = [\"…\"] or groups",
+            );
+        }
+        fields.reject_unknown_keys();
+        Some(rule)
+    }
+}
+
+/// The keys of one table, as they are asked for.
+struct TableFields<'f, 't, 'd> {
+    reader: &'f mut ExecTomlReader<'t>,
+    table: &'f DeTable<'d>,
+    known_keys: Vec<&'static str>,
+    span: Range<usize>,
+}
+
+impl TableFields<'_, '_, '_> {
+    fn read_optional<T>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        read: impl Fn(&DeValue<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.known_keys.push(key);
+        let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
+        let found = read(value.get_ref());
+        if found.is_none() {
+            self.reader.add_problem(
+                &value.span(),
+                format!("{key} cannot be that"),
+                format!("write {wanted}"),
+            );
+        }
+        found
+    }
+
+    fn read_required<T: Default>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        read: impl Fn(&DeValue<'_>) -> Option<T>,
+    ) -> T {
+        if !self.table.iter().any(|(name, _)| name.get_ref() == key) {
+            let place = self.span.clone();
+            self.reader.add_problem(
+                &place,
+                format!("the rule has no {key}"),
+                format!("write {wanted}"),
+            );
+        }
+        self.read_optional(key, wanted, read).unwrap_or_default()
+    }
+
+    fn read_list<T>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        read: impl Fn(&DeValue<'_>) -> Option<T>,
+    ) -> Vec<T> {
+        let list = |value: &DeValue<'_>| match value {
+            DeValue::Array(items) => items.iter().map(|item| read(item.get_ref())).collect(),
+            _ => None,
+        };
+        self.read_optional(key, &format!("a list of {wanted}"), list).unwrap_or_default()
+    }
+
+    /// None is a mistake: what is made of an empty list is hardly meant for every host.
+    fn read_hosts(&mut self) -> Vec<Glob> {
+        let list = |value: &DeValue<'_>| match value {
+            DeValue::Array(items) if !items.is_empty() => {
+                items.iter().map(|item| glob(item.get_ref())).collect()
+            }
+            _ => None,
+        };
+        let wanted = "a list of names of hosts, or leave hosts out for every host";
+        self.read_optional("hosts", wanted, list).unwrap_or_default()
+    }
+
+    /// Each that cannot be used is a mistake of its own, with its place and what is wrong with it.
+    fn read_patterns(&mut self, key: &'static str) -> Vec<Pattern> {
+        let value = self.table.iter().find(|(name, _)| name.get_ref() == key);
+        let items = match value.map(|(_, value)| value.get_ref()) {
+            Some(DeValue::Array(items)) => &items[..],
+            _ => &[],
+        };
+        for item in items {
+            // An empty one is an empty argument's.
+            if let DeValue::String(text) = item.get_ref()
+                && let Some(fault) = Pattern::new(text).fault(Mode::Strict)
+            {
+                let what = format!("{key}: the pattern {text:?} {fault}");
+                self.reader.add_problem(&item.span(), what, "mend it, or write it without that");
+            }
+        }
+        let pattern = |value: &DeValue<'_>| match value {
+            DeValue::String(text) => Some(Pattern::new(text)),
+            _ => None,
+        };
+        self.read_list(key, "patterns, each a string", pattern)
+    }
+
+    /// What nobody asked for.
+    fn reject_unknown_keys(self) {
+        for (key, _) in self.table.iter() {
+            if !self.known_keys.contains(&&**key.get_ref()) {
+                let what = format!("{} is not known in a rule", key.get_ref());
+                let instead = format!("write one of {}", self.known_keys.join(", "));
+                self.reader.add_problem(&key.span(), what, instead);
+            }
+        }
+    }
+}
+
+fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
+    match value {
+        DeValue::String(text) if !text.is_empty() && !text.contains('\0') => Some(text),
+        _ => None,
+    }
+}
+
+fn name(value: &DeValue<'_>) -> Option<String> {
+    let name = text(value).filter(|name| name.len() <= NAME_BYTES_MAX)?;
+    name.chars()
+        .all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+        .then(|| name.into())
+}
+
+/// Of a user or a group: what no line of passwd(5) can hold is none.
+fn account(value: &DeValue<'_>) -> Option<String> {
+    text(value).filter(|name| !name.contains([':', '\n', ','])).map(str::to_owned)
+}
+
+fn glob(value: &DeValue<'_>) -> Option<Glob> {
+    text(value).map(|text| Glob(text.to_owned()))
+}
+
+fn variable(value: &DeValue<'_>) -> Option<Glob> {
+    let text = text(value).filter(|text| !text.contains('='))?;
+    let name = text.strip_suffix('*').unwrap_or(text);
+    (!name.is_empty() && !name.contains('*')).then(|| Glob(text.to_owned()))
+}
+
+/// What is doubtful about keeping a variable, or all that begin so.
+fn keep_env_warning(glob: &Glob) -> Option<&'static str> {
+    if glob.is_never_kept() {
+        return Some("that is never kept");
+    }
+    let (name, is_beginning) = match glob.0.strip_suffix('*') {
+        Some(name) => (name.as_bytes(), true),
+        None => (glob.0.as_bytes(), false),
+    };
+    if glob.matches(b"LANGUAGE") {
+        return Some(
+            "programs find their messages by LANGUAGE; values with / or % are dropped, as of LANG and LC_*",
+        );
+    }
+    let obeyed = "some programs take that for a command, or for files that lead to one";
+    is_command_variable(name, is_beginning).then_some(obeyed)
+}
+
+fn path(value: &DeValue<'_>) -> Option<PathBuf> {
+    let path = text(value).filter(|path| !path.ends_with('/'))?;
+    let mut names = path.strip_prefix('/')?.split('/');
+    names.all(|name| !matches!(name, "" | "." | "..")).then(|| path.into())
+}
+
+fn boolean(value: &DeValue<'_>) -> Option<bool> {
+    match value {
+        DeValue::Boolean(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn number(value: &DeValue<'_>) -> Option<u64> {
+    match value {
+        DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => None,
+    }
+}
+
+fn files(value: &DeValue<'_>) -> Option<u64> {
+    number(value).filter(|&files| files >= STREAM_FILES)
+}
+
+/// A number with one of these words behind it.
+fn number_with_unit(value: &DeValue<'_>, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text(value)?;
+    let at = text.find(|char: char| !char.is_ascii_digit())?;
+    let (_, unit) = units.iter().find(|(unit, _)| *unit == &text[at..])?;
+    text[..at].parse::<u64>().ok()?.checked_mul(*unit).filter(|&value| value > 0)
+}
+
+fn size(value: &DeValue<'_>) -> Option<u64> {
+    number(value).filter(|&bytes| bytes > 0).or_else(|| {
+        number_with_unit(value, &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)])
+    })
+}
+
+fn duration(value: &DeValue<'_>) -> Option<Duration> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+    number_with_unit(value, &units).map(Duration::from_millis)
+}
+
+fn seconds(value: &DeValue<'_>) -> Option<Duration> {
+    duration(value).filter(|duration| duration.subsec_nanos() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::man_pages::EXEC_TOML;
+    use roster_cli_docs::{TextBlock, man_sections};
+
+    fn parse(text: &str) -> Result<ExecPolicy, Vec<String>> {
+        ExecPolicy::parse(Path::new("exec.toml"), text)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn every_key_of_the_page_is_read() {
+        let page = include_str!("../../../../../docs/internals/exec-protocol.md");
+        let start = page.find("```toml\n").unwrap() + 8;
+        let example = &page[start..start + page[start..].find("```").unwrap()];
+        let policy = parse(example).unwrap();
+        let rule = &policy.rules[0];
+        assert_eq!((rule.name.as_str(), rule.line), ("restart-web", 1));
+        assert_eq!((rule.users.len(), rule.groups.len(), rule.args.len()), (2, 1, 2));
+        assert_eq!((rule.run_as.as_str(), rule.run_as_group.as_deref()), ("root", Some("adm")));
+        assert_eq!(rule.timeout, Some(Duration::from_secs(30)));
+        let limits = RuleLimits {
+            files: Some(1024),
+            memory: Some(1 << 30),
+            cpu: Some(Duration::from_secs(10)),
+        };
+        assert_eq!((rule.limits, rule.any_args), (limits, false));
+        assert!(parse("").unwrap().rules.is_empty());
+    }
+
+    #[test]
+    fn every_key_is_in_the_manual() {
+        let unknown = parse("[[rule]]\nother = 1").unwrap_err();
+        let known = unknown.iter().find_map(|problem| problem.split("write one of ").nth(1));
+        let sections = man_sections(EXEC_TOML, "");
+        let section = sections.iter().find(|section| section.title == "Keys").unwrap();
+        let terms = section.blocks.iter().map(|block| match block {
+            TextBlock::Term(key, _) => key.as_str(),
+            _ => panic!("{block:?}"),
+        });
+        let keys: Vec<&str> = terms.collect();
+        assert_eq!(known.unwrap().split(", ").collect::<Vec<_>>(), keys);
+        let page = include_str!("../../../../../docs/internals/exec-protocol.md");
+        for key in keys {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_has_its_line_and_what_to_write_instead() {
+        let problems = parse(
+            "[[rule]]\nname = \"a b\"\ncommand = \"bin/../ls\"\nusers = [\"x\", 1]\n\
+             args = [\"(\"]\ntimeout = \"30\"\nuser = \"y\"\n\n[[rule]]\n[other]\n",
+        )
+        .unwrap_err();
+        let lines: Vec<&str> =
+            problems.iter().filter_map(|problem| problem.split(':').nth(1)).collect();
+        assert!(
+            problems.iter().any(|problem| problem.ends_with("write letters, digits, - _ and ."))
+        );
+        for line in ["1", "2", "3", "4", "5", "6", "7", "9", "10"] {
+            assert!(lines.contains(&line), "{line}: {problems:#?}");
+        }
+        assert_eq!(parse("a = ").unwrap_err().len(), 1);
+        let two = "[[rule]]\nname = \"a\"\ncommand = \"/a\"\nusers = [\"x\"]\n".repeat(2);
+        assert!(parse(&two).unwrap_err()[0].starts_with("exec.toml:5: there are two rules"));
+    }
+
+    #[test]
+    fn a_pattern_that_cannot_be_used_is_told_with_its_place_and_why() {
+        let rule = "[[rule]]\nname = \"a\"\nusers = [\"x\"]\ncommand = \"/a\"\n";
+        assert_eq!(
+            parse(&format!("{rule}args = [\n\"ok\",\n\"(\",\n\"a**\"]\n")).unwrap_err().len(),
+            2
+        );
+        let told = parse(&format!("{rule}args = [\n\"ok\",\n\"b)\"]\n")).unwrap_err();
+        assert!(
+            told[0].starts_with("exec.toml:7: args: the pattern \"b)\" has a ) without its ("),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn what_has_no_effect_or_an_odd_one_is_told() {
+        let rule = "[[rule]]\nname = \"a\"\nusers = [\"x\"]\ncommand = \"/a\"\n";
+        let of = |keys: &str| {
+            parse(&format!("{rule}{keys}")).map(|policy| {
+                let doubts = policy.warnings(Path::new("exec.toml"));
+                // Whether the user and the program are there is this host's.
+                let told = doubts.iter().map(ToString::to_string);
+                told.filter(|told| !told.contains("there is no")).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(of("keep_env = [\"LC_*\", \"TERM\"]\nmax_files = 4\n"), Ok(vec![]));
+        let names = ["LD_PRELOAD", "PATH", "PYTHON*", "LANG*", "LANGUAGE", "DOCKER_HOST", "KUBE*"];
+        let odd = of(&format!(
+            "keep_env = {:?}\nmax_files = 3\n",
+            [&names[..], &["LANG", "LC_*"]].concat()
+        ));
+        let odd = odd.unwrap();
+        for (told, name) in odd.iter().zip(names.iter().chain(&["max_files"])) {
+            assert!(told.contains(name), "{told}");
+        }
+        assert_eq!(odd.len(), names.len() + 1);
+        let args = |pattern: &str| of(&format!("args = ['{pattern}']\n")).unwrap();
+        for pattern in ["/srv/www/.*", r"/etc/(?!\.\.).*", "(/a|/srv/www/[a-z./]+)"] {
+            let [told] = &args(pattern)[..] else { panic!("{pattern}: {:?}", args(pattern)) };
+            assert!(told.contains(" too, a path elsewhere; begin it with "), "{told}");
+        }
+        for pattern in
+            ["/srv/www/[a-z]+", "/srv/www/index", ".*", "/.*", r"(?!.*/\.\.(/|$))/srv/www/.*"]
+        {
+            assert_eq!(args(pattern), [""; 0], "{pattern}");
+        }
+        let empty = of("hosts = []\n").unwrap_err();
+        assert!(empty[0].contains("leave hosts out for every host"), "{empty:?}");
+        assert_eq!(of("groups = []\n"), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        let matches = |glob: &str, text: &str| Glob(glob.into()).matches(text.as_bytes());
+        for (glob, text) in [
+            ("a", "a"),
+            ("*", ""),
+            ("a*", "abc"),
+            ("*c", "abc"),
+            ("a*b*c", "a-b-b-c"),
+            ("a**c", "ac"),
+        ] {
+            assert!(matches(glob, text), "{glob} {text}");
+        }
+        for (glob, text) in [("a", "ab"), ("a*a", "a"), ("a*b*c", "ac"), ("", "a"), ("*bc", "cb")] {
+            assert!(!matches(glob, text), "{glob} {text}");
+        }
+    }
+}

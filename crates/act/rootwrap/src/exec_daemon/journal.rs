@@ -1,0 +1,231 @@
+//! Tells the journal. The record of a command's start is sent before the command starts, if the journal has room: the
+//! command may end this daemon. All else goes through queues and a thread, so that no caller waits; records of
+//! allowed commands go first and have a queue of their own. A record that finds its queue full is counted. Where
+//! no journal listens, standard error is told.
+
+use super::audit_record::{AuditRecord, ExecOutcome, put_field};
+use super::counters::Counters;
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const SOCKET: &str = "/run/systemd/journal/socket";
+/// Records in each queue.
+const QUEUE_MAX: usize = 4096;
+/// How long the thread waits for a journal that does not read.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the end of the program waits for the last records.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The queues.
+pub(super) struct Journal {
+    shared: Arc<JournalShared>,
+    /// For records that are sent at once; nothing waits for it.
+    direct_socket: RwLock<Option<UnixDatagram>>,
+    /// Tells the records of this daemon from those of others.
+    run: u32,
+    commands: AtomicU64,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct JournalShared {
+    queues: Mutex<JournalQueues>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct JournalQueues {
+    allowed: VecDeque<AuditRecord>,
+    others: VecDeque<AuditRecord>,
+    is_ending: bool,
+    /// The thread has told all.
+    is_done: bool,
+}
+
+impl Journal {
+    pub(super) fn start(counters: &Arc<Counters>) -> io::Result<Self> {
+        let shared = Arc::<JournalShared>::default();
+        let mut teller =
+            JournalWriter { socket: None, counters: Arc::clone(counters), reported_dropped: 0 };
+        let queues = Arc::clone(&shared);
+        thread::Builder::new().name("journal".into()).spawn(move || {
+            while let Some(record) = queues.next() {
+                teller.write_record(&record);
+            }
+            queues.queues().is_done = true;
+            queues.changed.notify_all();
+        })?;
+        let mut run = [0; 4];
+        getrandom(&mut run, GetRandomFlags::empty())?;
+        Ok(Self {
+            shared,
+            direct_socket: RwLock::default(),
+            run: u32::from_ne_bytes(run),
+            commands: AtomicU64::new(0),
+            counters: Arc::clone(counters),
+        })
+    }
+
+    /// A name that no other command has.
+    pub(super) fn next_id(&self) -> String {
+        format!("{:08x}-{}", self.run, self.commands.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// That a command is about to start: sent before this returns, if the journal has room. Never waits.
+    pub(super) fn send_start(&self, record: &AuditRecord) {
+        let record = AuditRecord { outcome: ExecOutcome::Starting, ..record.clone() };
+        if self.send(&record.encode()).is_err() {
+            self.enqueue_record(record);
+        }
+    }
+
+    /// Never waits.
+    pub(super) fn enqueue_record(&self, record: AuditRecord) {
+        let mut queues = self.shared.queues();
+        let is_allowed = record.outcome.label() == ExecOutcome::Starting.label();
+        let queue = if is_allowed { &mut queues.allowed } else { &mut queues.others };
+        if queue.len() >= QUEUE_MAX {
+            self.counters.records_dropped.add();
+            return;
+        }
+        queue.push_back(record);
+        drop(queues);
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits, for a time, until the queues are empty.
+    pub(super) fn finish(&self) {
+        let mut queues = self.shared.queues();
+        queues.is_ending = true;
+        self.shared.changed.notify_all();
+        let busy = |queues: &mut JournalQueues| !queues.is_done;
+        self.shared.changed.wait_while_for(&mut queues, busy, FLUSH_TIMEOUT);
+    }
+
+    fn send(&self, entry: &[u8]) -> io::Result<()> {
+        let direct = self.direct_socket.read();
+        let sent = match &*direct {
+            Some(socket) => socket.send(entry).map(drop),
+            None => Err(ErrorKind::NotConnected.into()),
+        };
+        drop(direct);
+        match sent {
+            // The journal was started anew, or this is the first record.
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                let socket = connect()?;
+                socket.set_nonblocking(true)?;
+                let sent = socket.send(entry).map(drop);
+                *self.direct_socket.write() = Some(socket);
+                sent
+            }
+            sent => sent,
+        }
+    }
+}
+
+impl JournalShared {
+    fn queues(&self) -> MutexGuard<'_, JournalQueues> {
+        self.queues.lock()
+    }
+
+    /// Waits for the next record; `None` if none comes any more.
+    fn next(&self) -> Option<AuditRecord> {
+        let is_empty = |queues: &mut JournalQueues| {
+            queues.allowed.is_empty() && queues.others.is_empty() && !queues.is_ending
+        };
+        let mut queues = self.queues();
+        self.changed.wait_while(&mut queues, is_empty);
+        queues.allowed.pop_front().or_else(|| queues.others.pop_front())
+    }
+}
+
+struct JournalWriter {
+    socket: Option<UnixDatagram>,
+    counters: Arc<Counters>,
+    reported_dropped: u64,
+}
+
+impl JournalWriter {
+    fn write_record(&mut self, record: &AuditRecord) {
+        let dropped = self.counters.records_dropped.get();
+        if dropped > self.reported_dropped {
+            let message = format!("{} records were dropped", dropped - self.reported_dropped);
+            let mut entry = Vec::new();
+            put_field(&mut entry, "MESSAGE", &message);
+            put_field(&mut entry, "PRIORITY", "4");
+            put_field(&mut entry, "SYSLOG_IDENTIFIER", "roster-exec");
+            self.send(&entry, &message);
+            self.reported_dropped = dropped;
+        }
+        self.send(&record.encode(), &record.message());
+    }
+
+    fn send(&mut self, entry: &[u8], message: &str) {
+        if self.socket.as_ref().is_some_and(|socket| socket.send(entry).is_ok()) {
+            return;
+        }
+        // The journal was started anew, or was never there.
+        self.socket = connect().ok();
+        match &self.socket {
+            Some(socket) if socket.send(entry).is_ok() => {}
+            Some(_) => self.counters.records_dropped.add(),
+            None => {
+                let _ = writeln!(io::stderr(), "{}", message.replace('\n', "\\n"));
+            }
+        }
+    }
+}
+
+fn connect() -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
+    socket.connect(SOCKET)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_exec::protocol::{CommandEnd, DenyCode};
+
+    #[test]
+    fn journal_refused_records_push_out_no_allowed() {
+        let record = |verdict| AuditRecord {
+            uid: 7,
+            pid: 8,
+            id: String::new(),
+            command_pid: None,
+            user: String::new(),
+            executable: None,
+            command: String::new(),
+            run_as: String::new(),
+            rule: None,
+            outcome: verdict,
+            duration: Duration::ZERO,
+            bytes: None,
+            counters: None,
+        };
+        let (shared, counters) = (Arc::<JournalShared>::default(), Arc::<Counters>::default());
+        let journal = Journal {
+            shared: Arc::clone(&shared),
+            direct_socket: RwLock::default(),
+            run: 0,
+            commands: AtomicU64::new(0),
+            counters: Arc::clone(&counters),
+        };
+        for _ in 0..=QUEUE_MAX {
+            journal.enqueue_record(record(ExecOutcome::Denied(DenyCode::Refused, String::new())));
+        }
+        journal.enqueue_record(record(ExecOutcome::Ended(CommandEnd::Exited(0))));
+        assert_eq!(counters.records_dropped.get(), 1);
+        assert_eq!(shared.next().unwrap().outcome, ExecOutcome::Ended(CommandEnd::Exited(0)));
+        assert_eq!(shared.next().unwrap().outcome.label(), "refused");
+    }
+}

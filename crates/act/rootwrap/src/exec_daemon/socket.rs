@@ -1,0 +1,114 @@
+//! The socket that everybody may connect to: systemd's, or one that is made here and goes with the
+//! daemon.
+
+use rustix::net::sockopt::{socket_acceptconn, socket_domain};
+use rustix::net::{AddressFamily, listen};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// The first descriptor that systemd hands over: sd_listen_fds(3).
+const FIRST_SYSTEMD_FD: i32 = 3;
+/// Connections that wait to be taken. Each may hang when it is closed, and its user is refused only then.
+const BACKLOG: i32 = 128;
+
+pub(super) struct ExecSocket {
+    listener: UnixListener,
+    /// Where it was made, if it was.
+    created_path: Option<PathBuf>,
+}
+
+impl ExecSocket {
+    /// The one that systemd hands over, if it does.
+    pub(super) fn from_systemd() -> io::Result<Option<Self>> {
+        let variable = |name| std::env::var(name).ok();
+        let pid = variable("LISTEN_PID").and_then(|pid| pid.parse::<u32>().ok());
+        if pid != Some(std::process::id()) {
+            return Ok(None);
+        }
+        let wrong = |what: &str| io::Error::new(ErrorKind::InvalidInput, what);
+        if variable("LISTEN_FDS").as_deref() != Some("1") {
+            return Err(wrong("LISTEN_FDS is not 1: hand over the one socket"));
+        }
+        // A number becomes a descriptor of ours without a promise that it is one.
+        let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let fd: OwnedFd = pidfd_getfd(own, FIRST_SYSTEMD_FD, PidfdGetfdFlags::empty())?;
+        if socket_domain(&fd)? != AddressFamily::UNIX || !socket_acceptconn(&fd)? {
+            return Err(wrong("descriptor 3 is no Unix socket that listens"));
+        }
+        listen(&fd, BACKLOG)?;
+        let listener = UnixListener::from(fd);
+        listener.set_nonblocking(true)?;
+        Ok(Some(Self { listener, created_path: None }))
+    }
+
+    /// Makes one, in the place of one that nobody listens at.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let at =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        if UnixStream::connect(path).is_ok() {
+            let what = "a daemon listens there already";
+            return Err(at(io::Error::new(ErrorKind::AddrInUse, what)));
+        }
+        if let Some(folder) = path.parent() {
+            create_dirs(folder).map_err(at)?;
+        }
+        let fresh = path.with_extension("new");
+        let make = || {
+            match fs::remove_file(&fresh) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+            let listener = UnixListener::bind(&fresh)?;
+            listen(&listener, BACKLOG)?;
+            listener.set_nonblocking(true)?;
+            fs::set_permissions(&fresh, fs::Permissions::from_mode(0o666))?;
+            fs::rename(&fresh, path)?;
+            Ok(listener)
+        };
+        Ok(Self { listener: make().map_err(at)?, created_path: Some(path.to_owned()) })
+    }
+
+    pub(super) fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+
+    /// Its path, which is the configured one if it was made here.
+    pub(super) fn path(&self, configured: &Path) -> PathBuf {
+        let address = self.listener.local_addr().ok();
+        let bound = address.as_ref().and_then(|address| address.as_pathname());
+        match (&self.created_path, bound) {
+            (None, Some(bound)) => bound.to_owned(),
+            _ => configured.to_owned(),
+        }
+    }
+
+    /// Takes no connection any more; whether that is so. systemd's stays as it is, for the next daemon.
+    pub(super) fn close(&self) -> bool {
+        if let Some(path) = &self.created_path {
+            let _ = fs::remove_file(path);
+            let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        }
+        self.created_path.is_some()
+    }
+}
+
+/// Makes the folders that are missing, for everybody to enter whatever the umask is.
+fn create_dirs(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    folder.parent().map_or(Ok(()), create_dirs)?;
+    fs::create_dir(folder)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
+}
+
+impl AsFd for ExecSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}

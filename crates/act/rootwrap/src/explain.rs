@@ -1,0 +1,122 @@
+//! Which rule decides about a command and why each one before it does not, without running anything.
+
+use crate::evaluate::{AllowedCommand, MismatchReason, Refusal, evaluate_rules};
+use crate::filters::FilterRule;
+use crate::host_facts::HostFacts;
+use crate::mode::Mode;
+use crate::rootwrap_policy::RootwrapPolicy;
+use crate::shell_quoted::ShellQuoted;
+use std::ffi::OsString;
+use std::fmt;
+
+/// A judgement with its reasons. Displayed, it is a line for each rule and one for the outcome.
+#[derive(Debug)]
+pub struct Explanation<'p> {
+    /// How the rules were read.
+    pub mode: Mode,
+    /// The rules that were looked at, in order.
+    pub steps: Vec<RuleStep>,
+    /// What came of it.
+    pub outcome: Result<AllowedCommand<'p>, Refusal<'p>>,
+}
+
+/// One rule's answer.
+#[derive(Debug)]
+pub struct RuleStep {
+    /// The rule with its place.
+    pub rule: String,
+    /// Why it does not let the command run; `None` of the rule that does.
+    pub mismatch: Option<MismatchReason>,
+    /// Of a rule that chains, what others say of the rest of the command.
+    pub chained: Vec<RuleStep>,
+}
+
+/// Judges a command and tells how.
+#[must_use]
+pub fn explain<'p>(
+    mode: Mode,
+    policy: &'p RootwrapPolicy,
+    argv: &[OsString],
+    facts: &dyn HostFacts,
+) -> Explanation<'p> {
+    let rules: Vec<&FilterRule> = policy.rules(mode).collect();
+    // The steps at each depth that belong to no rule yet.
+    let mut open: Vec<Vec<RuleStep>> = vec![Vec::new()];
+    let outcome = evaluate_rules(mode, policy, &rules, argv, facts, &mut |depth, rule, answer| {
+        if open.len() <= depth + 1 {
+            open.resize_with(depth + 2, Vec::new);
+        }
+        let rest = std::mem::take(&mut open[depth + 1]);
+        let why = answer.err().cloned();
+        open[depth].push(RuleStep { rule: rule.to_string(), mismatch: why, chained: rest });
+    });
+    Explanation { mode, steps: open.swap_remove(0), outcome }
+}
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_steps(f, &self.steps, 0)?;
+        match &self.outcome {
+            Ok(verdict) => {
+                write!(f, "{}: runs as {}:", self.mode, verdict.run_as())?;
+                verdict.argv().iter().try_for_each(|word| write!(f, " {}", ShellQuoted(word)))
+            }
+            Err(refusal) => {
+                write!(f, "{}: does not run ({}): {refusal}", self.mode, refusal.exit_code())
+            }
+        }
+    }
+}
+
+fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[RuleStep], depth: usize) -> fmt::Result {
+    for step in steps {
+        let indent = "    ".repeat(depth);
+        match &step.mismatch {
+            Some(why) => writeln!(f, "{indent}{}: {why}", step.rule)?,
+            None => writeln!(f, "{indent}{}: lets it run", step.rule)?,
+        }
+        write_steps(f, &step.chained, depth + 1)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_facts::LocalHost;
+
+    fn explained(mode: Mode, filters: &str, command: &[&str]) -> String {
+        let conf = b"[DEFAULT]\nfilters_path=/x\nexec_dirs=/usr/bin,/bin\n";
+        let policy = RootwrapPolicy::from_texts(conf, &[filters.as_bytes()]).unwrap();
+        let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
+        explain(mode, &policy, &argv, &LocalHost::new()).to_string()
+    }
+
+    #[test]
+    fn every_rule_up_to_the_deciding_one_has_its_reason() {
+        let filters = "[Filters]\nip: IpFilter, ip, root\nls: RegExpFilter, ls, root, ls, -l\n\
+                       all: CommandFilter, ls, daemon\n";
+        assert_eq!(
+            explained(Mode::Compat, filters, &["ls", "-a", "it's"]),
+            "000000.filters:2: ip (IpFilter): is for another command\n\
+             000000.filters:3: ls (RegExpFilter): is for 2 words\n\
+             000000.filters:4: all (CommandFilter): lets it run\n\
+             compat: runs as daemon: /usr/bin/ls -a $'it\\'s'"
+        );
+        assert!(explained(Mode::Compat, filters, &["rm"]).ends_with(
+            "built in: privsep-helper (CommandFilter): is for another command\n\
+             compat: does not run (99): no filter matched"
+        ));
+    }
+
+    #[test]
+    fn the_rest_of_a_chain_stands_below_its_rule() {
+        let filters = "[Filters]\nnice: ChainingRegExpFilter, nice, root, nice\nls: CommandFilter, ls, root\n";
+        assert_eq!(
+            explained(Mode::Strict, filters, &["nice", "ls"]),
+            "000000.filters:2: nice (ChainingRegExpFilter): lets it run\n    \
+             000000.filters:3: ls (CommandFilter): lets it run\n\
+             strict: runs as root: /usr/bin/nice /usr/bin/ls"
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! Filter files: rules as the original reads them, each with its file and line. Whether a rule
+//! matches a command is [`evaluate`](mod@crate::evaluate)'s to say.
+
+use crate::diagnostic::Diagnostic;
+use crate::ini::{self, DuplicateHandling, IniEntry};
+use crate::mode::Mode;
+use crate::pattern::Pattern;
+use crate::python_strings;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub struct FilterRule {
+    /// Its name in the file, in lower case.
+    pub name: String,
+    /// Where it stands; `None` of the one that is built in.
+    pub location: Option<SourceLocation>,
+    /// What it matches.
+    pub class: FilterClass,
+    /// The executable that it leads to, by path or to be found in `exec_dirs`.
+    pub exec_path: String,
+    /// The user it runs as.
+    pub run_as: String,
+    /// Why its file is not to be believed, if it is not. Strict mode passes over the rule.
+    pub distrust: Option<String>,
+}
+
+/// Where a rule stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLocation {
+    /// The filter file.
+    pub file: PathBuf,
+    /// Its line, from 1.
+    pub line: usize,
+}
+
+/// What a rule matches, with its arguments behind executable and user.
+#[derive(Debug)]
+pub enum FilterClass {
+    /// The command by its name, whatever its arguments.
+    Command,
+    /// A pattern for each argument, the command's name first.
+    RegExp(Vec<Pattern>),
+    /// `pass`, a word, or a folder for each argument.
+    Path(Vec<String>),
+    /// A signal to processes of one executable: that executable, then the signals. The original
+    /// takes a rule without the executable, and breaks off when it has to use it.
+    Kill(Vec<String>),
+    ReadFile(String),
+    /// ip(8) without its ways to run commands.
+    Ip,
+    /// Settings of the environment before the command: `NAME=…`, and perhaps the command.
+    Env(Vec<String>),
+    /// The base of the two below; by itself it never matches.
+    Chaining,
+    /// `ip netns exec NAMESPACE` before a command that another rule allows.
+    IpNetnsExec,
+    /// A pattern for each argument before a command that another rule allows.
+    ChainingRegExp(Vec<Pattern>),
+}
+
+impl FilterClass {
+    /// Its name in filter files.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Command => "CommandFilter",
+            Self::RegExp(_) => "RegExpFilter",
+            Self::Path(_) => "PathFilter",
+            Self::Kill(_) => "KillFilter",
+            Self::ReadFile(_) => "ReadFileFilter",
+            Self::Ip => "IpFilter",
+            Self::Env(_) => "EnvFilter",
+            Self::Chaining => "ChainingFilter",
+            Self::IpNetnsExec => "IpNetnsExecFilter",
+            Self::ChainingRegExp(_) => "ChainingRegExpFilter",
+        }
+    }
+
+    /// Whether the rest of the command is judged again.
+    #[must_use]
+    pub fn is_chaining(&self) -> bool {
+        matches!(self, Self::Chaining | Self::IpNetnsExec | Self::ChainingRegExp(_))
+    }
+
+    /// Its patterns, if it has any.
+    #[must_use]
+    pub fn patterns(&self) -> &[Pattern] {
+        match self {
+            Self::RegExp(patterns) | Self::ChainingRegExp(patterns) => patterns,
+            _ => &[],
+        }
+    }
+}
+
+impl fmt::Display for SourceLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file.display(), self.line)
+    }
+}
+
+impl fmt::Display for FilterRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.location {
+            Some(place) => write!(f, "{place}: {} ({})", self.name, self.class.name()),
+            None => write!(f, "built in: {} ({})", self.name, self.class.name()),
+        }
+    }
+}
+
+/// The rule that compat mode adds behind those of files.
+pub(crate) fn privsep_helper() -> FilterRule {
+    FilterRule {
+        name: "privsep-helper".into(),
+        location: None,
+        class: FilterClass::Command,
+        exec_path: "privsep-helper".into(),
+        run_as: "root".into(),
+        distrust: None,
+    }
+}
+
+/// The rules of a file and what was passed over in it. An error is every mistake for which the
+/// original breaks off.
+pub(crate) fn parse(
+    file: &Path,
+    bytes: &[u8],
+) -> Result<(Vec<FilterRule>, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let ini = ini::parse(file, bytes, DuplicateHandling::LastWins)?;
+    let Some(entries) = ini.items("Filters") else {
+        let instead = "write [Filters] above its rules, or remove the file";
+        return Err(vec![Diagnostic::error(file, 0, "has no section [Filters]", instead)]);
+    };
+    let (mut rules, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in entries {
+        let IniEntry { name, value, line } = entry;
+        let words: Vec<&str> = value.split(',').map(python_strings::strip).collect();
+        match parse_definition(&words) {
+            Ok((class, exec_path, run_as)) => {
+                for pattern in class.patterns() {
+                    if let Some(fault) = pattern.fault(Mode::Compat) {
+                        let what = format!("{name}: the pattern {:?} {fault}", pattern.text());
+                        warnings.push(Diagnostic::warning(file, line, what, fault.fix()));
+                    }
+                }
+                let place = Some(SourceLocation { file: file.to_owned(), line });
+                rules.push(FilterRule {
+                    name,
+                    location: place,
+                    class,
+                    exec_path,
+                    run_as,
+                    distrust: None,
+                });
+            }
+            Err(DefinitionError::Class(class)) => {
+                let what = format!("{name}: {class:?} is no class of filters");
+                let instead = "the rule is passed over: write one of CommandFilter, RegExpFilter, \
+                    PathFilter, KillFilter, ReadFileFilter, IpFilter, EnvFilter, IpNetnsExecFilter, \
+                    ChainingRegExpFilter";
+                warnings.push(Diagnostic::warning(file, line, what, instead));
+            }
+            Err(DefinitionError::Arguments(what, instead)) => {
+                errors.push(Diagnostic::error(file, line, format!("{name}: {what}"), instead));
+            }
+        }
+    }
+    if errors.is_empty() { Ok((rules, warnings)) } else { Err(errors) }
+}
+
+enum DefinitionError<'w> {
+    Class(&'w str),
+    Arguments(String, String),
+}
+
+fn parse_definition<'w>(
+    words: &[&'w str],
+) -> Result<(FilterClass, String, String), DefinitionError<'w>> {
+    let (class, words) = words.split_first().ok_or(DefinitionError::Class(""))?;
+    if !is_known(class) {
+        return Err(DefinitionError::Class(class));
+    }
+    if words.iter().any(|word| word.contains('\0')) {
+        return Err(DefinitionError::Arguments("has a NUL in it".into(), "remove it".into()));
+    }
+    let least = |count: usize, form: &str| {
+        if words.len() >= count {
+            return Ok(());
+        }
+        let what = format!("{class} lacks arguments");
+        Err(DefinitionError::Arguments(what, format!("write {class}, {form}")))
+    };
+    let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    match *class {
+        "KillFilter" => {
+            least(1, "USER, EXECUTABLE, SIGNAL…")?;
+            return Ok((
+                FilterClass::Kill(owned(&words[1..])),
+                "/bin/kill".into(),
+                words[0].into(),
+            ));
+        }
+        "ReadFileFilter" => {
+            least(1, "FILE")?;
+            return Ok((FilterClass::ReadFile(words[0].into()), "/bin/cat".into(), "root".into()));
+        }
+        _ => least(2, "EXECUTABLE, USER, …")?,
+    }
+    let (mut exec_path, run_as, rest) = (words[0].to_owned(), words[1].to_owned(), &words[2..]);
+    let patterns = || rest.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
+    let class = match *class {
+        "CommandFilter" => FilterClass::Command,
+        "RegExpFilter" => FilterClass::RegExp(patterns()),
+        "PathFilter" => FilterClass::Path(owned(rest)),
+        "IpFilter" => FilterClass::Ip,
+        "ChainingFilter" => FilterClass::Chaining,
+        "IpNetnsExecFilter" => FilterClass::IpNetnsExec,
+        "ChainingRegExpFilter" => FilterClass::ChainingRegExp(patterns()),
+        // EnvFilter.
+        _ => {
+            // `EnvFilter, env, root, A=, ls` leads to ls.
+            let names = setting_names(rest.iter().map(|word| word.as_bytes()));
+            if let Some(command) = rest.get(names.len()).filter(|_| exec_path.contains("env")) {
+                exec_path = (*command).to_owned();
+            }
+            FilterClass::Env(owned(rest))
+        }
+    };
+    Ok((class, exec_path, run_as))
+}
+
+/// The names of the `NAME=…` that the words begin with.
+pub(crate) fn setting_names<'w>(words: impl Iterator<Item = &'w [u8]>) -> BTreeSet<&'w [u8]> {
+    words.map_while(|word| Some(&word[..word.iter().position(|&byte| byte == b'=')?])).collect()
+}
+
+fn is_known(class: &str) -> bool {
+    const CLASSES: [&str; 10] = [
+        "CommandFilter",
+        "RegExpFilter",
+        "PathFilter",
+        "KillFilter",
+        "ReadFileFilter",
+        "IpFilter",
+        "EnvFilter",
+        "ChainingFilter",
+        "IpNetnsExecFilter",
+        "ChainingRegExpFilter",
+    ];
+    CLASSES.contains(&class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Vec<FilterRule> {
+        parse(Path::new("f"), format!("[Filters]\n{text}").as_bytes()).unwrap().0
+    }
+
+    #[test]
+    fn a_rule_keeps_its_place_and_its_words_without_the_spaces_around_them() {
+        let rules = rules("# no\nLs: CommandFilter , /bin/ls,\n   nova\n");
+        let rule = &rules[0];
+        assert_eq!(rule.to_string(), "f:3: ls (CommandFilter)");
+        assert_eq!((&*rule.exec_path, &*rule.run_as), ("/bin/ls", "nova"));
+    }
+
+    #[test]
+    fn an_unknown_class_is_passed_over_with_a_warning() {
+        let text = "[Filters]\na: DnsmasqFilter, /x, root\nb:\nc: CommandFilter, /c, root\n";
+        let (rules, warnings) = parse(Path::new("f"), text.as_bytes()).unwrap();
+        assert_eq!((rules.len(), warnings.len()), (1, 2));
+        assert!(warnings[0].to_string().starts_with(
+            "f:2: warning: a: \"DnsmasqFilter\" is no class of filters; the rule is passed over"
+        ));
+    }
+
+    #[test]
+    fn too_few_arguments_are_an_error() {
+        let wrong = |rule: &str| {
+            let text = format!("[Filters]\nx: {rule}\n");
+            parse(Path::new("f"), text.as_bytes())
+                .map(|_| ())
+                .map_err(|errors| errors[0].to_string())
+        };
+        let expected = "f:2: x: IpFilter lacks arguments; write IpFilter, EXECUTABLE, USER, …";
+        assert_eq!(wrong("IpFilter, ip"), Err(expected.into()));
+        assert!(wrong("KillFilter").is_err() && wrong("ReadFileFilter").is_err());
+        assert!(wrong("KillFilter, root").is_ok() && wrong("ReadFileFilter, /x, y").is_ok());
+        assert!(parse(Path::new("f"), b"[filters]\n").is_err());
+    }
+
+    #[test]
+    fn an_env_rule_leads_to_the_command_behind_its_settings() {
+        let rules = rules(
+            "a: EnvFilter, env, root, A=, B=1, ls, x\nb: EnvFilter, ls, root, A=\n\
+             c: EnvFilter, /usr/bin/env, root, A=\n",
+        );
+        let paths: Vec<_> = rules.iter().map(|rule| &*rule.exec_path).collect();
+        assert_eq!(paths, ["ls", "ls", "/usr/bin/env"]);
+    }
+}

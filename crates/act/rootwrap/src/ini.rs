@@ -1,0 +1,344 @@
+//! Text in sections as Python's `RawConfigParser` reads it, with the line of everything.
+//!
+//! What surprises: an indented line goes on with the value above it, comments and empty lines in
+//! between or not; `#` and `;` begin a comment at the start of a line only; `=` and `:` both end a
+//! name, whichever comes first; names are folded to lower case and section names are not; what stands
+//! behind the last `]` of a section's line is ignored; the section `[DEFAULT]` shows through all others.
+
+use crate::diagnostic::Diagnostic;
+use crate::python_strings::{is_space, strip};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Larger files are not read: a hundred times the largest that OpenStack ships.
+pub(crate) const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// Of lines that say nothing, the first so many are told.
+const SYNTAX_ERRORS_MAX: usize = 20;
+
+/// Whether a name may stand twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DuplicateHandling {
+    /// As in rootwrap.conf.
+    Refused,
+    /// As in filter files, where the last value takes the first one's place.
+    LastWins,
+}
+
+/// A name and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IniEntry {
+    /// In lower case.
+    pub name: String,
+    /// Lines joined by newlines.
+    pub value: String,
+    /// Where the value begins, from 1.
+    pub line: usize,
+}
+
+/// Entries in the order in which their names first stood there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IniSection {
+    entries: Vec<IniEntry>,
+    positions: HashMap<String, usize>,
+}
+
+impl IniSection {
+    fn set(&mut self, entry: IniEntry) -> usize {
+        if let Some(&position) = self.positions.get(&entry.name) {
+            self.entries[position] = entry;
+            return position;
+        }
+        self.positions.insert(entry.name.clone(), self.entries.len());
+        self.entries.push(entry);
+        self.entries.len() - 1
+    }
+
+    pub fn get(&self, name: &str) -> Option<&IniEntry> {
+        self.positions.get(name).map(|&position| &self.entries[position])
+    }
+}
+
+/// A file that was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IniFile {
+    /// `[DEFAULT]`.
+    pub defaults: IniSection,
+    sections: HashMap<String, IniSection>,
+}
+
+impl IniFile {
+    /// A section with what shows through it: the defaults first, each with the section's own value
+    /// if it has one. `None` where there is no such section.
+    pub fn items(&self, section: &str) -> Option<Vec<IniEntry>> {
+        let mut items = self.defaults.clone();
+        for entry in &self.sections.get(section)?.entries {
+            items.set(entry.clone());
+        }
+        Some(items.entries)
+    }
+}
+
+/// Where the reader stands.
+enum ReaderPosition {
+    Nowhere,
+    Defaults,
+    Section(String),
+}
+
+/// Reads the bytes of a file. An error is every line that is wrong.
+pub(crate) fn parse(
+    file: &Path,
+    bytes: &[u8],
+    duplicates: DuplicateHandling,
+) -> Result<IniFile, Vec<Diagnostic>> {
+    let text = decode_utf8(file, bytes).map_err(|problem| vec![problem])?;
+    let mut reader = IniReader {
+        file,
+        duplicates,
+        ini: IniFile::default(),
+        position: ReaderPosition::Nowhere,
+        open: None,
+        indent: 0,
+        seen_sections: HashMap::new(),
+        seen_names: HashMap::new(),
+        syntax_errors: Vec::new(),
+    };
+    for (number, line) in (1..).zip(lines(text)) {
+        if let Err(fatal) = reader.line(number, line) {
+            reader.syntax_errors.push(fatal);
+            break;
+        }
+    }
+    reader.finish()
+}
+
+fn decode_utf8<'b>(file: &Path, bytes: &'b [u8]) -> Result<&'b str, Diagnostic> {
+    if bytes.len() > FILE_BYTES_MAX {
+        let what = format!("has {} bytes", bytes.len());
+        return Err(Diagnostic::error(file, 0, what, "1 MiB is the most there may be"));
+    }
+    str::from_utf8(bytes).map_err(|error| {
+        let line = lines(&String::from_utf8_lossy(&bytes[..error.valid_up_to()])).count().max(1);
+        Diagnostic::error(file, line, "is no UTF-8", "save the file as UTF-8")
+    })
+}
+
+/// Lines as Python's text files have them: ended by `\n`, `\r` or both.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let Some(end) = rest.find(['\n', '\r']) else {
+            return Some(std::mem::take(&mut rest));
+        };
+        let line = &rest[..end];
+        let ending = if rest[end..].starts_with("\r\n") { 2 } else { 1 };
+        rest = &rest[end + ending..];
+        Some(line)
+    })
+}
+
+struct IniReader<'f> {
+    file: &'f Path,
+    duplicates: DuplicateHandling,
+    ini: IniFile,
+    position: ReaderPosition,
+    /// The entry that an indented line goes on with.
+    open: Option<usize>,
+    /// Of the line that the open entry began on.
+    indent: usize,
+    seen_sections: HashMap<String, usize>,
+    seen_names: HashMap<(String, String), usize>,
+    syntax_errors: Vec<Diagnostic>,
+}
+
+impl IniReader<'_> {
+    /// Only an error ends the reading; slips are gathered.
+    fn line(&mut self, number: usize, line: &str) -> Result<(), Diagnostic> {
+        let content = strip(line);
+        if content.starts_with(['#', ';']) {
+            return Ok(());
+        }
+        if content.is_empty() {
+            self.continue_value("");
+            return Ok(());
+        }
+        let indent = line.chars().take_while(|&char| is_space(char)).count();
+        if indent > self.indent && self.continue_value(content) {
+            return Ok(());
+        }
+        self.indent = indent;
+        match header(content) {
+            Some(name) => self.section(number, name),
+            None => self.entry(number, content),
+        }
+    }
+
+    /// Adds a line to the open entry, if there is one.
+    fn continue_value(&mut self, content: &str) -> bool {
+        let Some(position) = self.open else { return false };
+        let Some(section) = self.current() else { return false };
+        let value = &mut section.entries[position].value;
+        value.push('\n');
+        value.push_str(content);
+        true
+    }
+
+    fn current(&mut self) -> Option<&mut IniSection> {
+        match &self.position {
+            ReaderPosition::Nowhere => None,
+            ReaderPosition::Defaults => Some(&mut self.ini.defaults),
+            ReaderPosition::Section(name) => self.ini.sections.get_mut(name),
+        }
+    }
+
+    fn section(&mut self, number: usize, name: &str) -> Result<(), Diagnostic> {
+        self.open = None;
+        if name == "DEFAULT" {
+            self.position = ReaderPosition::Defaults;
+            return Ok(());
+        }
+        if let Some(first) = self.seen_sections.get(name)
+            && self.duplicates == DuplicateHandling::Refused
+        {
+            let what = format!("the section [{name}] stands in line {first} already");
+            return Err(Diagnostic::error(self.file, number, what, "join the two"));
+        }
+        self.seen_sections.insert(name.to_owned(), number);
+        self.ini.sections.entry(name.to_owned()).or_default();
+        self.position = ReaderPosition::Section(name.to_owned());
+        Ok(())
+    }
+
+    fn entry(&mut self, number: usize, content: &str) -> Result<(), Diagnostic> {
+        let section_name = match &self.position {
+            ReaderPosition::Nowhere => {
+                let what = "stands before the first section";
+                let instead = "write [DEFAULT] or [Filters] above it";
+                return Err(Diagnostic::error(self.file, number, what, instead));
+            }
+            ReaderPosition::Defaults => "DEFAULT".to_owned(),
+            ReaderPosition::Section(name) => name.clone(),
+        };
+        let Some((name, value)) = content.split_once(['=', ':']) else {
+            self.add_syntax_error(
+                number,
+                "has neither = nor :",
+                "write NAME: VALUE, or # in front of a comment",
+            );
+            return Ok(());
+        };
+        let name = strip(name).to_lowercase();
+        if name.is_empty() {
+            self.add_syntax_error(number, "has no name", "write one in front of the = or :");
+            return Ok(());
+        }
+        let key = (section_name, name);
+        if let Some(first) = self.seen_names.get(&key)
+            && self.duplicates == DuplicateHandling::Refused
+        {
+            let what = format!("{} stands in line {first} already", key.1);
+            return Err(Diagnostic::error(self.file, number, what, "remove one of the two"));
+        }
+        let entry = IniEntry { name: key.1.clone(), value: strip(value).to_owned(), line: number };
+        self.seen_names.insert(key, number);
+        self.open = self.current().map(|section| section.set(entry));
+        Ok(())
+    }
+
+    fn add_syntax_error(&mut self, number: usize, what: &str, instead: &str) {
+        if self.syntax_errors.len() < SYNTAX_ERRORS_MAX {
+            self.syntax_errors.push(Diagnostic::error(self.file, number, what, instead));
+        }
+    }
+
+    fn finish(mut self) -> Result<IniFile, Vec<Diagnostic>> {
+        if !self.syntax_errors.is_empty() {
+            return Err(self.syntax_errors);
+        }
+        let sections = self.ini.sections.values_mut().chain([&mut self.ini.defaults]);
+        for entry in sections.flat_map(|section| &mut section.entries) {
+            let end = entry.value.trim_end_matches(is_space).len();
+            entry.value.truncate(end);
+        }
+        Ok(self.ini)
+    }
+}
+
+/// The name in a section's line: all up to its last `]`.
+fn header(content: &str) -> Option<&str> {
+    let (name, _) = content.strip_prefix('[')?.rsplit_once(']')?;
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<(String, String, usize)>, Vec<usize>> {
+        match parse(Path::new("f"), text.as_bytes(), DuplicateHandling::LastWins) {
+            Ok(ini) => {
+                let items = ini.items("Filters").unwrap_or_default();
+                Ok(items.into_iter().map(|entry| (entry.name, entry.value, entry.line)).collect())
+            }
+            Err(problems) => Err(problems.iter().map(|problem| problem.line).collect()),
+        }
+    }
+
+    fn one(text: &str) -> String {
+        read(&format!("[Filters]\n{text}")).unwrap().remove(0).1
+    }
+
+    #[test]
+    fn either_sign_ends_a_name_and_case_is_folded() {
+        let entries = read("[Filters]\nKill = a:b\nx: a=b\n").unwrap();
+        assert_eq!(entries[0], ("kill".into(), "a:b".into(), 2));
+        assert_eq!(entries[1], ("x".into(), "a=b".into(), 3));
+    }
+
+    #[test]
+    fn an_indented_line_goes_on_with_the_value_above_it() {
+        assert_eq!(one("a: 1,\n  2\n# no\n\n  3\n\n"), "1,\n2\n\n3");
+        assert_eq!(one("a: 1\r\n\t2\rb: 3"), "1\n2");
+        // It is no comment behind a value.
+        assert_eq!(one("a: 1 # 2 ; 3"), "1 # 2 ; 3");
+    }
+
+    #[test]
+    fn an_indented_first_line_of_a_section_is_an_entry() {
+        assert_eq!(read("[Filters]\n  a: 1\n  b: 2\n").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn defaults_show_through_and_the_last_of_two_takes_the_first_place() {
+        let text = "[DEFAULT]\na: 1\nb: 2\n[Filters] x\nc: 3\nb: 4\nc: 5\n[filters]\nd: 6\n";
+        let entries = read(text).unwrap();
+        let pairs: Vec<_> = entries.iter().map(|(name, value, _)| (&**name, &**value)).collect();
+        assert_eq!(pairs, [("a", "1"), ("b", "4"), ("c", "5")]);
+        assert_eq!(entries[2].2, 7);
+    }
+
+    #[test]
+    fn every_line_that_says_nothing_is_told() {
+        assert_eq!(read("[Filters]\nnothing\na: 1\n= 2\n"), Err(vec![2, 4]));
+        assert_eq!(read("a: 1\n"), Err(vec![1]));
+        assert_eq!(read("\u{feff}[Filters]\n"), Err(vec![1]));
+        let problems = parse(Path::new("f"), b"[Filters]\na: \xff\n", DuplicateHandling::LastWins)
+            .unwrap_err();
+        assert_eq!(problems[0].to_string(), "f:2: is no UTF-8; save the file as UTF-8");
+    }
+
+    #[test]
+    fn twice_the_same_is_refused_where_it_is_to_be() {
+        let refused = |text: &str| {
+            let result = parse(Path::new("f"), text.as_bytes(), DuplicateHandling::Refused);
+            result.map(|_| ()).map_err(|problems| problems[0].line)
+        };
+        assert_eq!(refused("[DEFAULT]\na: 1\n[DEFAULT]\nb: 2\n"), Ok(()));
+        assert_eq!(refused("[DEFAULT]\na: 1\n[DEFAULT]\nA: 2\n"), Err(4));
+        assert_eq!(refused("[x]\n[x]\n"), Err(2));
+    }
+}

@@ -1,0 +1,311 @@
+//! One command from its start to its end: hands it its input as that comes, takes what it writes, and
+//! waits for it. One loop in one thread, which never waits for one stream while another could go on.
+
+use super::output_buffer::OutputBuffer;
+use super::request::{BadRequest, CommandInput};
+use crate::evaluate::AllowedCommand;
+use crate::exec::{Executor, StdStreams};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fmt;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// What is held before the command is started: a command gets the input of a small message whole or
+/// not at all.
+const BUFFERED_BYTES_MAX: usize = 256 << 10;
+/// Of the pipe of a command that reads much: the two change places less often.
+const LARGE_PIPE_BYTES: usize = 1 << 20;
+/// How long a command's output is waited for when it has ended and something that it started keeps
+/// the pipe.
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
+
+/// How much may pass, and where it waits.
+#[derive(Debug)]
+pub struct TransferLimits {
+    /// Of what a command reads, and of each stream that it writes.
+    pub bytes_max: u64,
+    /// The folder for what is too large for memory.
+    pub buffer_dir: PathBuf,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct CommandOutput {
+    /// As Python's subprocess has it: negative where it died of a signal.
+    pub code: i32,
+    /// Its standard output.
+    pub stdout: OutputBuffer,
+    /// Its standard error.
+    pub stderr: OutputBuffer,
+}
+
+/// Why there is no outcome. A command that was started is killed.
+#[derive(Debug)]
+pub enum CommandError {
+    /// The system would not start it.
+    Start(io::Error),
+    /// Its input did not come, or not as it should.
+    Input(BadRequest),
+    /// What it wrote could not be kept.
+    Buffer(io::Error),
+    /// It read or wrote more than it may.
+    TooMuch(u64),
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(error) => write!(f, "the command cannot be started: {error}"),
+            Self::Input(bad) => write!(f, "{bad}"),
+            Self::Buffer(error) => write!(f, "the command's output cannot be kept: {error}"),
+            Self::TooMuch(bytes) => {
+                write!(f, "the command reads or writes more than roster_data_max = {bytes} bytes")
+            }
+        }
+    }
+}
+
+/// Runs a command.
+pub fn run<R: Read + AsFd>(
+    executor: &Executor,
+    verdict: &AllowedCommand<'_>,
+    input: &mut CommandInput<R>,
+    bounds: &TransferLimits,
+) -> Result<CommandOutput, CommandError> {
+    let held = buffer_small_input(input, bounds)?;
+    let start = || -> io::Result<CommandIo> {
+        // What is the command's alone goes when it has begun.
+        let (stdin, ours) = io::pipe()?;
+        let (stdout, stdout_theirs) = io::pipe()?;
+        let (stderr, stderr_theirs) = io::pipe()?;
+        let streams = StdStreams {
+            stdin: stdin.as_fd(),
+            stdout: stdout_theirs.as_fd(),
+            stderr: stderr_theirs.as_fd(),
+        };
+        let child = executor.start(verdict, streams)?;
+        let out = [Some(stdout), Some(stderr)];
+        Ok(CommandIo {
+            child,
+            input_bytes: held.len() as u64,
+            pending_input: held,
+            written: 0,
+            stdin: Some(ours),
+            out,
+        })
+    };
+    let mut running = start().map_err(CommandError::Start)?;
+    let mut spools = [OutputBuffer::default(), OutputBuffer::default()];
+    match running.pump(input, &mut spools, bounds) {
+        Ok(code) => {
+            let [stdout, stderr] = spools;
+            Ok(CommandOutput { code, stdout, stderr })
+        }
+        Err(failure) => {
+            // Before its input ends for it, which it would take for all of it.
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+            Err(failure)
+        }
+    }
+}
+
+fn buffer_small_input<R: Read>(
+    input: &mut CommandInput<R>,
+    bounds: &TransferLimits,
+) -> Result<Vec<u8>, CommandError> {
+    let mut held = Vec::new();
+    if let CommandInput::Some(stream) = input
+        && stream
+            .buffer_message(BUFFERED_BYTES_MAX)
+            .map_err(|error| CommandError::Input(error.into()))?
+    {
+        while !stream.is_ended() {
+            stream.read_piece(&mut held).map_err(CommandError::Input)?;
+        }
+        if held.len() as u64 > bounds.bytes_max {
+            return Err(CommandError::TooMuch(bounds.bytes_max));
+        }
+    }
+    Ok(held)
+}
+
+struct CommandIo {
+    child: Child,
+    /// How much input has come.
+    input_bytes: u64,
+    /// Input that has come and was not handed on from `written`.
+    pending_input: Vec<u8>,
+    written: usize,
+    stdin: Option<PipeWriter>,
+    out: [Option<PipeReader>; 2],
+}
+
+/// What a turn of the loop found ready.
+#[derive(Default)]
+struct ReadyStreams {
+    input: bool,
+    out: [bool; 2],
+    end: bool,
+}
+
+impl CommandIo {
+    fn pump<R: Read + AsFd>(
+        &mut self,
+        input: &mut CommandInput<R>,
+        spools: &mut [OutputBuffer; 2],
+        bounds: &TransferLimits,
+    ) -> Result<i32, CommandError> {
+        let end = self.prepare(input).map_err(CommandError::Start)?;
+        let mut ended: Option<(i32, Instant)> = None;
+        loop {
+            self.forward_input(input, bounds)?;
+            let silent = self.out.iter().all(Option::is_none);
+            if silent && (self.stdin.is_none() || ended.is_some()) {
+                return match ended {
+                    Some((code, _)) => Ok(code),
+                    None => self.wait().map_err(CommandError::Start),
+                };
+            }
+            let timeout = match ended {
+                Some((code, until)) => match until.checked_duration_since(Instant::now()) {
+                    Some(left) => Some(left),
+                    None => return Ok(code),
+                },
+                None => None,
+            };
+            let ready = self.ready(input, ended.is_none().then_some(&end), timeout);
+            let ready = ready.map_err(CommandError::Start)?;
+            for (at, spool) in spools.iter_mut().enumerate() {
+                let Some(pipe) = self.out[at].as_ref().filter(|_| ready.out[at]) else { continue };
+                if spool.read_from(pipe, &bounds.buffer_dir).map_err(CommandError::Buffer)? == 0 {
+                    self.out[at] = None;
+                }
+                if spool.bytes() > bounds.bytes_max {
+                    return Err(CommandError::TooMuch(bounds.bytes_max));
+                }
+            }
+            if ready.input {
+                self.read(input, bounds)?;
+            }
+            if ready.end {
+                let code = self.wait().map_err(CommandError::Start)?;
+                ended = Some((code, Instant::now() + OUTPUT_GRACE));
+            }
+        }
+    }
+
+    /// A descriptor that becomes readable when the command has ended.
+    fn prepare<R: Read>(&mut self, input: &CommandInput<R>) -> io::Result<OwnedFd> {
+        if let (Some(stdin), CommandInput::Some(stream)) = (&self.stdin, input) {
+            rustix::io::ioctl_fionbio(stdin, true)?;
+            if !stream.is_ended() {
+                // Where the system does not have so much it is what it was.
+                let _ = rustix::pipe::fcntl_setpipe_size(stdin, LARGE_PIPE_BYTES);
+            }
+        }
+        // It was not waited for, so its number is nobody else's.
+        Ok(pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?)
+    }
+
+    /// Hands on all input that is at hand, and ends the command's when there is no more.
+    fn forward_input<R: Read>(
+        &mut self,
+        input: &mut CommandInput<R>,
+        bounds: &TransferLimits,
+    ) -> Result<(), CommandError> {
+        while self.stdin.is_some() {
+            if self.has_pending_input() {
+                self.write();
+                // The command is slower than its input.
+                if self.has_pending_input() {
+                    break;
+                }
+                continue;
+            }
+            match &*input {
+                CommandInput::Some(stream) if !stream.is_ended() && stream.needs_read() => break,
+                CommandInput::Some(stream) if !stream.is_ended() => self.read(input, bounds)?,
+                _ => self.stdin = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn has_pending_input(&self) -> bool {
+        self.stdin.is_some() && self.written < self.pending_input.len()
+    }
+
+    fn read<R: Read>(
+        &mut self,
+        input: &mut CommandInput<R>,
+        bounds: &TransferLimits,
+    ) -> Result<(), CommandError> {
+        self.pending_input.clear();
+        self.written = 0;
+        if let CommandInput::Some(stream) = input {
+            stream.read_piece(&mut self.pending_input).map_err(CommandError::Input)?;
+        }
+        self.input_bytes += self.pending_input.len() as u64;
+        match self.input_bytes > bounds.bytes_max {
+            true => Err(CommandError::TooMuch(bounds.bytes_max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Hands on what there is; a command that does not want it gets no more.
+    fn write(&mut self) {
+        let Some(stdin) = &mut self.stdin else { return };
+        match stdin.write(&self.pending_input[self.written..]) {
+            Ok(count) => self.written += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.stdin = None,
+        }
+    }
+
+    fn ready<R: Read + AsFd>(
+        &self,
+        input: &CommandInput<R>,
+        end: Option<&OwnedFd>,
+        timeout: Option<Duration>,
+    ) -> io::Result<ReadyStreams> {
+        let source = match input {
+            CommandInput::Some(stream) if self.stdin.is_some() && stream.needs_read() => {
+                Some(stream.source())
+            }
+            _ => None,
+        };
+        let source = source.filter(|_| !self.has_pending_input());
+        let stdin = self.stdin.as_ref().filter(|_| self.has_pending_input());
+        let wanted = [
+            source.map(|source| PollFd::new(source, PollFlags::IN)),
+            stdin.map(|stdin| PollFd::new(stdin, PollFlags::OUT)),
+            self.out[0].as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)),
+            self.out[1].as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)),
+            end.map(|end| PollFd::new(end, PollFlags::IN)),
+        ];
+        let is_wanted = wanted.each_ref().map(Option::is_some);
+        let mut fds: Vec<PollFd<'_>> = wanted.into_iter().flatten().collect();
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(ReadyStreams::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut found = fds.iter().map(|fd| !fd.revents().is_empty());
+        let [input, _, stdout, stderr, end] =
+            is_wanted.map(|is_wanted| is_wanted && found.next().unwrap_or_default());
+        Ok(ReadyStreams { input, out: [stdout, stderr], end })
+    }
+
+    fn wait(&mut self) -> io::Result<i32> {
+        let status = self.child.wait()?;
+        Ok(status.code().or(status.signal().map(|signal| -signal)).unwrap_or_default())
+    }
+}

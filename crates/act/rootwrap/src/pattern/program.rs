@@ -1,0 +1,394 @@
+//! The tree of an expression as a program for the matcher. Captures that no reference reads leave no trace in it,
+//! and in strict mode the place of `$` is decided here.
+
+use super::chars::CompiledCharSet;
+use super::parse::{Anchor, CharSet, Greediness, PatternNode};
+use crate::mode::Mode;
+
+/// The value of a register before it is set, and the maximum of an unbounded repetition.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What the matcher follows. Positions in it are indices of `steps`.
+#[derive(Debug, Default)]
+pub(super) struct MatchProgram {
+    pub(super) steps: Vec<Instruction>,
+    pub(super) sets: Vec<CompiledCharSet>,
+    /// The characters of all [`Instruction::Text`].
+    pub(super) text: Vec<u32>,
+    pub(super) registers: u32,
+    /// The first registers are marks: the start and end of each group that a reference reads.
+    pub(super) marks: u32,
+}
+
+/// One character.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SingleChar {
+    Char(u32),
+    Set(u32),
+}
+
+/// What follows a repetition: where it cannot match, the repetition is not given up for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FollowedBy {
+    Unknown,
+    Char(u32),
+    End,
+    EndOrNewline,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Instruction {
+    SingleChar(SingleChar),
+    Text {
+        from: u32,
+        length: u32,
+    },
+    Anchor(Anchor),
+    /// A repetition of one character.
+    Run {
+        one: SingleChar,
+        min: u32,
+        max: u32,
+        greed: Greediness,
+        next: FollowedBy,
+    },
+    /// Goes on with the next step, and failing that with another.
+    Branch {
+        other: u32,
+    },
+    Jump {
+        to: u32,
+    },
+    /// The position into a register.
+    Mark {
+        register: u32,
+    },
+    /// The text between two marks.
+    Reference {
+        marks: u32,
+    },
+    /// Begins a repetition. Its registers: how often its body began, and where the last optional turn did.
+    Enter {
+        register: u32,
+    },
+    /// Decides on the next turn of a repetition. The body follows.
+    Until {
+        register: u32,
+        min: u32,
+        max: u32,
+        exit: u32,
+    },
+    /// The same for a lazy one. [`Instruction::More`] follows, then the body.
+    LazyUntil {
+        register: u32,
+        min: u32,
+        max: u32,
+        exit: u32,
+    },
+    More {
+        register: u32,
+    },
+    /// Notes the height of the stack in a register.
+    Atomic {
+        register: u32,
+    },
+    /// Forgets all choices above the noted height.
+    Commit {
+        register: u32,
+    },
+    /// Begins a look-around. Its registers: the height of the stack, and the position.
+    Look {
+        register: u32,
+        behind: u32,
+        negated: bool,
+        exit: u32,
+    },
+    LookEnd {
+        register: u32,
+        negated: bool,
+    },
+    Match,
+}
+
+/// Compat matches from the start and wherever the expression ends; strict the whole argument, and `$` is the end
+/// and nothing else, except where that would let more through.
+pub(super) fn compile(node: &PatternNode, mode: Mode) -> MatchProgram {
+    let mut groups = Vec::new();
+    find_references(node, &mut groups);
+    groups.sort_unstable();
+    groups.dedup();
+    let marks = to_u32(groups.len() * 2);
+    let program = MatchProgram { marks, registers: marks, ..MatchProgram::default() };
+    let mut compiler = PatternCompiler { program, mode, groups, is_plain: true };
+    compiler.node(node);
+    if mode == Mode::Strict {
+        compiler.push(Instruction::Anchor(Anchor::End));
+    }
+    compiler.push(Instruction::Match);
+    join_characters(&mut compiler.program);
+    look_ahead(&mut compiler.program);
+    compiler.program
+}
+
+struct PatternCompiler {
+    program: MatchProgram,
+    mode: Mode,
+    /// The groups that a reference reads, by number.
+    groups: Vec<usize>,
+    /// Whether what is compiled matches where the whole does. That is not so in a negated look-around and in what
+    /// is not given up again, for there a narrower meaning may let more through.
+    is_plain: bool,
+}
+
+impl PatternCompiler {
+    fn node(&mut self, node: &PatternNode) {
+        match node {
+            PatternNode::Set(set) => {
+                let one = self.single_char(set);
+                self.push(Instruction::SingleChar(one));
+            }
+            PatternNode::Anchor(Anchor::EndOrNewline)
+                if self.mode == Mode::Strict && self.is_plain =>
+            {
+                self.push(Instruction::Anchor(Anchor::End));
+            }
+            PatternNode::Anchor(at) => self.push(Instruction::Anchor(*at)),
+            PatternNode::Capture(group, node) => self.capture(*group, node),
+            PatternNode::Sequence(nodes) => nodes.iter().for_each(|node| self.node(node)),
+            PatternNode::Choice(nodes) => self.choice(nodes),
+            PatternNode::Repeat { node, min, max, kind } => {
+                let max = max.map_or(NONE, count);
+                self.repeat(node, count(*min), max, *kind);
+            }
+            PatternNode::Look { behind, negated, node } => self.look(*behind, *negated, node),
+            PatternNode::Atomic(node) => self.atomic(|compiler| compiler.node(node)),
+            PatternNode::Reference(group) => match self.marks(*group) {
+                Some(marks) => self.push(Instruction::Reference { marks }),
+                // Its group was found before.
+                None => self.push(Instruction::SingleChar(SingleChar::Char(NONE))),
+            },
+        }
+    }
+
+    fn capture(&mut self, group: usize, node: &PatternNode) {
+        let Some(marks) = self.marks(group) else { return self.node(node) };
+        self.push(Instruction::Mark { register: marks });
+        self.node(node);
+        self.push(Instruction::Mark { register: marks + 1 });
+    }
+
+    fn choice(&mut self, nodes: &[PatternNode]) {
+        let mut jumps = Vec::new();
+        let Some((last, nodes)) = nodes.split_last() else { return };
+        for node in nodes {
+            let branch = self.here();
+            self.push(Instruction::Branch { other: 0 });
+            self.node(node);
+            jumps.push(self.here());
+            self.push(Instruction::Jump { to: 0 });
+            self.set(branch, Instruction::Branch { other: self.here() });
+        }
+        self.node(last);
+        for jump in jumps {
+            self.set(jump, Instruction::Jump { to: self.here() });
+        }
+    }
+
+    fn repeat(&mut self, node: &PatternNode, min: u32, max: u32, greed: Greediness) {
+        if let Some(set) = self.single(node) {
+            let one = self.single_char(set);
+            return self.push(Instruction::Run { one, min, max, greed, next: FollowedBy::Unknown });
+        }
+        // The parser lets a single character alone be possessive.
+        if greed == Greediness::Possessive {
+            return self.atomic(|compiler| compiler.repeat(node, min, max, Greediness::Greedy));
+        }
+        let register = self.registers(2);
+        self.push(Instruction::Enter { register });
+        let until = self.here();
+        self.push(Instruction::Match);
+        if greed == Greediness::Lazy {
+            self.push(Instruction::More { register });
+        }
+        self.node(node);
+        self.push(Instruction::Jump { to: until });
+        let exit = self.here();
+        let step = match greed {
+            Greediness::Lazy => Instruction::LazyUntil { register, min, max, exit },
+            _ => Instruction::Until { register, min, max, exit },
+        };
+        self.set(until, step);
+    }
+
+    fn atomic(&mut self, compile: impl FnOnce(&mut Self)) {
+        let register = self.registers(1);
+        self.push(Instruction::Atomic { register });
+        self.within(true, compile);
+        self.push(Instruction::Commit { register });
+    }
+
+    fn look(&mut self, behind: Option<u64>, negated: bool, node: &PatternNode) {
+        let register = self.registers(2);
+        let begin = self.here();
+        self.push(Instruction::Match);
+        // What a group holds depends on which way of matching comes first.
+        let is_read = |group: usize| self.marks(group).is_some();
+        let is_odd = negated || captures(node, &is_read);
+        self.within(is_odd, |compiler| compiler.node(node));
+        self.push(Instruction::LookEnd { register, negated });
+        let behind = behind.map_or(0, count);
+        self.set(begin, Instruction::Look { register, behind, negated, exit: self.here() });
+    }
+
+    /// The set, if an expression is a single character in whatever groups.
+    fn single<'n>(&self, node: &'n PatternNode) -> Option<&'n CharSet> {
+        match node {
+            PatternNode::Set(set) => Some(set),
+            PatternNode::Capture(group, node) if self.marks(*group).is_none() => self.single(node),
+            PatternNode::Sequence(nodes) => match &nodes[..] {
+                [node] => self.single(node),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn single_char(&mut self, set: &CharSet) -> SingleChar {
+        use super::parse::SetItem::Range;
+        match &set.items[..] {
+            [Range(low, high)] if low == high && !set.negated => SingleChar::Char(*low),
+            _ => {
+                self.program.sets.push(CompiledCharSet::new(set));
+                SingleChar::Set(to_u32(self.program.sets.len() - 1))
+            }
+        }
+    }
+
+    fn marks(&self, group: usize) -> Option<u32> {
+        self.groups.binary_search(&group).ok().map(|index| to_u32(index * 2))
+    }
+
+    fn within(&mut self, is_odd: bool, compile: impl FnOnce(&mut Self)) {
+        let is_plain = self.is_plain;
+        self.is_plain = is_plain && !is_odd;
+        compile(self);
+        self.is_plain = is_plain;
+    }
+
+    fn registers(&mut self, count: u32) -> u32 {
+        self.program.registers += count;
+        self.program.registers - count
+    }
+
+    fn here(&self) -> u32 {
+        to_u32(self.program.steps.len())
+    }
+
+    fn push(&mut self, step: Instruction) {
+        self.program.steps.push(step);
+    }
+
+    fn set(&mut self, at: u32, step: Instruction) {
+        self.program.steps[at as usize] = step;
+    }
+}
+
+fn find_references(node: &PatternNode, groups: &mut Vec<usize>) {
+    match node {
+        PatternNode::Reference(group) => groups.push(*group),
+        PatternNode::Set(_) | PatternNode::Anchor(_) => {}
+        PatternNode::Capture(_, node)
+        | PatternNode::Atomic(node)
+        | PatternNode::Repeat { node, .. }
+        | PatternNode::Look { node, .. } => find_references(node, groups),
+        PatternNode::Sequence(nodes) | PatternNode::Choice(nodes) => {
+            nodes.iter().for_each(|node| find_references(node, groups));
+        }
+    }
+}
+
+/// Whether an expression has one of some groups.
+fn captures(node: &PatternNode, is_one: &dyn Fn(usize) -> bool) -> bool {
+    match node {
+        PatternNode::Capture(group, node) => is_one(*group) || captures(node, is_one),
+        PatternNode::Reference(_) | PatternNode::Set(_) | PatternNode::Anchor(_) => false,
+        PatternNode::Atomic(node)
+        | PatternNode::Repeat { node, .. }
+        | PatternNode::Look { node, .. } => captures(node, is_one),
+        PatternNode::Sequence(nodes) | PatternNode::Choice(nodes) => {
+            nodes.iter().any(|node| captures(node, is_one))
+        }
+    }
+}
+
+/// Joins neighbours to one comparison. Steps keep their places, since others lead to them: the first of a row
+/// compares all and the matcher steps over the rest.
+fn join_characters(program: &mut MatchProgram) {
+    let mut targets: Vec<u32> = program.steps.iter().filter_map(target).collect();
+    targets.sort_unstable();
+    let mut at = 0;
+    while at < program.steps.len() {
+        let rest = &program.steps[at..];
+        let row = rest.iter().zip(at..).take_while(|(step, place)| {
+            matches!(step, Instruction::SingleChar(SingleChar::Char(_)))
+                && (*place == at || targets.binary_search(&to_u32(*place)).is_err())
+        });
+        let chars = row.map(|(step, _)| {
+            if let Instruction::SingleChar(SingleChar::Char(char)) = step { *char } else { NONE }
+        });
+        let from = program.text.len();
+        program.text.extend(chars);
+        let length = program.text.len() - from;
+        if length > 1 {
+            program.steps[at] = Instruction::Text { from: to_u32(from), length: to_u32(length) };
+        } else {
+            program.text.truncate(from);
+        }
+        at += length.max(1);
+    }
+}
+
+/// The step that another leads to besides the one behind it.
+fn target(step: &Instruction) -> Option<u32> {
+    match *step {
+        Instruction::Branch { other: to }
+        | Instruction::Jump { to }
+        | Instruction::Until { exit: to, .. }
+        | Instruction::LazyUntil { exit: to, .. }
+        | Instruction::Look { exit: to, .. } => Some(to),
+        _ => None,
+    }
+}
+
+/// Tells each repetition of a character what follows it.
+fn look_ahead(program: &mut MatchProgram) {
+    for at in 0..program.steps.len() {
+        let mut behind = at + 1;
+        // A jump back is the end of a repetition's body.
+        while let Some(Instruction::Jump { to }) = program.steps.get(behind)
+            && *to as usize > behind
+        {
+            behind = *to as usize;
+        }
+        let found = match program.steps.get(behind) {
+            Some(Instruction::SingleChar(SingleChar::Char(char))) => FollowedBy::Char(*char),
+            Some(Instruction::Text { from, .. }) => FollowedBy::Char(program.text[*from as usize]),
+            Some(Instruction::Anchor(Anchor::End)) => FollowedBy::End,
+            Some(Instruction::Anchor(Anchor::EndOrNewline)) => FollowedBy::EndOrNewline,
+            _ => FollowedBy::Unknown,
+        };
+        if let Instruction::Run { next, .. } = &mut program.steps[at] {
+            *next = found;
+        }
+    }
+}
+
+/// A count that a repetition cannot reach stands for larger ones.
+fn count(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(NONE).min(NONE - 1)
+}
+
+/// A filter file has at most 1 MiB, so no index of a program comes near the bound.
+fn to_u32(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(NONE)
+}

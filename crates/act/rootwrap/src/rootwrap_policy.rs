@@ -1,0 +1,304 @@
+//! A rootwrap.conf with all the filter files that it leads to, from the disk.
+//!
+//! Every mistake is told with its file and line. That a file could be changed by others is noted with
+//! its rules, for strict mode to pass over them; nothing is judged here.
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::filters::{self, FilterRule};
+use crate::host_facts::{FileKind, HostFacts};
+use crate::ini::FILE_BYTES_MAX;
+use crate::mode::Mode;
+use crate::path_trust::distrust;
+use crate::rootwrap_conf::RootwrapConf;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// More files in a folder are a mistake: OpenStack ships a dozen.
+const FILES_MAX: usize = 10_000;
+/// More rules would make judging slow: OpenStack ships some hundred.
+const RULES_MAX: usize = 50_000;
+
+/// What commands are judged by.
+#[derive(Debug)]
+pub struct RootwrapPolicy {
+    pub conf: RootwrapConf,
+    /// What was passed over.
+    pub warnings: Vec<Diagnostic>,
+    /// In the order of the folders, in which the original takes them.
+    rules: Vec<FilterRule>,
+    /// The positions of rules of files, by the names of the files.
+    by_name: Vec<usize>,
+}
+
+impl RootwrapPolicy {
+    /// Reads a rootwrap.conf and its filter files. An error is every mistake in them for which
+    /// nothing can be judged.
+    pub fn load(conf_file: &Path, facts: &dyn HostFacts) -> Result<Self, Vec<Diagnostic>> {
+        let bytes = read(conf_file).map_err(|error| {
+            let what = format!("cannot be read: {error}");
+            let instead = "name a rootwrap.conf that this user may read";
+            vec![Diagnostic::error(conf_file, 0, what, instead)]
+        })?;
+        let conf = RootwrapConf::parse(conf_file, &bytes)?;
+        let mut loader =
+            PolicyLoader { facts, files: Vec::new(), warnings: Vec::new(), errors: vec![] };
+        let conf_distrust = loader.distrust(conf_file);
+        for folder in &conf.filters_path {
+            loader.load_dir(Path::new(folder));
+        }
+        let PolicyLoader { files, warnings, mut errors, .. } = loader;
+        if files.iter().map(|file| file.rules.len()).sum::<usize>() > RULES_MAX {
+            let what = format!("leads to more than {RULES_MAX} rules");
+            errors.push(Diagnostic::error(conf_file, 0, what, "remove filter files"));
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Self::from_parts(conf, files, warnings, conf_distrust.as_deref()))
+    }
+
+    fn from_parts(
+        conf: RootwrapConf,
+        files: Vec<FilterFile>,
+        warnings: Vec<Diagnostic>,
+        conf_distrust: Option<&str>,
+    ) -> Self {
+        let mut sorted: Vec<(usize, OsString, usize)> = Vec::new();
+        let mut rules = Vec::new();
+        for file in files {
+            for rule in file.rules {
+                sorted.push((file.dir_index, file.name.clone(), rules.len()));
+                rules.push(rule);
+            }
+        }
+        sorted.sort();
+        let by_name = sorted.into_iter().map(|(.., position)| position).collect();
+        rules.push(filters::privsep_helper());
+        if let Some(why) = conf_distrust {
+            for rule in &mut rules {
+                rule.distrust = Some(why.to_owned());
+            }
+        }
+        Self { conf, warnings, rules, by_name }
+    }
+
+    /// Out of texts instead of files, all of them trusted: for trials.
+    pub fn from_texts(conf: &[u8], filter_files: &[&[u8]]) -> Result<Self, Vec<Diagnostic>> {
+        let conf = RootwrapConf::parse(Path::new("rootwrap.conf"), conf)?;
+        let (mut files, mut warnings) = (Vec::new(), Vec::new());
+        for (number, text) in (0_usize..).zip(filter_files) {
+            let name = OsString::from(format!("{number:06}.filters"));
+            let (rules, passed_over) = filters::parse(Path::new(&name), text)?;
+            warnings.extend(passed_over);
+            files.push(FilterFile { dir_index: 0, name, rules });
+        }
+        Ok(Self::from_parts(conf, files, warnings, None))
+    }
+
+    /// The rules in the order in which a mode takes them. Strict mode takes those of files alone.
+    pub fn rules(&self, mode: Mode) -> impl Iterator<Item = &FilterRule> {
+        let position = move |at| match mode {
+            Mode::Compat => at,
+            Mode::Strict => self.by_name[at],
+        };
+        let count = match mode {
+            Mode::Compat => self.rules.len(),
+            Mode::Strict => self.by_name.len(),
+        };
+        (0..count).map(move |at| &self.rules[position(at)])
+    }
+}
+
+struct FilterFile {
+    /// The number of its folder.
+    dir_index: usize,
+    name: OsString,
+    rules: Vec<FilterRule>,
+}
+
+struct PolicyLoader<'f> {
+    facts: &'f dyn HostFacts,
+    files: Vec<FilterFile>,
+    warnings: Vec<Diagnostic>,
+    errors: Vec<Diagnostic>,
+}
+
+impl PolicyLoader<'_> {
+    fn load_dir(&mut self, folder: &Path) {
+        if self.facts.status(folder).is_none_or(|status| status.kind != FileKind::Directory) {
+            let instead = "make it, or take it out of filters_path";
+            self.warnings.push(Diagnostic::warning(folder, 0, "is no folder", instead));
+            return;
+        }
+        let names = match file_names(folder) {
+            Ok(names) => names,
+            Err(error) => {
+                let what = format!("cannot be listed: {error}");
+                let instead = "let this user read it, or take it out of filters_path";
+                self.errors.push(Diagnostic::error(folder, 0, what, instead));
+                return;
+            }
+        };
+        let folder_distrust = self.distrust(folder);
+        let number = self.files.last().map_or(0, |file| file.dir_index + 1);
+        for name in names {
+            let file = folder.join(&name);
+            let is_file = |file: &Path| self.facts.status(file).map(|found| found.kind);
+            if name.as_bytes().starts_with(b".") || is_file(&file) != Some(FileKind::File) {
+                continue;
+            }
+            let rules = self.load_file(&file, folder_distrust.as_deref());
+            self.files.push(FilterFile { dir_index: number, name, rules });
+        }
+    }
+
+    fn load_file(&mut self, file: &Path, folder_distrust: Option<&str>) -> Vec<FilterRule> {
+        let bytes = match read(file) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let what = format!("cannot be read: {error}");
+                let instead = "let this user read it, or remove it";
+                self.errors.push(Diagnostic::error(file, 0, what, instead));
+                return Vec::new();
+            }
+        };
+        match filters::parse(file, &bytes) {
+            Ok((mut rules, warnings)) => {
+                self.warnings.extend(warnings);
+                let own = folder_distrust.map(str::to_owned).or_else(|| self.distrust(file));
+                for rule in &mut rules {
+                    rule.distrust.clone_from(&own);
+                }
+                rules
+            }
+            Err(errors) => {
+                self.errors.extend(errors);
+                Vec::new()
+            }
+        }
+    }
+
+    fn distrust(&mut self, path: &Path) -> Option<String> {
+        let why = distrust(self.facts, path.as_os_str())?;
+        let instead = "strict mode believes nothing in it: give it to root, writable by root alone";
+        self.warnings.push(Diagnostic {
+            severity: Severity::Warning,
+            file: path.to_owned(),
+            line: 0,
+            message: format!("could be changed by others: {why}"),
+            fix: instead.into(),
+        });
+        Some(why)
+    }
+}
+
+/// As the folder lists them.
+fn file_names(folder: &Path) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        if names.len() == FILES_MAX {
+            return Err(io::Error::other(format!("there are more than {FILES_MAX} files in it")));
+        }
+        names.push(entry?.file_name());
+    }
+    Ok(names)
+}
+
+/// A byte more than may be parsed at the most.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(file)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The path of a rootwrap.conf in a folder with the given filter files: for tests.
+#[cfg(test)]
+pub(crate) fn write_test_policy(
+    folder: &Path,
+    conf: &str,
+    files: &[(&str, &str)],
+) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let filters = folder.join("filters.d");
+    fs::create_dir(&filters).unwrap();
+    for (name, text) in files {
+        fs::write(filters.join(name), text).unwrap();
+        fs::set_permissions(filters.join(name), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let file = folder.join("rootwrap.conf");
+    fs::write(&file, format!("[DEFAULT]\nfilters_path={}\n{conf}", filters.display())).unwrap();
+    for path in [&filters, &file] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_facts::LocalHost;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn names(policy: &RootwrapPolicy, mode: Mode) -> Vec<&str> {
+        policy.rules(mode).map(|rule| &*rule.name).collect()
+    }
+
+    #[test]
+    fn strict_rules_are_those_of_files_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let rule = |name: &str| format!("[Filters]\n{name}: CommandFilter, {name}, root\n");
+        let conf = write_test_policy(
+            folder.path(),
+            "",
+            &[("b.filters", &rule("b")), ("a", &rule("a")), (".hidden", "no"), ("c~", &rule("c"))],
+        );
+        let policy = RootwrapPolicy::load(&conf, &LocalHost::new()).unwrap();
+        assert_eq!(names(&policy, Mode::Strict), ["a", "b", "c"]);
+        assert_eq!(names(&policy, Mode::Compat).last(), Some(&"privsep-helper"));
+        assert_eq!(policy.warnings, []);
+    }
+
+    #[test]
+    fn every_mistake_of_every_file_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let conf =
+            write_test_policy(folder.path(), "", &[("a", "[Filters]\nx\n"), ("b", "[filters]\n")]);
+        let errors = RootwrapPolicy::load(&conf, &LocalHost::new()).unwrap_err();
+        assert_eq!(errors.len(), 2);
+        let missing =
+            RootwrapPolicy::load(&folder.path().join("no.conf"), &LocalHost::new()).unwrap_err();
+        assert!(missing[0].to_string().contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_file_that_others_could_change_is_marked() {
+        let folder = tempfile::tempdir().unwrap();
+        let rule = "[Filters]\nls: CommandFilter, ls, root\n";
+        let conf = write_test_policy(folder.path(), "", &[("a", rule), ("b", rule)]);
+        let file = folder.path().join("filters.d/a");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        let policy = RootwrapPolicy::load(&conf, &LocalHost::new()).unwrap();
+        let distrusted: Vec<_> =
+            policy.rules(Mode::Strict).map(|rule| rule.distrust.is_some()).collect();
+        assert_eq!(distrusted, [true, false]);
+        assert_eq!(policy.warnings.len(), 1);
+
+        fs::set_permissions(&conf, fs::Permissions::from_mode(0o666)).unwrap();
+        let policy = RootwrapPolicy::load(&conf, &LocalHost::new()).unwrap();
+        assert!(policy.rules(Mode::Strict).all(|rule| rule.distrust.is_some()));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let conf = folder.path().join("rootwrap.conf");
+        fs::write(&conf, "[DEFAULT]\nfilters_path=/no/such\n").unwrap();
+        fs::set_permissions(&conf, fs::Permissions::from_mode(0o644)).unwrap();
+        let policy = RootwrapPolicy::load(&conf, &LocalHost::new()).unwrap();
+        assert_eq!(names(&policy, Mode::Compat), ["privsep-helper"]);
+        assert!(policy.warnings[0].to_string().starts_with("/no/such: warning: is no folder"));
+    }
+}

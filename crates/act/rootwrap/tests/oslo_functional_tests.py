@@ -1,0 +1,49 @@
+"""The original's own functional tests, as they come with it, with our executables in the place of its own.
+
+usage: [TEST_EVENTLET=1] oslo_functional_tests.py ROOTWRAP DAEMON
+"""
+
+import os
+import sys
+import unittest
+
+ROOTWRAP, DAEMON = sys.argv[1:]
+
+if os.environ.get('TEST_EVENTLET'):
+    from oslo_rootwrap.tests import test_functional_eventlet as tests
+    from oslo_rootwrap.tests.test_functional_eventlet import test_functional
+
+    from eventlet import tpool
+
+    # One test opens a FIFO in the only thread, in which the call is made that opens the other end: it waits for ever
+    # with the original's own daemon too. So files are opened in another thread.
+    test_functional.open = lambda path: tpool.execute(open, path)
+else:
+    from oslo_rootwrap.tests import test_functional
+
+    tests = test_functional
+
+
+def in_place_of(case, replace):
+    set_up = case.setUp
+
+    def replaced(self):
+        set_up(self)
+        replace(self)
+
+    case.setUp = replaced
+
+
+def call(self):
+    self.cmd = [ROOTWRAP, self.config_file]
+
+
+def daemon(self):
+    self.client._start_command = [DAEMON, self.config_file]
+
+
+in_place_of(test_functional.RootwrapTest, call)
+in_place_of(test_functional.RootwrapDaemonTest, daemon)
+result = unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromModule(tests))
+assert result.testsRun > 10 and not result.skipped, result
+sys.exit(not result.wasSuccessful())

@@ -1,0 +1,269 @@
+//! The end of `--help`, man pages and shell completions.
+//!
+//! A text file holds the prose of a program (`page_text`); all else in `--help` and the man page comes from the
+//! definition that parses the program's arguments. Knows no program.
+
+#![forbid(unsafe_code)]
+
+mod page_text;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Command, Subcommand, ValueHint};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+pub use page_text::{PageSection, TextBlock, after_help, man_sections, page_names};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The colours of every program's `--help`.
+pub const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// A program's man page, and the end of its `--help`.
+#[derive(Debug)]
+pub struct ManPage {
+    /// The program.
+    pub name: &'static str,
+    /// Of the manual.
+    pub section: &'static str,
+    /// What may follow its name, in one way or another.
+    pub synopsis: &'static [&'static str],
+    /// The file with its prose.
+    pub text: &'static str,
+}
+
+impl ManPage {
+    /// The end of `--help`.
+    #[must_use]
+    pub fn after_help(&self) -> String {
+        after_help(self.text, "")
+    }
+
+    /// Writes the man page of a program into a folder, which is made if need be; its path.
+    pub fn write(&self, program: Command, folder: &Path) -> io::Result<PathBuf> {
+        let mut text = Vec::new();
+        self.render(program, &mut text)?;
+        fs::create_dir_all(folder)?;
+        let path = folder.join(format!("{}.{}", self.name, self.section));
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    /// The same; its path goes to `out`.
+    pub fn write_listed(
+        &self,
+        program: Command,
+        folder: &Path,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let path = self.write(program, folder).map_err(|error| {
+            let shown = folder.display();
+            let text = format!("cannot write the man page into {shown}: {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        writeln!(out, "{}", path.display())
+    }
+
+    fn render(&self, program: Command, out: &mut Vec<u8>) -> io::Result<()> {
+        let program = program.disable_help_subcommand(true);
+        let man =
+            Man::new(program.clone()).section(self.section).manual("Roster").source(man_source());
+        man.render_title(out)?;
+        man.render_name_section(out)?;
+        self.render_synopsis().to_writer(out)?;
+        man.render_description_section(out)?;
+        man.render_options_section(out)?;
+        let mut rest = Roff::new();
+        self.render_commands(&program, &mut rest);
+        for section in man_sections(self.text, "") {
+            section.write_roff(&mut rest);
+        }
+        rest.to_writer(out)
+    }
+
+    fn render_synopsis(&self) -> Roff {
+        let mut roff = Roff::new();
+        roff.control("SH", ["SYNOPSIS"]);
+        for (number, way) in self.synopsis.iter().enumerate() {
+            if number > 0 {
+                roff.control("br", []);
+            }
+            roff.text([bold(self.name), roman(format!(" {way}"))]);
+        }
+        roff
+    }
+
+    /// Commands of the program with their options, which have no pages of their own.
+    fn render_commands(&self, program: &Command, roff: &mut Roff) {
+        let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+        for (number, command) in commands.enumerate() {
+            if number == 0 {
+                roff.control("SH", ["COMMANDS"]);
+            }
+            roff.control("TP", []);
+            roff.text([bold(self.name), roman(" "), bold(command.get_name())]);
+            roff.text([roman(about(command.get_about()))]);
+            for option in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
+                roff.control("RS", []);
+                roff.control("TP", []);
+                roff.text([bold(format!("--{}", option.get_long().unwrap_or_default()))]);
+                roff.text([roman(about(option.get_help()))]);
+                roff.control("RE", []);
+            }
+        }
+    }
+}
+
+fn about(text: Option<&clap::builder::StyledStr>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
+}
+
+fn man_source() -> String {
+    format!("roster {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What packagers ask of a program, which `--help` does not show.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PackagerCommand {
+    /// Write the man page into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is made if need be
+        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print shell completions
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+impl PackagerCommand {
+    /// Does it for a program with that page: writes the path of what was written to `out`, or the script.
+    pub fn write(&self, page: &ManPage, program: Command, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Man { folder } => page.write_listed(program, folder, out),
+            Self::Completions { shell } => out.write_all(&completions(*shell, program)),
+        }
+    }
+}
+
+/// A completion script. Made in memory first: the generator ends the program where it cannot write.
+#[must_use]
+pub fn completions(shell: clap_complete::Shell, mut program: Command) -> Vec<u8> {
+    let mut script = Vec::new();
+    let name = program.get_name().to_owned();
+    clap_complete::generate(shell, &mut program, name, &mut script);
+    script
+}
+
+/// Writes the man page of a program, or of one of its commands, that was built; its prose is a page of a file.
+pub fn write_command_page(
+    command: &Command,
+    file: &str,
+    page: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let man = Man::new(command.clone()).manual("Roster").source(man_source());
+    man.render_title(out)?;
+    man.render_name_section(out)?;
+    // The usage that `--help` shows: clap_mangen's own lacks the values of options.
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let words = command.get_bin_name().unwrap_or(command.get_name());
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]);
+    synopsis.text([bold(words), roman(usage.strip_prefix(words).unwrap_or(usage))]);
+    synopsis.to_writer(out)?;
+    man.render_description_section(out)?;
+    man.render_options_section(out)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(out)?;
+    }
+    let mut rest = Roff::new();
+    man_sections(file, page).iter().for_each(|section| section.write_roff(&mut rest));
+    rest.to_writer(out)
+}
+
+/// The beginning of a man page that is of no program.
+#[must_use]
+pub fn begin_man_page(name: &str, section: &str) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("TH", [name, section, "", &man_source(), "Roster"]);
+    roff
+}
+
+/// Writes a man page that is of no program, all of it out of a file.
+pub fn write_file_page(
+    name: &str,
+    section: &str,
+    file: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut roff = begin_man_page(name, section);
+    man_sections(file, "").iter().for_each(|section| section.write_roff(&mut roff));
+    roff.to_writer(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Arg;
+
+    const PAGE: ManPage = ManPage {
+        name: "tool",
+        section: "8",
+        synopsis: &["FILE", "check"],
+        text: "Exit status:\n  0\n      Done, and so on and so on and so on and so on and so on and so on and so on.\n\n\
+               See also:\n  tool(5)\n",
+    };
+
+    fn program() -> Command {
+        let check =
+            Command::new("check").about("Check it").arg(Arg::new("j").long("json").help("As JSON"));
+        let hidden = Command::new("man").hide(true);
+        Command::new("tool").about("Does it").subcommands([check, hidden])
+    }
+
+    #[test]
+    fn the_end_of_help_has_every_section_in_lines_that_fit() {
+        let style = STYLES.get_header();
+        let plain =
+            PAGE.after_help().replace(&format!("{style}"), "").replace(&format!("{style:#}"), "");
+        assert_eq!(
+            plain,
+            "Exit status:\n  0   Done, and so on and so on and so on and so on and so on and so on and so\n      on.\n\n\
+             See also:\n  tool(5)"
+        );
+    }
+
+    #[test]
+    fn a_man_page_has_every_section_and_every_command_that_is_shown() {
+        let folder = std::env::temp_dir().join(format!("roster-manual-{}", std::process::id()));
+        let path = PAGE.write(program(), &folder).unwrap();
+        assert_eq!(path, folder.join("tool.8"));
+        let text = fs::read_to_string(path).unwrap();
+        fs::remove_dir_all(folder).unwrap();
+        let titles: Vec<_> = text.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        let expected = [
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "OPTIONS",
+            "COMMANDS",
+            "\"EXIT STATUS\"",
+            "\"SEE ALSO\"",
+        ];
+        assert_eq!(titles, expected);
+        assert!(
+            text.contains("\\-\\-json") && text.contains("As JSON") && !text.contains("man\n"),
+            "{text}"
+        );
+    }
+}

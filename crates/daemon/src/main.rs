@@ -1,8 +1,0 @@
-//! `rosterd`; see the library beside this file.
-#![forbid(unsafe_code)]
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    roster_daemon::main()
-}

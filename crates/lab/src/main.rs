@@ -1,9 +1,0 @@
-//! `roster-lab`: see the library.
-
-#![forbid(unsafe_code)]
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    roster_lab::program::main()
-}

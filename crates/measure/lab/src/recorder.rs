@@ -1,0 +1,253 @@
+//! What was measured: counts, latencies, and how late the generator itself was.
+//!
+//! Each thread fills the [`Recorder`] of its own [`RecorderSlot`], which is taken away a few times a second, and
+//! begins another; whoever collects adds them up. So every request is in exactly one, and what a thread
+//! recorded is there even if its next request never comes back.
+
+use crate::request_error::RequestError;
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::mem;
+use std::time::{Duration, Instant};
+
+/// Latencies are kept in nanoseconds up to a day; a longer one counts as a day.
+const LATENCY_MAX: u64 = 24 * 3600 * 1_000_000_000;
+/// Three digits: a percentile is off by 0.1 % at the most.
+const DIGITS: u8 = 3;
+/// Kinds of failures that are told apart; a hostile server may invent any number.
+const KINDS_MAX: usize = 64;
+
+/// A run is cut into so many pieces of equal length, whose spread tells how sure its figures are: fewer
+/// tell less, more depend on each other.
+pub const BATCHES: usize = 20;
+
+/// A piece of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Requests that ended in it, well or not.
+    pub requests: u64,
+    /// Latencies that were noted in it,
+    pub latencies: u64,
+    /// and their sum.
+    pub sum: Duration,
+}
+
+/// Where a thread records.
+#[derive(Debug, Default)]
+pub struct RecorderSlot {
+    recorder: Mutex<Recorder>,
+}
+
+impl RecorderSlot {
+    /// Records something.
+    pub fn update<R>(&self, note: impl FnOnce(&mut Recorder) -> R) -> R {
+        note(&mut self.recorder.lock())
+    }
+
+    /// What was recorded since this was asked last.
+    pub fn take_recorder(&self) -> Recorder {
+        // Made outside of the lock, which the thread waits for.
+        let mut fresh = Recorder::default();
+        self.update(|recorder| mem::swap(recorder, &mut fresh));
+        fresh
+    }
+}
+
+/// Measurements that add up.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    /// Requests that ended, well or not, those left out that were meant to start in the warm-up.
+    pub requests: u64,
+    /// How many requests the measured time saw: of each that share of it that lay within, whenever it
+    /// began and ended. So the rate is right where a request takes as long as the run.
+    pub requests_in_window: f64,
+    /// Those that failed, by kind.
+    pub failures: BTreeMap<RequestError, u64>,
+    /// How long users asked for nothing because the server could not be talked to, all together.
+    pub paused: Duration,
+    /// Failures of kinds beyond those that are told apart.
+    pub other_failures: u64,
+    /// Requests of the warm-up.
+    pub warm_up: u64,
+    /// From the intended start to the end.
+    pub latency: Histogram<u64>,
+    /// From when a request could be sent to when it was: the generator's own part.
+    pub lag: Histogram<u64>,
+    /// Requests that were due before a user was free to make them.
+    pub starved: u64,
+    /// In the order of time.
+    pub batches: [Batch; BATCHES],
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self {
+            requests: 0,
+            requests_in_window: 0.0,
+            failures: BTreeMap::new(),
+            paused: Duration::ZERO,
+            other_failures: 0,
+            warm_up: 0,
+            latency: histogram(DIGITS),
+            lag: histogram(1),
+            starved: 0,
+            batches: [Batch::default(); BATCHES],
+        }
+    }
+}
+
+#[expect(clippy::expect_used, reason = "constant bounds that the library takes")]
+fn histogram(digits: u8) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MAX, digits).expect("bounds and digits are valid")
+}
+
+impl Recorder {
+    /// What a piece of the run saw of a request that ended in it.
+    pub fn record_in(&mut self, batch: usize, latency: Option<Duration>) {
+        let Some(batch) = self.batches.get_mut(batch) else { return };
+        batch.requests += 1;
+        if let Some(latency) = latency {
+            batch.latencies += 1;
+            batch.sum += latency;
+        }
+    }
+
+    pub fn record(&mut self, intended: Instant, ended: Instant, result: Result<(), RequestError>) {
+        self.requests += 1;
+        if result.as_ref().err().is_none_or(RequestError::has_latency) {
+            self.latency.saturating_record(nanoseconds(ended.duration_since(intended)));
+        }
+        if let Err(failure) = result {
+            if self.failures.len() < KINDS_MAX || self.failures.contains_key(&failure) {
+                *self.failures.entry(failure).or_default() += 1;
+            } else {
+                self.other_failures += 1;
+            }
+        }
+    }
+
+    /// How late a request was sent by the generator's own fault.
+    pub fn record_lag(&mut self, lag: Duration) {
+        self.lag.saturating_record(nanoseconds(lag));
+    }
+
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failures.values().sum::<u64>() + self.other_failures
+    }
+
+    /// Adds what another measured.
+    pub fn add(&mut self, other: Self) {
+        if other.is_blank() {
+            return;
+        }
+        self.requests += other.requests;
+        self.requests_in_window += other.requests_in_window;
+        self.paused += other.paused;
+        self.warm_up += other.warm_up;
+        self.starved += other.starved;
+        self.other_failures += other.other_failures;
+        for (sum, batch) in self.batches.iter_mut().zip(other.batches) {
+            sum.requests += batch.requests;
+            sum.latencies += batch.latencies;
+            sum.sum += batch.sum;
+        }
+        for (failure, count) in other.failures {
+            if self.failures.len() < KINDS_MAX || self.failures.contains_key(&failure) {
+                *self.failures.entry(failure).or_default() += count;
+            } else {
+                self.other_failures += count;
+            }
+        }
+        // Of the same bounds, so nothing is left out.
+        let _ = self.latency.add(&other.latency);
+        let _ = self.lag.add(&other.lag);
+    }
+
+    /// Whether nothing was recorded.
+    fn is_blank(&self) -> bool {
+        let Self { requests, warm_up, starved, requests_in_window: served, paused, .. } = self;
+        (requests, warm_up, starved) == (&0, &0, &0)
+            && *served == 0.0
+            && paused.is_zero()
+            && self.lag.is_empty()
+    }
+
+    /// A percentile of the latencies; zero where there are none.
+    #[must_use]
+    pub fn percentile(&self, percentile: f64) -> Duration {
+        Duration::from_nanos(self.latency.value_at_percentile(percentile))
+    }
+
+    /// The longest latency.
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        Duration::from_nanos(self.latency.max())
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn percentiles_are_within_a_tenth_of_a_percent() {
+        let mut recorder = Recorder::default();
+        let start = Instant::now();
+        for number in 1..=10_000_u32 {
+            recorder.record(start, start + MILLISECOND * number / 10, Ok(()));
+        }
+        for (percentile, expected) in [(50.0, 500.0), (90.0, 900.0), (99.0, 990.0), (99.9, 999.0)] {
+            let found = recorder.percentile(percentile).as_secs_f64() * 1e3;
+            assert!((found / expected - 1.0).abs() < 0.001, "p{percentile}: {found}");
+        }
+    }
+
+    #[test]
+    fn what_several_threads_measured_adds_up() {
+        let start = Instant::now();
+        let mut sum = Recorder::default();
+        for number in 1..=3 {
+            let mut one = Recorder::default();
+            one.record(start, start + MILLISECOND * number, Ok(()));
+            one.record(start, start + 5 * MILLISECOND, Err(RequestError::TimedOut));
+            one.warm_up = 2;
+            sum.add(one);
+            // A pause is noted behind the request that it follows, and may be alone in what is taken away.
+            sum.add(Recorder { paused: MILLISECOND, ..Recorder::default() });
+        }
+        assert_eq!(sum.paused, 3 * MILLISECOND);
+        assert_eq!((sum.requests, sum.failed(), sum.warm_up), (6, 3, 6));
+        assert_eq!(sum.failures, BTreeMap::from([(RequestError::TimedOut, 3)]));
+        assert_eq!(sum.latency.len(), 6);
+    }
+
+    #[test]
+    fn recorder_timeout_has_latency_refusal_has_none() {
+        let start = Instant::now();
+        let mut recorder = Recorder::default();
+        recorder.record(start, start + 10 * MILLISECOND, Err(RequestError::TimedOut));
+        recorder.record(start, start, Err(RequestError::System("connect", 111)));
+        assert_eq!((recorder.requests, recorder.failed()), (2, 2));
+        assert_eq!(recorder.latency.len(), 1);
+        assert!(recorder.percentile(50.0) >= 10 * MILLISECOND);
+    }
+
+    #[test]
+    fn failures_of_any_number_of_kinds_are_all_counted_in_bounded_memory() {
+        let start = Instant::now();
+        let mut recorder = Recorder::default();
+        for code in 0..1000 {
+            recorder.record(start, start, Err(RequestError::Exited(code)));
+        }
+        assert_eq!(recorder.failures.len(), KINDS_MAX);
+        assert_eq!(recorder.failed(), 1000);
+    }
+}

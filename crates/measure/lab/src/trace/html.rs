@@ -1,0 +1,83 @@
+//! The report as a page: what has no provider in one chart, and one for each domain with its provider.
+
+use super::{RequestStage, StageRow, TraceReport};
+use crate::compare::chart::{Chart, Series, Theme, escaped};
+use crate::compare::html::{framed, write_origin};
+use crate::report::text::milliseconds;
+use std::fmt::Write;
+
+/// Charts by title: rows in the order of hops.
+fn charts(hops: &[StageRow]) -> Vec<(String, Vec<&StageRow>)> {
+    let mut charts: Vec<(String, Vec<&StageRow>)> = Vec::new();
+    for row in hops {
+        let title = row.provider.as_deref().unwrap_or("All requests");
+        match charts.iter_mut().find(|(of, _)| of == title) {
+            Some((_, rows)) => rows.push(row),
+            None => charts.push((title.to_owned(), vec![row])),
+        }
+    }
+    charts
+}
+
+fn line((at, row): (usize, &&StageRow)) -> Series {
+    Series { name: row.hop.to_owned(), series: at, points: row.percentiles_ms.clone() }
+}
+
+/// The whole page.
+#[must_use]
+pub fn html(report: &TraceReport) -> String {
+    let title = format!("roster-lab trace: {}", report.of);
+    let mut body = String::new();
+    let _ = write!(body, "<h1>{}</h1>", escaped(&title));
+    for line in report.summary() {
+        let _ = write!(body, "<p class=\"verdict\">{}</p>", escaped(&line));
+    }
+    if !report.warnings.is_empty() {
+        body.push_str("<section class=\"warnings\"><h2>Before these figures are believed</h2><ul>");
+        for warning in &report.warnings {
+            let _ = write!(body, "<li>{}</li>", escaped(&warning.text));
+        }
+        body.push_str("</ul></section>");
+    }
+    body.push_str("<div class=\"charts\">");
+    let all: Vec<&StageRow> = report.hops.iter().collect();
+    let among: Vec<Series> = all.iter().enumerate().map(line).collect();
+    for (title, rows) in charts(&report.hops) {
+        let lines: Vec<Series> = rows.iter().enumerate().map(line).collect();
+        let chart = Chart::boxes(Theme::Page, &title, &lines, &among);
+        let _ = write!(body, "<figure>{}</figure>", chart.svg());
+    }
+    body.push_str("</div>");
+    write_table(&report.hops, &mut body);
+    body.push_str("<h2>What hops are</h2><ul>");
+    for RequestStage { name, meaning } in &report.meanings {
+        let _ = write!(body, "<li><b>{}</b>: {}</li>", escaped(name), escaped(meaning));
+    }
+    body.push_str("</ul><details><summary>Where these figures come from</summary>");
+    write_origin(report.of, &report.origin, &mut body);
+    body.push_str("</details>");
+    framed(&title, &body)
+}
+
+fn write_table(hops: &[StageRow], body: &mut String) {
+    body.push_str("<div class=\"wide\"><table><thead><tr><th></th><th>provider</th><th>count</th>");
+    for head in ["p25", "median", "p75", "p90", "p99", "p99.9", "longest"] {
+        let _ = write!(body, "<th>{head}</th>");
+    }
+    body.push_str("</tr></thead><tbody>");
+    for row in hops {
+        let provider = row.provider.as_deref().unwrap_or("–");
+        let _ = write!(
+            body,
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>",
+            escaped(row.hop),
+            escaped(provider),
+            row.count
+        );
+        for percentile in [25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 100.0] {
+            let _ = write!(body, "<td>{}</td>", milliseconds(row.percentile(percentile)));
+        }
+        body.push_str("</tr>");
+    }
+    body.push_str("</tbody></table></div>");
+}

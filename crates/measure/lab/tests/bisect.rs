@@ -1,0 +1,136 @@
+//! Releases one after the other: a program that is slow from one release on, put in place by a command
+//! and measured by a plan.
+
+mod common;
+
+use common::run;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Releases 1 to 16 of a program, of which those from 11 on take a hundred times as long; 8 cannot be installed.
+struct Product {
+    folder: TempDir,
+    /// Seconds that the slow releases take: far more than a busy machine adds to the fast ones.
+    slow: f64,
+}
+
+impl Product {
+    fn new() -> Self {
+        let product = Self { folder: tempfile::tempdir().expect("make a folder"), slow: 4.0 };
+        let program = product.path("program");
+        let plan = format!(
+            "[command]\ncommand = [\"sh\", \"{}\"]\nusers = 1\nduration = 0.5\nwarm-up = 0\nprobe = 0\n",
+            program.display()
+        );
+        fs::write(product.path("plan.toml"), plan).expect("write the plan");
+        product
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn bisect(&self, good: &str, bad: &str) -> (Option<i32>, String) {
+        let cmd = format!(
+            "echo {{version}} >>{log}; [ {{version}} != 8 ] || exit 1
+             [ {{version}} -ge 11 ] && echo sleep {slow} >{program} || echo sleep 0.04 >{program}",
+            log = self.path("installed").display(),
+            program = self.path("program").display(),
+            slow = self.slow,
+        );
+        let versions: Vec<String> = (1..=16).map(|version| version.to_string()).collect();
+        self.run_bisect(&[
+            "--versions",
+            &versions.join(","),
+            "--good",
+            good,
+            "--bad",
+            bad,
+            "--cmd",
+            &cmd,
+            "--figure",
+            "p50",
+        ])
+    }
+
+    fn run_bisect(&self, options: &[&str]) -> (Option<i32>, String) {
+        let (plan, state) = (self.path("plan.toml"), self.path("state.json"));
+        let files = ["--plan", path(&plan), "--state", path(&state)];
+        let output = run(&[&["bisect"], options, &files].concat());
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    fn installed(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.path("installed")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+#[test]
+fn bisect_finds_changed_release_measuring_once() {
+    let product = Product::new();
+    let (code, said) = product.bisect("1", "16");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("The figure changed with 11."), "{said}");
+    let installed = product.installed();
+    assert!(installed.len() <= 8 && installed.contains(&"8".to_owned()), "{installed:?}");
+    assert!(said.contains("could not be tested"), "{said}");
+    // The same again asks nobody, and says the same.
+    let (code, again) = product.bisect("1", "16");
+    assert!(code == Some(0) && again.contains("The figure changed with 11."), "{again}");
+    assert_eq!(product.installed(), installed);
+    // One that was ended goes on where it was: all but the last release are known still.
+    let text = fs::read_to_string(product.path("state.json")).expect("the state");
+    let mut state: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    state["known"].as_object_mut().expect("releases").remove("11");
+    fs::write(product.path("state.json"), state.to_string()).expect("write the state");
+    let (code, again) = product.bisect("1", "16");
+    assert!(code == Some(0) && again.contains("The figure changed with 11."), "{again}");
+    assert_eq!(product.installed().len(), installed.len() + 1);
+    let (code, said) = product.bisect("2", "16");
+    assert!(code == Some(1) && said.contains("is of another bisection"), "{said}");
+}
+
+#[test]
+fn releases_that_do_not_differ_and_one_that_cannot_be_tested_are_told() {
+    let product = Product::new();
+    let plan = fs::read_to_string(product.path("plan.toml")).expect("the plan");
+    let longer = plan.replace("duration = 0.5", "duration = 12");
+    fs::write(product.path("plan.toml"), longer).expect("write the plan");
+    let (code, said) = product.bisect("12", "14");
+    assert!(code == Some(1) && said.contains("too close"), "{said}");
+    fs::remove_file(product.path("state.json")).expect("there is one");
+    let (code, said) = product.bisect("8", "16");
+    assert!(code == Some(1) && said.contains("8 could not be tested"), "{said}");
+    let (code, said) = product.bisect("1", "99");
+    assert!(code == Some(1) && said.contains("--bad 99: is not among the --versions"), "{said}");
+}
+
+#[test]
+fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
+    let product = Product::new();
+    // 12 of 16: nineteen of twenty requests end at once, in failure.
+    let plan = format!(
+        "[command]\ncommand = [\"sh\", \"{}\", \"{{n}}\"]\nusers = 1\nduration = 0.6\nwarm-up = 0\n\
+         probe = 0\n",
+        product.path("program").display()
+    );
+    fs::write(product.path("plan.toml"), plan).expect("write the plan");
+    let program = product.path("program");
+    let program = program.display();
+    let cmd = format!(
+        "[ {{version}} -ge 3 ] && echo sleep 0.4 >{program} || echo sleep 0.04 >{program}
+         [ {{version}} != 2 ] || echo '[ $(($1 % 20)) = 7 ] || exit 1' >{program}"
+    );
+    let said =
+        product.run_bisect(&["--versions", "1,2,3", "--good", "1", "--bad", "3", "--cmd", &cmd]).1;
+    assert!(said.contains("2: could not be measured: 9"), "{said}");
+    assert!(said.contains("of its requests failed: exit code 1"), "{said}");
+    assert!(said.contains("changed with one of 2, 3"), "{said}");
+}

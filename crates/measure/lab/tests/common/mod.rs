@@ -1,0 +1,93 @@
+//! What the tests share: the built program, its report, and a directory of users.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use roster_system_tests::{DirectoryServer, Schema, Slapd, SlapdOptions};
+use serde_json::Value;
+use std::fmt::Write;
+use std::process::{Command, Output, Stdio};
+
+/// Users `u0` to `u99`, each with the password `secret`.
+pub const DN: &str = "uid=u{0..99},ou=people,dc=example,dc=com";
+pub const PASSWORD: &str = "secret";
+
+/// The program with these arguments.
+pub fn lab(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_roster-lab"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    lab(arguments).output().expect("start roster-lab")
+}
+
+/// Runs it with `--json -` and without comparisons before; the exit code and the report.
+pub fn report(arguments: &[&str]) -> (i32, Value) {
+    read(&run(&[arguments, &["--json", "-", "--probe", "0"]].concat()))
+}
+
+/// Runs it with `--json -` as it is; the exit code and the report.
+pub fn whole_report(arguments: &[&str]) -> (i32, Value) {
+    read(&run(&[arguments, &["--json", "-"]].concat()))
+}
+
+/// The ratio of a comparison of a report.
+pub fn compared(report: &Value, kind: &str) -> Option<f64> {
+    let probes = report["probes"].as_array().expect("a list");
+    let found = probes.iter().find(|probe| probe["kind"] == kind);
+    found.unwrap_or_else(|| panic!("{kind}: {report}"))["ratio"].as_f64()
+}
+
+/// The exit code and the report of what was run with `--json -`.
+pub fn read(output: &Output) -> (i32, Value) {
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("no report ({error}): {}", String::from_utf8_lossy(&output.stderr))
+    });
+    (output.status.code().expect("ended by itself"), report)
+}
+
+/// A number of a report.
+pub fn number(report: &Value, pointer: &str) -> f64 {
+    report.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {report}"))
+}
+
+/// A count of a report.
+pub fn count(report: &Value, pointer: &str) -> u64 {
+    report.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {report}"))
+}
+
+/// The kinds of warnings of a report.
+pub fn warnings(report: &Value) -> Vec<&str> {
+    let warnings = report["warnings"].as_array().expect("a list");
+    warnings.iter().filter_map(|warning| warning["kind"].as_str()).collect()
+}
+
+/// A slapd with the users.
+pub fn slapd(setup: impl FnOnce(&mut SlapdOptions)) -> Slapd {
+    let mut slapd = loaded(setup);
+    slapd.start();
+    slapd
+}
+
+/// The same, which a test starts in its own way.
+pub fn slapd_that_is_not_started() -> Slapd {
+    loaded(|_| {})
+}
+
+fn loaded(setup: impl FnOnce(&mut SlapdOptions)) -> Slapd {
+    let mut ldif = String::from(
+        "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+         dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n",
+    );
+    for number in 0..100 {
+        let _ = write!(
+            ldif,
+            "dn: uid=u{number},ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\n\
+             uid: u{number}\ncn: u{number}\nsn: u{number}\nuserPassword: {PASSWORD}\n\n"
+        );
+    }
+    let mut chosen = SlapdOptions::new(Schema::Rfc2307);
+    setup(&mut chosen);
+    Slapd::loaded(chosen, &ldif)
+}

@@ -1,0 +1,238 @@
+//! Password storage schemes of a real 389-ds.
+
+mod common;
+
+use common::{lab, report};
+use roster_system_tests::{DirectoryServer, Ds389, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const ADMIN_PASSWORD: &str = "may do anything";
+const BASE: &str = "dc=example,dc=com";
+
+/// Two people, whose passwords are stored as SSHA.
+fn server() -> Ds389 {
+    let server = Ds389::as_delivered(
+        "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+         dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n\
+         dn: ou=admins,dc=example,dc=com\nobjectClass: organizationalUnit\nou: admins\n\n",
+    );
+    server.set("cn=config", "passwordStorageScheme", &["SSHA"]);
+    for who in ["uid=alice,ou=people", "uid=root,ou=admins"] {
+        server.change(&format!(
+            "dn: {who},{BASE}\nchangetype: add\nobjectClass: inetOrgPerson\ncn: x\nsn: x\n\
+             userPassword: secret\n\n"
+        ));
+    }
+    server
+}
+
+fn arguments<'a>(uri: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["schemes", uri, "--base", BASE, "--bind-password", ADMIN_PASSWORD][..], more].concat()
+}
+
+fn schemes(server: &Ds389, more: &[&str]) -> (Output, Value) {
+    let json = server.server_dir().join("schemes.json");
+    let uri = server.uri();
+    let to = ["--json", json.to_str().expect("a plain path")];
+    let output = lab(&arguments(&uri, &[more, &to].concat())).output().expect("start");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let text = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (output, serde_json::from_slice(&text).expect("JSON"))
+}
+
+/// Values of cn=config.
+fn config(server: &Ds389) -> String {
+    let names = ["nsslapd-enable-upgrade-hash", "nsslapd-pwpolicy-local", "passwordStorageScheme"];
+    String::from_utf8(server.search("cn=config", "(objectClass=*)", &names)).expect("text")
+}
+
+fn entries(server: &Ds389) -> String {
+    String::from_utf8(server.search(BASE, "(objectClass=*)", &["dn"])).expect("text")
+}
+
+#[test]
+fn each_scheme_is_measured_and_the_server_is_as_it_was() {
+    let mut server = server();
+    let pid = server.process().pid().as_raw_nonzero().to_string();
+    let (before, entries_before) = (config(&server), entries(&server));
+    let brief = ["--duration", "500ms", "--identities", "40", "--server-pid", &pid];
+    let (output, report) = schemes(&server, &brief);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((config(&server), entries(&server)), (before, entries_before));
+    let all = report["schemes"].as_array().expect("a list");
+    let of = |name: &str| {
+        all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name}: {report}"))
+    };
+    for (name, rounds) in [
+        ("CLEAR", None),
+        ("SSHA", None),
+        ("SSHA512", None),
+        ("CRYPT-SHA512", Some(5000)),
+        ("PBKDF2-SHA256", Some(10_000)),
+        ("PBKDF2-SHA512", Some(10_000)),
+    ] {
+        let one = of(name);
+        assert_eq!(one["stored"]["rounds"].as_u64(), rounds, "{one}");
+        assert!(one["rate"].as_f64().expect("a rate") > 0.0, "{one}");
+        assert!(one["server_cpu_ms"].is_number(), "{one}");
+    }
+    let rounds = of("PBKDF2_SHA256")["stored"]["rounds"].as_u64().expect("rounds");
+    assert!(rounds >= 1000, "{rounds}");
+    // Work shows in what it costs, and the ranking is by strength.
+    let cpu = |name| of(name)["server_cpu_ms"].as_f64().expect("a figure");
+    assert!(cpu("PBKDF2-SHA512") > 5.0 * cpu("SSHA"), "{report}");
+    let place = |name| all.iter().position(|one| one["name"] == name);
+    assert!(place("PBKDF2-SHA512") < place("SSHA") && place("SSHA") < place("CLEAR"), "{report}");
+    let advice = report["advice"].as_array().expect("a list");
+    let fit =
+        |one: &Value| one["scheme"].as_str().is_some_and(|name| !["SSHA", "CLEAR"].contains(&name));
+    assert!(advice.len() == 2 && advice.iter().all(fit), "{report}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("For administrators: ") && text.contains("Stored now: "), "{text}");
+    assert_eq!(report["stored"]["SSHA"], 2, "{report}");
+}
+
+#[test]
+fn schemes_apply_to_subtree_or_whole_tree() {
+    let server = server();
+    let admins = format!("ou=admins,{BASE}");
+    let there = ["--no-measure", "--apply", "PBKDF2-SHA512", "--subtree", &admins];
+    // Twice is as once.
+    for _ in 0..2 {
+        let (output, report) = schemes(&server, &there);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(report["old"], serde_json::json!([format!("uid=root,{admins}")]));
+        assert_eq!(report["default_scheme"], "SSHA");
+    }
+    for who in ["uid=alice,ou=people", "uid=root,ou=admins"] {
+        server.change(&format!(
+            "dn: {who},{BASE}\nchangetype: modify\nreplace: userPassword\nuserPassword: fresh\n\n"
+        ));
+    }
+    let (_, report) = schemes(&server, &["--no-measure", "--not-using", "pbkdf2-sha512"]);
+    // The server of the tests has a reader.
+    let old = [format!("cn=reader,{BASE}"), format!("uid=alice,ou=people,{BASE}")];
+    assert_eq!(report["old"], serde_json::json!(old), "{report}");
+    let stored = serde_json::json!({"CLEAR": 1, "PBKDF2-SHA512": 1, "SSHA": 1});
+    assert_eq!(report["stored"], stored);
+    let (_, report) = schemes(&server, &["--no-measure", "--apply", "SSHA512"]);
+    assert_eq!(report["default_scheme"], "SSHA512");
+}
+
+/// Users of a run that can log in.
+fn users(server: &Ds389) -> String {
+    let found = server.search(BASE, "(&(cn=roster-lab)(userPassword=*))", &["dn"]);
+    String::from_utf8(found).expect("text")
+}
+
+/// Starts a measurement, and waits until it has begun.
+fn begun(server: &Ds389, more: &[&str]) -> Child {
+    let uri = server.uri();
+    let mut command = lab(&arguments(&uri, more));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    wait_until(Duration::from_secs(60), "users of a run with their passwords", || {
+        users(server).contains("uid=u19,") && config(server).contains("upgrade-hash: off")
+    });
+    child
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("signal");
+}
+
+const SLOW: [&str; 4] = ["--duration", "2", "--identities", "20"];
+
+#[test]
+fn whatever_ends_it_leaves_the_server_as_it_was_and_mistakes_are_told() {
+    let server = server();
+    let (before, entries_before) = (config(&server), entries(&server));
+    // Ctrl-C, an impatient one, a terminal that goes away.
+    for signals in [&[Signal::INT][..], &[Signal::INT, Signal::TERM, Signal::INT], &[Signal::HUP]] {
+        let child = begun(&server, &SLOW);
+        for signal in signals {
+            send(&child, *signal);
+            thread::sleep(Duration::from_millis(20));
+        }
+        let output = child.wait_with_output().expect("wait");
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
+        assert_eq!(record(&server), "");
+    }
+    let uri = server.uri();
+    for (more, why) in [
+        (&["--no-measure", "--apply", "ROT13"][..], "ROT13: is none of the schemes"),
+        (&["--no-measure", "--bind-dn", "cn=nobody"], "LDAP "),
+    ] {
+        let output = lab(&arguments(&uri, more)).output().expect("start");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(why), "{why}: {said}");
+    }
+}
+
+/// What the server keeps of a run.
+fn record(server: &Ds389) -> String {
+    let found = server.search("cn=config", "(cn=roster-lab schemes)", &["description"]);
+    String::from_utf8(found).expect("text")
+}
+
+#[test]
+fn lab_killed_run_is_undone_by_next() {
+    let server = server();
+    let (before, entries_before) = (config(&server), entries(&server));
+    let uri = server.uri();
+    let told = |more: &[&str]| {
+        let output = lab(&arguments(&uri, more)).output().expect("start");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let mut child = begun(&server, &SLOW);
+    let brief = ["--duration", "300ms", "--identities", "4", "--only", "SSHA"];
+    for more in [&brief[..], &["--undo"]] {
+        let (code, said) = told(more);
+        assert!(code == Some(1) && said.contains("measures this server already"), "{said}");
+    }
+    // Nobody can make out their passwords of what is seen of them.
+    let users = users(&server);
+    let name = users.lines().find_map(|line| line.strip_prefix("dn: ")).expect("a user");
+    let number = name.split("ou=roster-lab-").nth(1).and_then(|rest| rest.split(',').next());
+    let guess = format!("Roster-{}", number.expect("a number"));
+    let bind = ["--dn", name, "--password", &guess, "--users", "1", "--duration", "300ms"];
+    let (code, tried) = report(&[&["ldap", "--uri", &uri][..], &bind].concat());
+    assert!(code == 1 && tried.to_string().contains("LDAP 49"), "{tried}");
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert_ne!(config(&server), before);
+    assert!(record(&server).contains("dn: cn=roster-lab"));
+    let (code, said) = told(&brief);
+    assert!(code == Some(0) && said.contains("an earlier run had left behind"), "{said}");
+    // It has looked at one scheme, which is not fit; the server has better ones.
+    assert!(said.contains("No advice: ") && !said.contains("For users"), "{said}");
+    assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
+    // And without a measurement.
+    let mut child = begun(&server, &SLOW);
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    for (code, said) in [told(&["--undo"]), told(&["--undo"])] {
+        assert!(code == Some(0) && said.contains("arlier run ha"), "{said}");
+        assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
+    }
+    assert_eq!(record(&server), "");
+}
+
+#[test]
+fn more_users_than_a_shell_allows_open_files_are_no_failure() {
+    let server = server();
+    let uri = server.uri();
+    let crowded = ["--users", "200", "--only", "SSHA", "--duration", "500ms"];
+    let command = lab(&arguments(&uri, &[&crowded[..], &["--identities", "20"]].concat()));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 100 && exec \"$0\" \"$@\""]).arg(command.get_program());
+    let output = shell.args(command.get_args()).output().expect("start");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !told.contains("not measured"), "{told}");
+}

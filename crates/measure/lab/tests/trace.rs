@@ -1,0 +1,352 @@
+//! Where requests spend their time, seen by the probes of a real daemon before a real directory.
+
+mod common;
+
+use common::{count, lab, number, run};
+use roster_system_tests::servers::{Relay, Sssd};
+use roster_system_tests::{
+    DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, find_tool, needs_root,
+    run as exec, wait_for,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What a slow directory takes for an answer.
+const SLOW: Duration = Duration::from_millis(300);
+const SLOW_MS: f64 = 300.0;
+/// Times in a report are exact up to rounding.
+const ROUNDING_MS: f64 = 0.001;
+/// Until probes are in place.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Far longer than a test asks.
+const LONG: &str = "120";
+
+/// The hops of every request that reaches a directory, the request itself first.
+const HOPS: [&str; 9] = [
+    "request",
+    "responder",
+    "bus to publisher",
+    "publisher",
+    "bus to back-end",
+    "back-end",
+    "directory",
+    "bus from back-end",
+    "bus from publisher",
+];
+
+/// `roster-lab trace` at work; what it writes lies in a folder of its own.
+struct Trace {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Trace {
+    /// Looks at the daemon from now on.
+    fn start(rosterd: &mut Rosterd) -> Self {
+        let monitor = rosterd.process().pid().as_raw_nonzero().to_string();
+        Self::with(&["--pid", &monitor])
+    }
+
+    fn with(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("make a folder");
+        let mut command = lab(&["trace", "--duration", LONG]);
+        command.args(arguments);
+        command.arg("--json").arg(folder.path().join("trace.json"));
+        command.arg("--html").arg(folder.path().join("trace.html"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("start roster-lab");
+        let errors = child.stderr.take().expect("piped");
+        let (sender, said) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(errors).lines().map_while(Result::ok);
+            lines.for_each(|line| drop(sender.send(line)));
+        });
+        let line = said.recv_timeout(READY_WITHIN).expect("a word that it looks");
+        assert!(line.starts_with("looking at "), "{line}");
+        Self { child, folder }
+    }
+
+    /// Ends it as Ctrl-C does; what it said, and its report.
+    fn end(mut self) -> (String, Value) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("tell it to end");
+        let mut text = String::new();
+        let mut out = self.child.stdout.take().expect("piped");
+        out.read_to_string(&mut text).expect("what it says");
+        let status = self.child.wait().expect("its end");
+        assert_eq!(status.code(), Some(130), "{text}");
+        let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).expect(name);
+        let page = read("trace.html");
+        assert!(page.contains("<svg") && !page.contains("http"), "it needs no other file");
+        println!("{text}");
+        (text, serde_json::from_str(&read("trace.json")).expect("JSON"))
+    }
+}
+
+/// A hop's row, of a provider if it has one.
+fn row<'a>(report: &'a Value, hop: &str, provider: Option<&str>) -> &'a Value {
+    let rows = report["hops"].as_array().expect("a list");
+    let found = rows.iter().find(|row| row["hop"] == hop && row["provider"].as_str() == provider);
+    found.unwrap_or_else(|| panic!("{hop} {provider:?}: {report}"))
+}
+
+fn percentile(row: &Value, wanted: f64) -> f64 {
+    let all = row["percentiles_ms"].as_array().expect("a list");
+    let found = all.iter().find(|pair| pair[0] == wanted);
+    found.unwrap_or_else(|| panic!("{wanted}: {row}"))[1].as_f64().expect("a time")
+}
+
+fn provider(hop: &str) -> Option<&'static str> {
+    let has_one = hop.contains("back-end") || hop == "directory";
+    has_one.then_some("corp (ldap)")
+}
+
+/// Whether the host of an installed daemon finds a user, by one question.
+fn finds(rosterd: &Rosterd, user: &str) -> bool {
+    let mut command = rosterd.command_inside(&find_tool("getent", "libc-bin"));
+    let done = exec(command.args(["-s", "roster", "passwd", user]));
+    assert!([0, 2].contains(&done.code), "{user}: {}", done.error());
+    done.code == 0
+}
+
+fn on_demand(name: &str, slapd: &Slapd, relay: &Relay) -> DomainTable {
+    DomainTable::ldap_through(name, slapd, &[&relay.uri()]).with("mode", "\"on-demand\"")
+}
+
+fn ready(mut rosterd: Rosterd, names: &[&str]) -> Rosterd {
+    rosterd.launch();
+    rosterd.wait_for_snapshot();
+    for name in names {
+        rosterd.expect_domain_status(name, "online", true);
+    }
+    rosterd
+}
+
+#[test]
+fn trace_counts_each_hop_and_slow_directory() {
+    if !needs_root() {
+        return;
+    }
+    let ldif = LdifBuilder::new(Schema::Rfc2307).populated(100, 10, 5);
+    let slapd = Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &ldif);
+    let relay = Relay::to(slapd.port());
+    // As a package sets it up: each role under a user of its own, the program where only its mounts have it.
+    let rosterd = Rosterd::installed(&[on_demand("corp", &slapd, &relay)]);
+    let mut rosterd = ready(rosterd, &["corp"]);
+
+    let trace = Trace::start(&mut rosterd);
+    let before = slapd.searches();
+    // Before the found users: a snapshot that is published during a lookup keeps its reply out of
+    // the responder's cache.
+    assert!(!finds(&rosterd, "nobody-there"));
+    // The responder answers the second lookup from its cache.
+    assert!(!finds(&rosterd, "nobody-there"));
+    for user in 0..20 {
+        assert!(finds(&rosterd, &format!("u{user}")), "u{user}");
+    }
+    let searches = slapd.searches() - before;
+    let (text, report) = trace.end();
+    assert_eq!(count(&report, "/requests"), 22);
+    assert_eq!(count(&report, "/unfinished"), 0);
+    assert_eq!(count(&report, "/lost_events"), 0);
+    assert_eq!(count(&report, "/kinds/user_by_name"), 22);
+    assert_eq!((count(&report, "/results/found"), count(&report, "/results/absent")), (20, 2));
+    for hop in HOPS {
+        let times = count(row(&report, hop, provider(hop)), "/count");
+        assert_eq!(times, if ["request", "responder"].contains(&hop) { 22 } else { 21 }, "{hop}");
+        assert!(text.contains(hop), "{text}");
+    }
+    // A back-end now and then asks whether the server is still there, too.
+    assert!(searches >= 21, "{searches} searches");
+
+    relay.set_delay(SLOW);
+    let trace = Trace::start(&mut rosterd);
+    for user in 20..30 {
+        assert!(finds(&rosterd, &format!("u{user}")), "u{user}");
+    }
+    let (_, report) = trace.end();
+    let least = HOPS.map(|hop| {
+        let row = row(&report, hop, provider(hop));
+        assert_eq!(count(row, "/count"), 10, "{hop}");
+        let least = percentile(row, 0.0);
+        let is_slow = ["request", "directory"].contains(&hop);
+        assert!(!is_slow || least >= SLOW_MS, "{hop}: {least} ms");
+        least
+    });
+    // The directory's time is of its own hop alone, or the hops would be longer than the request.
+    let hops: f64 = least[1..].iter().sum();
+    assert!(hops <= least[0] + ROUNDING_MS, "{hops} ms of {} ms: {report}", least[0]);
+    assert!(number(&report, "/seconds") >= 10.0 * SLOW.as_secs_f64());
+}
+
+#[test]
+fn of_two_providers_the_slow_one_is_named() {
+    if !needs_root() {
+        return;
+    }
+    let directory = LdifBuilder::new(Schema::Rfc2307);
+    let empty = Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &directory.tree());
+    let slapd =
+        Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &directory.populated(100, 10, 5));
+    let (first, second) = (Relay::to(empty.port()), Relay::to(slapd.port()));
+    let domains = [on_demand("corp", &empty, &first), on_demand("lab", &slapd, &second)];
+    let mut rosterd = ready(Rosterd::prepared(&domains), &["corp", "lab"]);
+    first.set_delay(SLOW);
+
+    let trace = Trace::start(&mut rosterd);
+    for user in 0..5 {
+        assert!(rosterd.getent("passwd", &format!("u{user}")).is_some(), "u{user}");
+    }
+    let (_, report) = trace.end();
+    assert_eq!(count(&report, "/requests"), 5);
+    let (slow, quick) = ("corp (ldap)", "lab (ldap)");
+    let (corp, lab) =
+        (row(&report, "directory", Some(slow)), row(&report, "directory", Some(quick)));
+    // corp is asked first whether it has the name, and then whether it has the ids.
+    assert!(count(corp, "/count") > 5, "{corp}");
+    assert!(percentile(corp, 0.0) >= SLOW_MS, "{corp}");
+    // The slow directory's time is not the other's nor a back-end's: the machine does not hold up all of them as long.
+    assert!(count(lab, "/count") == 5 && percentile(lab, 0.0) < SLOW_MS, "{lab}");
+    for place in [slow, quick] {
+        assert!(percentile(row(&report, "back-end", Some(place)), 0.0) < SLOW_MS, "{place}");
+    }
+}
+
+#[test]
+fn the_probes_that_sssd_has_tell_of_its_searches_too() {
+    if !needs_root() {
+        return;
+    }
+    let ldif = LdifBuilder::new(Schema::Rfc2307).populated(100, 10, 5);
+    let slapd = Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &ldif);
+    let relay = Relay::to(slapd.port());
+    let sssd = Sssd::for_server(&slapd, &relay.uri());
+    // It has a connection then.
+    wait_for(READY_WITHIN, || match sssd.getent("passwd", "u99") {
+        done if done.code == 0 => Ok(()),
+        done => Err(done.error()),
+    });
+    relay.set_delay(SLOW);
+    let pid = sssd.backend_pid().expect("a back-end").as_raw_nonzero().to_string();
+    let trace = Trace::with(&["--sssd", "--pid", &pid]);
+    for user in 0..5 {
+        assert_eq!(sssd.getent("passwd", &format!("u{user}")).code, 0, "u{user}");
+    }
+    let (_, report) = trace.end();
+    assert_eq!(count(&report, "/kinds/Account"), 5);
+    assert_eq!(count(&report, "/results/answered"), count(&report, "/requests"));
+    let of = |hop| row(&report, hop, Some("corp"));
+    assert_eq!(count(of("LDAP provider"), "/count"), 5);
+    assert!(count(of("directory"), "/count") >= 5 && count(of("cache"), "/count") >= 5);
+    for hop in ["LDAP provider", "directory"] {
+        let median = percentile(of(hop), 50.0);
+        assert!(median >= SLOW_MS, "{hop}: {median} ms");
+    }
+    // A look-up has a search and a transaction of the cache, one after the other.
+    let parts = percentile(of("directory"), 0.0) + percentile(of("cache"), 0.0);
+    let longest = percentile(of("LDAP provider"), 100.0);
+    assert!(parts <= longest + ROUNDING_MS, "{parts} ms of {longest} ms: {report}");
+}
+
+/// What it says when it cannot do what it was told, and how it ends.
+fn refused(command: &mut Command) -> (Option<i32>, String) {
+    let done = command.output().expect("start roster-lab");
+    (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+/// A program that is called as another and is none.
+struct Impostor {
+    child: Child,
+    _folder: TempDir,
+}
+
+impl Impostor {
+    fn start(name: &str) -> Self {
+        let folder = tempfile::tempdir().expect("make a folder");
+        let path = folder.path().join(name);
+        fs::copy("/bin/sleep", &path).expect("copy a program");
+        let child = Command::new(&path).arg("300").spawn().expect("start it");
+        let exe = format!("/proc/{}/exe", child.id());
+        wait_for(READY_WITHIN, || {
+            let runs = fs::read_link(&exe).is_ok_and(|link| link == path);
+            if runs { Ok(()) } else { Err("it does not run yet".to_owned()) }
+        });
+        Self { child, _folder: folder }
+    }
+}
+
+impl Drop for Impostor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_keeps_it_from_looking_is_said_with_what_to_do() {
+    if !needs_root() {
+        return;
+    }
+    let (impostor, peer) = (Impostor::start("rosterd"), Impostor::start("sssd_be"));
+    let peer = peer.child.id().to_string();
+    let pid = impostor.child.id().to_string();
+    let trace = |arguments: &[&str]| lab(&[&["trace", "--duration", "0.3"], arguments].concat());
+    // Where another user can execute it.
+    let shared = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .expect("make a folder");
+    let program = shared.path().join("roster-lab");
+    fs::copy(env!("CARGO_BIN_EXE_roster-lab"), &program).expect("copy the program");
+    let mut as_nobody = Command::new(&program);
+    as_nobody.args(["trace", "--pid", &pid]).uid(65534).gid(65534);
+    let mut without_bpftrace = trace(&["--pid", &pid]);
+    without_bpftrace.env("PATH", "/nowhere");
+    for (command, said) in [
+        (&mut as_nobody, "only root may look at probes"),
+        (&mut without_bpftrace, "install the package bpftrace"),
+        (&mut trace(&["--pid", &pid]), "has none of rosterd's probes"),
+        (&mut trace(&["--pid", "1"]), "--pid 1: is no process of rosterd"),
+        (&mut trace(&["--sssd", "--pid", &pid]), "is no back-end of SSSD"),
+        (&mut trace(&["--sssd", "--pid", &peer]), "this SSSD has no probes"),
+    ] {
+        let (code, error) = refused(command);
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains(said), "{said}: {error}");
+    }
+    let wrong = run(&["trace", "--duration", "soon"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn that_nobody_asked_is_said_and_no_report_is_written() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = Slapd::serving(
+        SlapdOptions::new(Schema::Rfc2307),
+        &LdifBuilder::new(Schema::Rfc2307).tree(),
+    );
+    let relay = Relay::to(slapd.port());
+    let mut rosterd = Rosterd::prepared(&[on_demand("corp", &slapd, &relay)]);
+    // bpftrace sees every process of an executable: another test's daemon must not run this one.
+    let own = rosterd.host().path("rosterd").display().to_string();
+    rosterd.set_start_script(&format!("cp \"$1\" {own}; shift; exec {own} \"$@\""));
+    let rosterd = ready(rosterd, &["corp"]);
+    // Any of its processes will do.
+    let pid = rosterd.wait_for_role("backend:corp").as_raw_nonzero().to_string();
+    let folder = tempfile::tempdir().expect("make a folder");
+    let file = folder.path().join("trace.json");
+    let file = file.to_str().expect("a plain path");
+    let (code, error) =
+        refused(&mut lab(&["trace", "--pid", &pid, "--duration", "0.5", "--json", file]));
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("nobody asked rosterd anything"), "{error}");
+    assert!(!Path::new(file).exists());
+}

@@ -1,0 +1,544 @@
+//! `roster check-config`: what rosterd would say of its configuration, before it reads it.
+
+use crate::args::CheckConfigArgs;
+use crate::output::{count_with_noun, lossy};
+use crate::paths::STATE_DIR;
+use crate::unserved::UnservedEntries;
+use anyhow::{Result, bail};
+use roster_config::explain::{EffectiveSetting, ValueOrigin, explain};
+use roster_config::{
+    ConfigFiles, ConfigReadError, Diagnostic, ParsedConfig, ProviderConfig, Severity, parse_files,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// Checks the file, its drop-ins, and the files that they name. `true`: rosterd would run by it.
+pub fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<bool> {
+    let file = &args.file;
+    let files = match ConfigFiles::read(file) {
+        Ok(files) => files,
+        Err(error) if args.json => {
+            writeln!(
+                out,
+                "{:#}",
+                json!({"file": lossy(file), "ok": false, "error": unreadable_error(&error)})
+            )?;
+            return Ok(false);
+        }
+        Err(error) => bail!(unreadable_error(&error)),
+    };
+    let credentials = roster_config::credentials_directory();
+    let (parsed, mut problems) = check(&files, &args.bus.run_dir, credentials.as_deref());
+    problems.splice(0..0, files.check_ownership());
+    let config = parsed.as_ref().map(|parsed| &parsed.config);
+    let unserved =
+        config.map(|config| UnservedEntries::new(config, &args.snapshot)).unwrap_or_default();
+    problems.extend(unserved.warnings(file));
+    let well = problems.iter().all(|problem| problem.severity < Severity::Refusal);
+    if args.json {
+        writeln!(out, "{:#}", as_json(args, &files, well, parsed.as_ref(), &problems, &unserved))?;
+        return Ok(well);
+    }
+    for problem in &problems {
+        writeln!(out, "{}", problem.render())?;
+    }
+    if let (Some(parsed), true) = (&parsed, args.explain) {
+        out.write_all(explain(&parsed.settings).as_bytes())?;
+    } else {
+        writeln!(out, "{}", summary(file, parsed.as_ref(), &problems))?;
+    }
+    Ok(well)
+}
+
+/// Why there is nothing to check, and what to do.
+fn unreadable_error(found: &ConfigReadError) -> String {
+    let (file, error) = (found.path.display(), &found.error);
+    match error.kind() {
+        ErrorKind::NotFound if found.is_main => {
+            format!(
+                "there is no configuration {file}: write one, as roster.toml(5) shows, or name another"
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot read the configuration {file}: {error}; run this as root")
+        }
+        _ => format!("cannot read the configuration {file}: {error}"),
+    }
+}
+
+/// Warnings about files of a domain's entries: one that is missing, for a mount may come later, and one that the
+/// backend refuses to read.
+fn source_warnings(parsed: &ParsedConfig) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for domain in &parsed.config.domains {
+        let ProviderConfig::Files(files) = &domain.provider else { continue };
+        let table = format!("domain.{}", domain.name);
+        for (key, path) in [("passwd", &files.passwd), ("group", &files.group)] {
+            let is_missing =
+                fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            let (what, instead) = if is_missing {
+                let what = format!("there is no file {}", path.display());
+                (what, Some("the domain is read when it is there".to_owned()))
+            } else if let Err(problem) = roster_config::check_ownership(path) {
+                (format!("the domain is not read: {}", problem.message), problem.fix)
+            } else {
+                continue;
+            };
+            let severity = Severity::Warning;
+            found.push(parsed.value_diagnostic(severity, (&table, key), what, instead));
+        }
+    }
+    found
+}
+
+/// What the files mean, and what is wrong with it or with the files that it names, by line.
+fn check(
+    files: &ConfigFiles,
+    run_dir: &Path,
+    credentials: Option<&Path>,
+) -> (Option<ParsedConfig>, Vec<Diagnostic>) {
+    match parse_files(files) {
+        Ok(parsed) => {
+            let mut problems = parsed.warnings.clone();
+            let was_used = roster_config::was_keytab_used(Path::new(STATE_DIR));
+            problems.extend(secret_problems(&parsed, was_used, credentials));
+            problems.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
+            problems.extend(socket_path_error(&parsed, run_dir));
+            problems.extend(source_warnings(&parsed));
+            parsed.sort(&mut problems);
+            (Some(parsed), problems)
+        }
+        Err(problems) => (None, problems),
+    }
+}
+
+/// What is wrong with files of secrets. Without `credentials` this is not the service, which alone can read them:
+/// a warning.
+fn secret_problems(
+    parsed: &ParsedConfig,
+    was_used: bool,
+    credentials: Option<&Path>,
+) -> Vec<Diagnostic> {
+    let mut problems = parsed.read_secrets(was_used, credentials).err().unwrap_or_default();
+    problems.extend(parsed.check_keytabs(was_used, credentials));
+    if credentials.is_some() {
+        return problems;
+    }
+    for setting in &parsed.settings {
+        let value = setting.value.as_deref().and_then(|value| value.strip_prefix('"'));
+        let Some(name) = value.and_then(|value| value.strip_prefix("credential:")) else {
+            continue;
+        };
+        let (name, key) =
+            (name.trim_end_matches('"'), format!("{}.{}", setting.table, setting.key));
+        for problem in problems.iter_mut().filter(|problem| problem.key == key) {
+            problem.severity = Severity::Warning;
+            problem.message = format!("the credential {name} is not checked");
+            problem.fix = Some(format!(
+                "see that rosterd.service has LoadCredential={name}:/PATH: `systemctl cat rosterd`"
+            ));
+        }
+    }
+    problems
+}
+
+/// What is wrong with the first domain on demand if there is no room for the path of the socket.
+fn socket_path_error(parsed: &ParsedConfig, run_dir: &Path) -> Option<Diagnostic> {
+    let run_dir = std::path::absolute(run_dir).ok()?;
+    let what = parsed.config.responder_path(&run_dir).err()?;
+    let setting = parsed
+        .settings
+        .iter()
+        .find(|set| set.key == "mode" && set.value.as_deref() == Some("\"on-demand\""));
+    Some(parsed.value_diagnostic(Severity::Error, (&setting?.table, "mode"), what, None))
+}
+
+fn summary(file: &Path, parsed: Option<&ParsedConfig>, problems: &[Diagnostic]) -> String {
+    let errors = problems.iter().filter(|problem| problem.severity > Severity::Warning).count();
+    let warnings = count_with_noun((problems.len() - errors) as u64, "warning");
+    let file = file.display();
+    match (parsed, errors) {
+        (Some(parsed), 0) => {
+            let names: Vec<_> = parsed.config.domains.iter().map(|d| &*d.name).collect();
+            let domains = count_with_noun(names.len() as u64, "domain");
+            let but = if problems.is_empty() { String::new() } else { format!(", {warnings}") };
+            format!("{file}: well, {domains} ({}){but}", names.join(", "))
+        }
+        _ => {
+            let and =
+                if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
+            let worst = problems.iter().map(|problem| problem.severity).max();
+            let effect = match worst {
+                Some(Severity::Refusal) => "rosterd would refuse logins",
+                _ => "rosterd would not use it",
+            };
+            format!("{file}: {}{and}; {effect}", count_with_noun(errors as u64, "error"))
+        }
+    }
+}
+
+fn as_json(
+    args: &CheckConfigArgs,
+    files: &ConfigFiles,
+    well: bool,
+    parsed: Option<&ParsedConfig>,
+    problems: &[Diagnostic],
+    unserved: &UnservedEntries,
+) -> Value {
+    let (warnings, errors): (Vec<_>, Vec<_>) =
+        problems.iter().partition(|problem| problem.severity == Severity::Warning);
+    let of = |found: Vec<&Diagnostic>| found.into_iter().map(problem_json).collect::<Vec<_>>();
+    let mut report = json!({
+        "file": lossy(&args.file),
+        "files": files.paths().map(lossy).collect::<Vec<_>>(),
+        "ok": well,
+        "errors": of(errors),
+        "warnings": of(warnings),
+        "unserved": unserved.json(),
+    });
+    if let (Some(parsed), true) = (parsed, args.explain) {
+        report["settings"] = parsed.settings.iter().map(setting_json).collect();
+    }
+    report
+}
+
+fn problem_json(problem: &Diagnostic) -> Value {
+    json!({
+        "file": lossy(&problem.file),
+        "line": problem.line,
+        "column": problem.column,
+        "key": problem.key,
+        "message": problem.message,
+        "fix": problem.fix,
+    })
+}
+
+fn setting_json(setting: &EffectiveSetting) -> Value {
+    let (file, line) = match &setting.origin {
+        ValueOrigin::Line { file, line } => (Some(lossy(file)), Some(line)),
+        ValueOrigin::Default | ValueOrigin::Follows(_) => (None, None),
+    };
+    json!({
+        "table": setting.table,
+        "key": setting.key,
+        "value": setting.value,
+        "file": file,
+        "line": line,
+        "origin": setting.origin.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::BusArgs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    const WELL: &str = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\n\
+                        passwd = '/dev/null'\ngroup = '/dev/zero'\n";
+
+    fn printed(text: &str, explain: bool, json: bool) -> (bool, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        fs::write(&file, text).unwrap();
+        let mut out = Vec::new();
+        let bus = BusArgs { run_dir: PathBuf::from("/run/roster") };
+        let args = CheckConfigArgs {
+            file: file.clone(),
+            explain,
+            json,
+            snapshot: "/no/snapshot".into(),
+            bus,
+        };
+        let well = run(&args, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        (well, text.replace(&format!("{}/", folder.path().display()), ""))
+    }
+
+    #[test]
+    fn a_good_file_is_said_to_be_well() {
+        assert_eq!(
+            printed(WELL, false, false),
+            (true, "roster.toml: well, 1 domain (lab)\n".to_owned())
+        );
+        let old = format!("{WELL}[domain.old]\nprovider = 'files'\npasswd = '/a'\ngroup = '/b'\n");
+        assert_eq!(
+            printed(&old, false, false),
+            (
+                true,
+                "roster.toml:7: warning: domain.old: is not used; name it in domains of [host], or \
+                 remove this table\nroster.toml: well, 1 domain (lab), 1 warning\n"
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn mistakes_in_text_and_in_named_files_fail() {
+        let (well, text) = printed(&WELL.replace("files", "file"), false, false);
+        assert!(!well);
+        assert_eq!(
+            text,
+            "roster.toml:4: domain.lab.provider: \"file\" is not a provider; did you mean \
+             \"files\"?\nroster.toml: 1 error; rosterd would not use it\n"
+        );
+        let ldap = "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'ldap'\n\
+                    uris = ['ldaps://x']\nbase = 'dc=x'\ntls_ca = '/no/such/file'\n";
+        let (well, text) = printed(ldap, false, false);
+        assert!(
+            !well && text.starts_with("roster.toml:7: domain.corp.tls_ca: cannot read"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn check_config_unverified_kdcs_reported() {
+        let krb5 = |keys: &str| {
+            let keytab = "krb5_keytab = '/no/such/keytab'";
+            let realm = "krb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']";
+            format!("{WELL}auth = 'krb5'\n{realm}\n{keytab}\n{keys}")
+        };
+        let (well, text) = printed(&krb5(""), false, false);
+        assert!(!well, "{text}");
+        assert!(
+            text.starts_with(
+                "roster.toml:10: domain.lab.krb5_keytab: logins are refused: cannot read \
+                 /no/such/keytab: No such file"
+            ) && text.ends_with("roster.toml: 1 error; rosterd would refuse logins\n"),
+            "{text}"
+        );
+        let (_, text) = printed(&krb5(""), false, true);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["ok"], false);
+        assert_eq!(report["errors"][0]["key"], "domain.lab.krb5_keytab");
+        for more in ["", "krb5_discover = true\n"] {
+            let (well, text) =
+                printed(&krb5(&format!("krb5_validate = 'off'\n{more}")), false, false);
+            let warning =
+                "roster.toml:11: warning: domain.lab.krb5_validate: KDCs are not verified";
+            assert!(well && text.starts_with(warning), "{text}");
+            assert!(text.ends_with("roster.toml: well, 1 domain (lab), 1 warning\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_it_explains_is_a_configuration() {
+        let (well, text) = printed(WELL, true, false);
+        assert!(well && text.starts_with("[host]\ndomains = [\"lab\"]"), "{text}");
+        assert!(roster_config::parse(&text).is_ok());
+    }
+
+    #[test]
+    fn json_holds_lines_and_origins() {
+        let (_, text) = printed(WELL, true, true);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&report["ok"], &report["settings"][0]["line"]), (&json!(true), &json!(2)));
+        assert_eq!(report["settings"][1]["origin"], "default");
+        let (_, text) = printed("[host]\n", false, true);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["errors"][0]["key"], "host.domains");
+    }
+
+    #[test]
+    fn files_of_a_domain_that_are_not_there_are_a_warning() {
+        let (well, text) = printed(&WELL.replace("/dev/zero", "/no/group"), false, false);
+        assert!(well);
+        assert!(
+            text.starts_with(
+                "roster.toml:6: warning: domain.lab.group: there is no file /no/group; the domain is \
+                 read when it is there\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn check_config_changeable_files_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["passwd", "roster.toml"] {
+            fs::write(path(name), WELL.replace("/dev/null", path("passwd").to_str().unwrap()))
+                .unwrap();
+        }
+        let run = || {
+            let bus = BusArgs { run_dir: PathBuf::from("/run/roster") };
+            let args = CheckConfigArgs {
+                file: path("roster.toml"),
+                explain: false,
+                json: false,
+                snapshot: "/no/snapshot".into(),
+                bus,
+            };
+            let mut out = Vec::new();
+            let well = run(&args, &mut out).unwrap();
+            let place = format!("{}/", folder.path().display());
+            (well, String::from_utf8(out).unwrap().replace(&place, ""))
+        };
+        let set_mode = |name, mode| {
+            fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode("passwd", 0o666);
+        let (well, text) = run();
+        let expected = "roster.toml:5: warning: domain.lab.passwd: the domain is not read: passwd has \
+                        mode 0666, by which other users can change it; check the content of passwd, then \
+                        chmod go-w passwd\n";
+        assert!(well && text.starts_with(expected), "{text}");
+        set_mode("roster.toml", 0o666);
+        let (well, text) = run();
+        let expected = "roster.toml: roster.toml has mode 0666, by which other users can change it; \
+                        check the content of roster.toml, then chmod go-w roster.toml\n";
+        assert!(!well && text.starts_with(expected), "{text}");
+        assert!(text.ends_with("1 error and 1 warning; rosterd would not use it\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_text_has_a_line_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        fs::write(&file, b"[host]\n# caf\xe9\n").unwrap();
+        let bus = BusArgs { run_dir: PathBuf::from("/run/roster") };
+        let mut out = Vec::new();
+        let args = CheckConfigArgs {
+            file,
+            explain: false,
+            json: false,
+            snapshot: "/no/snapshot".into(),
+            bus,
+        };
+        assert!(!run(&args, &mut out).unwrap());
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("roster.toml:2: is not text in UTF-8; save the file as"), "{text}");
+    }
+
+    #[test]
+    fn check_config_credentials_are_warned_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        let text = "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'ldap'\n\
+                    uris = ['ldaps://x']\nbase = 'dc=x'\nbind_dn = 'cn=x'\n\
+                    bind_password_file = 'credential:corp'\nauth = 'krb5'\nkrb5_realm = 'X'\n\
+                    krb5_kdcs = ['x']\nkrb5_keytab = 'credential:keytab'\n";
+        fs::write(&file, text).unwrap();
+        let files = ConfigFiles::read(&file).unwrap();
+        let said = |credentials: Option<&Path>| -> Vec<_> {
+            let (_, problems) = check(&files, Path::new("/run/roster"), credentials);
+            let secret = problems.into_iter().filter(|found| found.message.contains("credential"));
+            secret.map(|found| (found.severity, found.line, found.to_string())).collect()
+        };
+        let unchecked = |line, key: &str, name: &str| {
+            let what = format!(
+                "domain.corp.{key}: the credential {name} is not checked; see that rosterd.service has \
+                 LoadCredential={name}:/PATH: `systemctl cat rosterd`"
+            );
+            (Severity::Warning, line, what)
+        };
+        assert_eq!(
+            said(None),
+            [unchecked(8, "bind_password_file", "corp"), unchecked(12, "krb5_keytab", "keytab")]
+        );
+        let (_, problems) = check(&files, Path::new("/run/roster"), Some(folder.path()));
+        let severities: Vec<_> =
+            problems.iter().map(|found| (found.line, found.severity)).collect();
+        assert!(severities.contains(&(8, Severity::Error)), "{severities:?}");
+        assert!(severities.contains(&(12, Severity::Refusal)), "{severities:?}");
+    }
+
+    #[test]
+    fn check_config_drop_ins_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        let drop_ins = folder.path().join("roster.toml.d");
+        fs::create_dir(&drop_ins).unwrap();
+        fs::write(&file, WELL).unwrap();
+        let run = |drop_in: &str, explain, json| {
+            fs::write(drop_ins.join("10-x.toml"), drop_in).unwrap();
+            let bus = BusArgs { run_dir: PathBuf::from("/run/roster") };
+            let (file, snapshot) = (file.clone(), "/no/snapshot".into());
+            let mut out = Vec::new();
+            let well =
+                run(&CheckConfigArgs { file, explain, json, snapshot, bus }, &mut out).unwrap();
+            let place = format!("{}/", folder.path().display());
+            (well, String::from_utf8(out).unwrap().replace(&place, ""))
+        };
+        let (well, text) = run("[host]\nmin_id = 0\n", false, false);
+        assert!(!well && text.starts_with("roster.toml.d/10-x.toml:2: host.min_id: "), "{text}");
+        let (well, text) = run("[host]\nmin_id = 5\n", true, false);
+        let line = "min_id = 5                     # roster.toml.d/10-x.toml:2\n";
+        assert!(well && text.contains(line), "{text}");
+        let (_, text) = run("[host]\nmin_id = 5\n[domain.lab]\npasswd = '/no'\n", true, true);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["files"], json!(["roster.toml", "roster.toml.d/10-x.toml"]));
+        let setting = &report["settings"][1];
+        assert_eq!((&setting["key"], &setting["line"]), (&json!("min_id"), &json!(2)));
+        assert_eq!(setting["file"], "roster.toml.d/10-x.toml");
+        let warning = &report["warnings"][0];
+        assert_eq!((&warning["line"], &warning["key"]), (&json!(4), &json!("domain.lab.passwd")));
+        assert_eq!(warning["file"], "roster.toml.d/10-x.toml");
+        fs::remove_file(drop_ins.join("10-x.toml")).unwrap();
+        fs::create_dir(drop_ins.join("10-x.toml")).unwrap();
+        let found = ConfigFiles::read(&file).unwrap_err();
+        assert!(unreadable_error(&found).contains("10-x.toml: it is no file"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_json_too() {
+        let bus = BusArgs { run_dir: PathBuf::from("/run/roster") };
+        let args = CheckConfigArgs {
+            file: "/no/such.toml".into(),
+            explain: false,
+            json: true,
+            snapshot: "/no/snapshot".into(),
+            bus,
+        };
+        let mut out = Vec::new();
+        assert!(!run(&args, &mut out).unwrap());
+        let report: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(report["ok"], false);
+        assert!(report["error"].as_str().unwrap().starts_with("there is no configuration"));
+        let denied = unreadable_error(&ConfigReadError {
+            path: "/x".into(),
+            is_main: true,
+            error: ErrorKind::PermissionDenied.into(),
+        });
+        assert!(denied.ends_with("run this as root"), "{denied}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let bus = BusArgs { run_dir: PathBuf::from("/run/roster") };
+        let file = PathBuf::from("/no/such.toml");
+        let args = CheckConfigArgs {
+            file,
+            explain: false,
+            json: false,
+            snapshot: "/no/snapshot".into(),
+            bus,
+        };
+        let error = run(&args, &mut Vec::new()).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.starts_with("there is no configuration /no/such.toml: write one"), "{error}");
+    }
+
+    #[test]
+    fn config_socket_path_too_long_fails_its_domain() {
+        let text = "[host]\ndomains = ['far']\n[domain.far]\nprovider = 'ldap'\n\
+                    mode = 'on-demand'\nuris = ['ldaps://x']\nbase = 'dc=x'\n";
+        let errors = |run_dir: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("roster.toml");
+            fs::write(&file, text).unwrap();
+            let files = ConfigFiles::read(&file).unwrap();
+            let (_, problems) = check(&files, Path::new(run_dir), None);
+            let place = format!("{}/", folder.path().display());
+            let errors = problems.into_iter().filter(|found| found.severity == Severity::Error);
+            errors.map(|found| found.render().replace(&place, "")).collect::<Vec<_>>()
+        };
+        assert_eq!(errors("/run/roster"), [""; 0]);
+        let [error] = &*errors(&format!("/{}", "x".repeat(76))) else { panic!("no error") };
+        assert!(error.starts_with("roster.toml:5: domain.far.mode: /xxx"), "{error}");
+        assert!(error.contains("choose a --run-dir with a shorter path"), "{error}");
+    }
+}

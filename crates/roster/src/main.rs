@@ -1,0 +1,102 @@
+//! `roster`: makes, shows, checks and switches on snapshots of users and groups, and tells how the
+//! daemon is that mirrors directories into one.
+//!
+//! One file a command; [`args`] is the only definition of what may be typed, and [`help_text`] of what
+//! help and man pages say beyond it. Nothing here serves look-ups: that is the NSS module's part; nor
+//! mirrors anything: that is rosterd's, which [`rosterd_client`] asks over its bus.
+
+#![forbid(unsafe_code)]
+// Those two end the program where a stream is full or broken: see `output::print_stderr`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod args;
+mod atomic_write;
+mod check_config;
+mod compile;
+mod doctor;
+mod finding;
+mod generate;
+mod get;
+mod help_text;
+mod inspect;
+mod man_pages;
+mod man_roster_toml;
+mod nscd;
+mod nsswitch;
+mod nsswitch_edit;
+mod output;
+mod paths;
+mod rosterd_client;
+mod snapshot_file;
+mod unserved;
+
+use anyhow::Result;
+use args::{Cli, Command};
+use clap::Parser;
+use output::{Stdout, print_stderr};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::process::ExitCode;
+
+/// Something is wrong, and it has been said.
+const FAILED: u8 = 1;
+
+fn main() -> ExitCode {
+    let cli = Cli::try_parse().unwrap_or_else(|error| exit_usage_error(&error));
+    let mut out = BufWriter::new(Stdout::lock());
+    let result = run(cli.command, &mut out).and_then(|code| Ok(out.flush().map(|()| code)?));
+    match result {
+        Ok(code) => ExitCode::from(code),
+        // Whoever reads us has seen enough, as `head` has.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = out.flush();
+            print_stderr(format_args!("roster: {error:#}"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
+    let well = |well: bool| if well { 0 } else { FAILED };
+    match command {
+        Command::Compile(args) => compile::run(&args, out).map(|()| 0),
+        Command::Inspect(args) => inspect::inspect(&args.file, args.json, out).map(|()| 0),
+        Command::Verify(args) => inspect::verify(&args.file, args.json, out).map(well),
+        Command::Get(args) => get::run(args.database, &args.keys, &args.snapshot, args.json, out),
+        Command::Enable(args) => nsswitch_edit::enable(&args.edit, args.shadow, out).map(|()| 0),
+        Command::Disable(args) => nsswitch_edit::disable(&args.edit, out).map(|()| 0),
+        Command::Doctor(args) => doctor::run(&args.root, args.json, out).map(well),
+        Command::Status(args) => rosterd_client::status::run(&args.bus.run_dir, args.json, out),
+        Command::Domain(args) => rosterd_client::domain::run(&args, out).map(|()| 0),
+        Command::Cache(args) => rosterd_client::cache::run(&args, out).map(well),
+        Command::Access(args) => rosterd_client::access::run(&args, out),
+        Command::SshKeys(args) => rosterd_client::ssh_keys::run(&args, out).map(well),
+        Command::LogLevel(args) => rosterd_client::log_level::run(&args, out).map(|()| 0),
+        Command::CheckConfig(args) => check_config::run(&args, out).map(well),
+        Command::Nscd(args) => nscd::run(&args, out).map(|()| 0),
+        Command::NscdHelper => nscd::run_helper().map(|()| 0),
+        Command::NscdStarter => nscd::run_helper_starter().map(|()| 0),
+        Command::Generate(args) => {
+            generate::run(args.corpus(), args.shadow, &args.output, out).map(|()| 0)
+        }
+        Command::Man(args) => man_pages::write_man_pages(&args.folder, out).map(|()| 0),
+        Command::Completions(args) => man_pages::write_completions(args.shell, out).map(|()| 0),
+    }
+}
+
+/// Prints clap's message and leaves. `get` has getent's codes, where 2 says "not found".
+fn exit_usage_error(error: &clap::Error) -> ! {
+    let is_get = std::env::args_os().nth(1).is_some_and(|command| command == "get");
+    let _ = error.print();
+    let code = if is_get && error.use_stderr() {
+        i32::from(get::EXIT_WRONG_USE)
+    } else {
+        error.exit_code()
+    };
+    std::process::exit(code)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io_error = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    io_error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

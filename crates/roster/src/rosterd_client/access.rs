@@ -1,0 +1,165 @@
+//! `roster access`: whether a user may log in to this host, rule by rule.
+
+use super::{BusClient, call_error, run_async};
+use crate::args::AccessArgs;
+use crate::output::{print_stderr, printable};
+use anyhow::Result;
+use roster_bus::bus_names::RoleName;
+use roster_bus::interfaces::{AccessExplanation, LoginRequest, ServedUser};
+use serde_json::json;
+use std::fs;
+use std::io::Write;
+
+/// The user may not log in.
+const EXIT_DENIED: u8 = 3;
+/// Somebody else decides, or there is nobody of that name.
+const EXIT_NOT_SERVED: u8 = 4;
+/// The host's own users.
+const PASSWD: &str = "/etc/passwd";
+
+/// Runs the command; gives the exit status.
+pub fn run(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
+    run_async(async {
+        let bus = BusClient::connect(&args.bus.run_dir).await?;
+        let found = bus.publisher().await?.find_user(0, args.user.as_bytes()).await;
+        let found = found.map_err(|error| call_error(&RoleName::Publisher, &error))?;
+        if found.domain.is_empty() {
+            return report_not_served(args, out);
+        }
+        let role = RoleName::Backend(found.domain.clone());
+        let who = LoginRequest {
+            user: found.name.clone(),
+            uid: found.uid,
+            service: args.service.clone(),
+            ..LoginRequest::default()
+        };
+        let explained = bus.backend(&found.domain).await?.explain_access(&who).await;
+        let explained = explained.map_err(|error| call_error(&role, &error))?;
+        match args.json {
+            true => writeln!(out, "{:#}", as_json(args, &found, &explained))?,
+            false => out.write_all(as_text(args, &found, &explained).as_bytes())?,
+        }
+        Ok(if explained.lets_in { 0 } else { EXIT_DENIED })
+    })
+}
+
+/// Nobody is served under that name.
+fn report_not_served(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
+    let local = fs::read(PASSWD).is_ok_and(|text| is_in(&text, args.user.as_bytes()));
+    if args.json {
+        let json = json!({ "user": args.user, "service": args.service, "domain": null,
+            "local": local, "verdict": null, "lets_in": false, "rules": [], "messages": [] });
+        writeln!(out, "{json:#}")?;
+    }
+    match local {
+        true => print_stderr(format_args!(
+            "roster: {:?} is a user of this host, in {PASSWD}: other PAM modules decide, not Roster",
+            args.user
+        )),
+        false => {
+            print_stderr(format_args!("roster: no domain serves a user named {:?}", args.user));
+        }
+    }
+    Ok(EXIT_NOT_SERVED)
+}
+
+/// Whether text of passwd(5) has a user of that name.
+fn is_in(text: &[u8], name: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    lines.any(|line| line.split(|byte| *byte == b':').next() == Some(name))
+}
+
+fn as_text(args: &AccessArgs, found: &ServedUser, explained: &AccessExplanation) -> String {
+    let user = printable(&String::from_utf8_lossy(&found.name)).to_string();
+    let may = if explained.lets_in { "may" } else { "may not" };
+    let service = printable(&args.service);
+    let mut text = format!(
+        "{user} of {} {may} log in by {service}: {}\n",
+        found.domain,
+        printable(&explained.verdict)
+    );
+    let of = |rule: &roster_bus::interfaces::RuleExplanation| rule.rule.chars().count();
+    let width = explained.rules.iter().map(of).max().unwrap_or_default();
+    for rule in &explained.rules {
+        let mark = if rule.verdict == "allowed" { '✓' } else { '✗' };
+        let name = printable(&rule.rule).to_string();
+        let saw = printable(&rule.saw);
+        text += &format!("  {mark} {name:<width$}  {saw}");
+        if rule.verdict != "allowed" && rule.verdict != "denied" {
+            text += &format!(" ({})", printable(&rule.verdict));
+        }
+        text.push('\n');
+    }
+    for message in &explained.messages {
+        text += &format!("  the user is told: {}\n", printable(message));
+    }
+    text
+}
+
+fn as_json(
+    args: &AccessArgs,
+    found: &ServedUser,
+    explained: &AccessExplanation,
+) -> serde_json::Value {
+    let rules: Vec<_> = explained
+        .rules
+        .iter()
+        .map(|rule| json!({ "rule": rule.rule, "verdict": rule.verdict, "saw": rule.saw }))
+        .collect();
+    json!({
+        "user": String::from_utf8_lossy(&found.name),
+        "uid": found.uid,
+        "service": args.service,
+        "domain": found.domain,
+        "local": false,
+        "verdict": explained.verdict,
+        "lets_in": explained.lets_in,
+        "rules": rules,
+        "messages": explained.messages,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+    use roster_bus::interfaces::RuleExplanation;
+
+    fn rule(rule: &str, verdict: &str, saw: &str) -> RuleExplanation {
+        RuleExplanation { rule: rule.into(), verdict: verdict.into(), saw: saw.into() }
+    }
+
+    #[test]
+    fn a_decision_is_told_rule_by_rule() {
+        let cli = Cli::parse_from(["roster", "access", "alice", "--service", "cron"]);
+        let Command::Access(args) = cli.command else { panic!("another command") };
+        let found = ServedUser { domain: "corp".into(), name: b"alice".to_vec(), uid: 5001 };
+        let explained = AccessExplanation {
+            verdict: "locked".into(),
+            lets_in: false,
+            rules: vec![
+                rule("shadowExpire", "allowed", "the account does not expire"),
+                rule("nsAccountLock", "locked", "true\x1b[2J"),
+                rule("denied_users", "denied", "the user is in the list"),
+            ],
+            messages: vec!["Soon.".into()],
+        };
+        assert_eq!(
+            as_text(&args, &found, &explained),
+            "alice of corp may not log in by cron: locked\n  \
+             ✓ shadowExpire   the account does not expire\n  \
+             ✗ nsAccountLock  true\\u{1b}[2J (locked)\n  \
+             ✗ denied_users   the user is in the list\n  \
+             the user is told: Soon.\n"
+        );
+        assert_eq!(as_json(&args, &found, &explained)["rules"][1]["verdict"], "locked");
+    }
+
+    #[test]
+    fn a_user_of_the_host_is_one_whole_name() {
+        let text = b"root:x:0:0::/root:/bin/sh\nalice2:x:1:1:::\n";
+        assert!(is_in(text, b"root") && is_in(text, b"alice2"));
+        assert!(!is_in(text, b"alice") && !is_in(text, b"x"));
+    }
+}

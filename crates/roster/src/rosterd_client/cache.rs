@@ -1,0 +1,296 @@
+//! `roster cache`: what is known of one user or group, and having it asked for again.
+
+use super::{BusClient, age, ago, call_error, run_async, unix_now};
+use crate::args::{
+    CacheArgs, CacheCommand, EntryMap, ExpireArgs, ListCredentialsArgs, ShowEntryArgs,
+};
+use crate::output::{count_with_noun, print_stderr, printable};
+use anyhow::{Result, bail};
+use roster_bus::bus_names::RoleName;
+use roster_bus::interfaces::{CredentialInfo, EntryDetails, lookup_number};
+use roster_request::LookupKind;
+use serde_json::{Value, json};
+use std::io::Write;
+
+/// Groups or members that are named; `--json` has all.
+const RELATED_SHOWN: usize = 20;
+
+/// Runs one of the commands. `true`: what was asked for is there.
+pub fn run(args: &CacheArgs, out: &mut dyn Write) -> Result<bool> {
+    match &args.command {
+        CacheCommand::Show(args) => run_async(show(args, out)),
+        CacheCommand::Expire(args) if args.credentials => {
+            run_async(forget(args, out)).map(|()| true)
+        }
+        CacheCommand::Expire(args) => run_async(expire(args, out)).map(|()| true),
+        CacheCommand::Credentials(args) => run_async(credentials(args, out)).map(|()| true),
+    }
+}
+
+async fn show(args: &ShowEntryArgs, out: &mut dyn Write) -> Result<bool> {
+    let bus = BusClient::connect(&args.bus.run_dir).await?;
+    let kind = kind(args.map);
+    let found = bus.publisher().await?.show(lookup_number(kind), args.name.as_bytes()).await;
+    let found = found.map_err(|error| call_error(&RoleName::Publisher, &error))?;
+    if args.json {
+        let found: Vec<Value> = found.iter().map(|entry| as_json(args.map, entry)).collect();
+        writeln!(out, "{:#}", json!(found))?;
+    } else {
+        for entry in &found {
+            out.write_all(as_text(args.map, entry).as_bytes())?;
+        }
+    }
+    if found.is_empty() {
+        print_stderr(format_args!("roster: no domain has a {} named {:?}", args.map, args.name));
+    }
+    Ok(!found.is_empty())
+}
+
+fn kind(map: EntryMap) -> LookupKind {
+    match map {
+        EntryMap::User => LookupKind::UserByName,
+        EntryMap::Group => LookupKind::GroupByName,
+    }
+}
+
+fn as_text(map: EntryMap, entry: &EntryDetails) -> String {
+    let mut text = format!("{map} {} of {}: ", printable(&entry.name), entry.domain);
+    text += &match &*entry.refused {
+        "" => "served\n".to_owned(),
+        why => format!("not served: {}\n", printable(why)),
+    };
+    let mut row = |name: &str, value: &str| {
+        text += &format!("    {name:<10}{}\n", printable(value));
+    };
+    let related = || {
+        let named = entry.related.iter().take(RELATED_SHOWN).map(String::as_str);
+        let mut named = named.collect::<Vec<_>>().join(", ");
+        if let Some(more) = entry.related.len().checked_sub(RELATED_SHOWN).filter(|&n| n > 0) {
+            named += &format!(" and {more} more");
+        }
+        named
+    };
+    match map {
+        EntryMap::User => {
+            row("uid", &entry.id.to_string());
+            row("gid", &entry.gid.to_string());
+            for (name, value) in ["gecos", "home", "shell"].iter().zip(&entry.details) {
+                row(name, value);
+            }
+            row("groups", &related());
+        }
+        EntryMap::Group => {
+            row("gid", &entry.id.to_string());
+            row("members", &related());
+        }
+    }
+    text
+}
+
+fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
+    let refused = Some(&entry.refused).filter(|why| !why.is_empty());
+    let detail = |at: usize| entry.details.get(at);
+    match map {
+        EntryMap::User => json!({
+            "domain": entry.domain,
+            "name": entry.name,
+            "uid": entry.id,
+            "gid": entry.gid,
+            "gecos": detail(0),
+            "home": detail(1),
+            "shell": detail(2),
+            "groups": entry.related,
+            "refused": refused,
+        }),
+        EntryMap::Group => json!({
+            "domain": entry.domain,
+            "name": entry.name,
+            "gid": entry.id,
+            "members": entry.related,
+            "refused": refused,
+        }),
+    }
+}
+
+async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
+    let bus = BusClient::connect(&args.bus.run_dir).await?;
+    let domains = domains(&bus, args.domain.as_ref()).await?;
+    let users = args.user.iter().map(|name| (LookupKind::UserByName, &**name));
+    let groups = args.group.iter().map(|name| (LookupKind::GroupByName, &**name));
+    let everything = args.all.then_some((LookupKind::UserByName, ""));
+    let wanted: Vec<_> = users.chain(groups).chain(everything).collect();
+    let mut failed = Vec::new();
+    for domain in &domains {
+        let role = RoleName::Backend(domain.clone());
+        let backend = bus.backend(domain).await?;
+        for (kind, name) in &wanted {
+            if let Err(error) = backend.expire(lookup_number(*kind), name.as_bytes()).await {
+                failed.push(call_error(&role, &error).to_string());
+                break;
+            }
+        }
+    }
+    if !failed.is_empty() {
+        bail!("not everywhere: {}", failed.join("; "));
+    }
+    let names = if args.all { None } else { Some(wanted.len() as u64) };
+    writeln!(out, "{}", expired_text(names, domains.len() as u64))?;
+    Ok(())
+}
+
+/// The one that was named, or all.
+async fn domains(bus: &BusClient, name: Option<&String>) -> Result<Vec<String>> {
+    match name {
+        Some(name) => {
+            bus.check_domain(name).await?;
+            Ok(vec![name.clone()])
+        }
+        None => bus.domains().await,
+    }
+}
+
+async fn forget(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
+    let bus = BusClient::connect(&args.bus.run_dir).await?;
+    let names: Vec<&str> = match args.all {
+        true => vec![""],
+        false => args.user.iter().map(String::as_str).collect(),
+    };
+    let mut forgotten = 0;
+    for domain in domains(&bus, args.domain.as_ref()).await? {
+        let role = RoleName::Backend(domain.clone());
+        let backend = bus.backend(&domain).await?;
+        for name in &names {
+            let gone = backend.forget_credentials(name.as_bytes()).await;
+            forgotten += gone.map_err(|error| call_error(&role, &error))?;
+        }
+    }
+    writeln!(out, "what was kept of {} is forgotten", count_with_noun(forgotten, "password"))?;
+    Ok(())
+}
+
+async fn credentials(args: &ListCredentialsArgs, out: &mut dyn Write) -> Result<()> {
+    let bus = BusClient::connect(&args.bus.run_dir).await?;
+    let mut all = Vec::new();
+    for domain in domains(&bus, args.domain.as_ref()).await? {
+        let role = RoleName::Backend(domain.clone());
+        let kept = bus.backend(&domain).await?.credentials().await;
+        let kept = kept.map_err(|error| call_error(&role, &error))?;
+        all.extend(kept.into_iter().map(|one| (domain.clone(), one)));
+    }
+    if args.json {
+        let all: Vec<Value> =
+            all.iter().map(|(domain, kept)| credential_json(domain, kept)).collect();
+        writeln!(out, "{:#}", json!(all))?;
+    } else {
+        let now = unix_now();
+        for (domain, kept) in &all {
+            out.write_all(credential_text(now, domain, kept).as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn credential_text(now: u64, domain: &str, kept: &CredentialInfo) -> String {
+    let name = String::from_utf8_lossy(&kept.name).into_owned();
+    let mut text = format!("{} of {domain}: ", printable(&name));
+    text += &match kept.expires_unix > now {
+        true => format!(
+            "found right {}, believed for {} more",
+            ago(now, kept.verified_unix),
+            age(kept.expires_unix, now)
+        ),
+        false => format!("found right {}, which is too long ago", ago(now, kept.verified_unix)),
+    };
+    if kept.failures > 0 {
+        text += &format!(", {} since", count_with_noun(kept.failures.into(), "wrong password"));
+    }
+    if kept.locked_until_unix > now {
+        text += &format!(", locked for {}", age(kept.locked_until_unix, now));
+    }
+    text.push('\n');
+    text
+}
+
+fn credential_json(domain: &str, kept: &CredentialInfo) -> Value {
+    let locked = Some(kept.locked_until_unix).filter(|&until| until > 0);
+    json!({
+        "domain": domain,
+        "user": String::from_utf8_lossy(&kept.name),
+        "verified_unix": kept.verified_unix,
+        "expires_unix": kept.expires_unix,
+        "failures": kept.failures,
+        "locked_until_unix": locked,
+    })
+}
+
+/// What was expired: that many names, or everything.
+fn expired_text(names: Option<u64>, domains: u64) -> String {
+    let what = match names {
+        None => "everything is".to_owned(),
+        Some(1) => "1 name is".to_owned(),
+        Some(names) => format!("{} are", count_with_noun(names, "name")),
+    };
+    format!("{what} asked for again in {}", count_with_noun(domains, "domain"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_again_is_counted() {
+        assert_eq!(expired_text(None, 2), "everything is asked for again in 2 domains");
+        assert_eq!(expired_text(Some(1), 1), "1 name is asked for again in 1 domain");
+        assert_eq!(expired_text(Some(2), 1), "2 names are asked for again in 1 domain");
+    }
+
+    #[test]
+    fn a_kept_password_is_told_with_its_life_and_its_failures() {
+        let now = 1_000_000;
+        let kept = CredentialInfo {
+            name: b"alice".to_vec(),
+            verified_unix: now - 7200,
+            expires_unix: now + 3 * 86_400,
+            failures: 0,
+            locked_until_unix: 0,
+        };
+        assert_eq!(
+            credential_text(now, "corp", &kept),
+            "alice of corp: found right 2 h ago, believed for 3 days more\n"
+        );
+        let locked = CredentialInfo { failures: 5, locked_until_unix: now + 90, ..kept.clone() };
+        assert_eq!(
+            credential_text(now, "corp", &locked),
+            "alice of corp: found right 2 h ago, believed for 3 days more, 5 wrong passwords since, \
+             locked for 1 min\n"
+        );
+        let old = CredentialInfo { expires_unix: now, ..kept };
+        assert_eq!(
+            credential_text(now, "corp", &old),
+            "alice of corp: found right 2 h ago, which is too long ago\n"
+        );
+    }
+
+    #[test]
+    fn an_entry_is_shown_with_why_it_is_not_served() {
+        let user = EntryDetails {
+            domain: "corp".to_owned(),
+            name: "alice".to_owned(),
+            id: 10_001,
+            gid: 20_001,
+            details: ["Alice\x1b", "/home/alice", "/bin/sh"].map(str::to_owned).to_vec(),
+            related: (0..25).map(|n| format!("g{n}")).collect(),
+            refused: "an earlier domain has this name".to_owned(),
+        };
+        let text = as_text(EntryMap::User, &user);
+        assert!(text.starts_with(
+            "user alice of corp: not served: an earlier domain has this name\n    \
+             uid       10001\n    gid       20001\n    gecos     Alice\\u{1b}\n    \
+             home      /home/alice\n    shell     /bin/sh\n    groups    g0, g1,"
+        ));
+        assert!(text.ends_with("g19 and 5 more\n"));
+        let group = EntryDetails { related: Vec::new(), refused: String::new(), ..user };
+        assert!(as_text(EntryMap::Group, &group).starts_with("group alice of corp: served\n"));
+        assert_eq!(as_json(EntryMap::Group, &group)["refused"], Value::Null);
+    }
+}

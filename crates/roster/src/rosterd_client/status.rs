@@ -1,0 +1,541 @@
+//! `roster status`: every role, every domain, the snapshot, and what is wrong with them.
+//!
+//! `status_report` asks the roles, `status_checks` concludes, and this shows it.
+
+use super::old_processes;
+use super::status_checks::{check, is_well};
+use super::status_report::{
+    StatusReport, domain_counts, held_removals, or_if_empty, rejected_count, report,
+};
+use super::{ConnectError, age, ago};
+use crate::doctor;
+use crate::finding::{Finding, marked_line};
+use crate::output::{Align, Paint, bytes, count, count_with_noun, duration, printable, table};
+use crate::paths::CONFIG;
+use anyhow::Result;
+use roster_bus::interfaces::{
+    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RoleStatus, SupervisedRole,
+};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// What systemctl(1) says of a service that does not run.
+const NOT_RUNNING: u8 = 3;
+const HAS_PROBLEMS: u8 = 1;
+
+/// Prints how the daemon is; the exit code says it too.
+pub fn run(run_dir: &Path, json: bool, out: &mut dyn Write) -> Result<u8> {
+    let report = match report(run_dir) {
+        Ok(report) => report,
+        Err(error) => {
+            let not_running = matches!(error.downcast_ref(), Some(ConnectError::NotRunning(..)));
+            if json {
+                let value =
+                    json!({"ok": false, "running": !not_running, "error": error.to_string()});
+                writeln!(out, "{value:#}")?;
+            }
+            if not_running {
+                crate::print_stderr(format_args!("roster: {error}"));
+                return Ok(NOT_RUNNING);
+            }
+            return Err(error);
+        }
+    };
+    let mut findings = file_findings(&report);
+    findings.extend(check(&report));
+    let old = old_processes::old_processes(Path::new("/proc"));
+    findings.extend(old_processes::check(&old));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    if json {
+        let mut value = as_json(&report, &findings);
+        value["old_processes"] = json!(old);
+        writeln!(out, "{value:#}")?;
+    } else {
+        out.write_all(as_text(&report, &findings, Paint::stdout()).as_bytes())?;
+    }
+    Ok(if is_well(&findings) { 0 } else { HAS_PROBLEMS })
+}
+
+/// What keeps programs from using the snapshot: doctor's checks of its file and directories, and of the
+/// floor. Doctor makes them by itreport.
+fn file_findings(report: &StatusReport) -> Vec<Finding> {
+    let monitor = report.monitor.as_ref().ok();
+    let made =
+        || monitor.map(|monitor| Path::new(&monitor.state_dir).join("snap").join("roster.v3.snap"));
+    let Some(snapshot) = report.snapshot().or_else(made) else { return Vec::new() };
+    let config = monitor.map_or(Path::new(CONFIG), |monitor| Path::new(&monitor.config));
+    doctor::check_files(&snapshot, config, monitor.is_none_or(|monitor| monitor.separate_users))
+}
+
+fn as_text(report: &StatusReport, findings: &[Finding], paint: Paint) -> String {
+    let now = report.now;
+    let mut text = String::new();
+    if let Ok(monitor) = &report.monitor {
+        let monitor_role = monitor.roles.iter().find(|role| role.role == "monitor");
+        let running = monitor_role.map_or(String::new(), |role| {
+            format!(" for {}, pid {}", age(now, role.since_unix), role.pid)
+        });
+        text += &format!("rosterd runs{running}\n");
+        let read = ago(now, monitor.config_read_unix);
+        text += &format!("configuration  {}, read {read}\n", monitor.config);
+        if !monitor.separate_users {
+            text += &format!("state          {}, all roles as one user\n", monitor.state_dir);
+        }
+    }
+    if let Ok(publisher) = &report.publisher {
+        text += &snapshot_text(now, publisher);
+    }
+    text += "\n";
+    text += &domain_table(report);
+    for (name, status) in &report.domains {
+        if let Ok(status) = status
+            && let Some(mixed) = mixed_groups(status)
+        {
+            text += &format!("{name}: {mixed}\n");
+        }
+    }
+    if let Ok(monitor) = &report.monitor {
+        text += "\n";
+        text += &role_table(report, monitor);
+    }
+    text += "\n";
+    for finding in findings {
+        text += &format!("{}\n", marked_line(finding, paint));
+    }
+    if findings.is_empty() {
+        text += "All well.\n";
+    }
+    text
+}
+
+/// The line that counts groups with members in both ways; `None` without such groups.
+pub fn mixed_groups(status: &DomainStatus) -> Option<String> {
+    let groups = count_with_noun(status.mixed_groups, "group");
+    let name = if status.mixed_groups == 1 { "names" } else { "name" };
+    (status.mixed_groups > 0).then(|| format!("{groups} {name} members both by name and by DN"))
+}
+
+fn snapshot_text(now: u64, publisher: &PublisherStatus) -> String {
+    if publisher.generation == 0 {
+        return format!("snapshot       {}, not published yet\n", publisher.snapshot);
+    }
+    let took = Duration::from_micros(publisher.last_publish_us);
+    format!(
+        "snapshot       {}\n               generation {}, published {}, {} after the change\n               \
+         {}, {}, {}, {}\n",
+        publisher.snapshot,
+        publisher.generation,
+        ago(now, publisher.published_unix_ms / 1000),
+        duration(took),
+        count_with_noun(publisher.users, "user"),
+        count_with_noun(publisher.groups, "group"),
+        count_with_noun(publisher.memberships, "membership"),
+        bytes(publisher.bytes),
+    )
+}
+
+/// The domains, a line each.
+pub fn domain_table(report: &StatusReport) -> String {
+    let mut rows = vec![
+        ["DOMAIN", "STATE", "USERS", "GROUPS", "REJECTED", "LAST CHANGE", "BY", "FROM"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (name, status) in &report.domains {
+        rows.push(domain_row(report.now, name, status, domain_counts(report, name)).to_vec());
+    }
+    use Align::{Left, Right};
+    table(&rows, &[Left, Left, Right, Right, Right, Left, Left, Left])
+}
+
+fn domain_row(
+    now: u64,
+    name: &str,
+    status: &Result<DomainStatus, String>,
+    counts: Option<&PublishedDomain>,
+) -> [String; 8] {
+    let nothing = || "-".to_owned();
+    let served = |number: fn(&PublishedDomain) -> u64| {
+        counts.filter(|counts| counts.present).map_or_else(nothing, |c| count(number(c)))
+    };
+    let (users, groups) = (served(|counts| counts.users), served(|counts| counts.groups));
+    let Ok(status) = status else {
+        return [
+            name.to_owned(),
+            "not there".to_owned(),
+            users,
+            groups,
+            nothing(),
+            nothing(),
+            nothing(),
+            nothing(),
+        ];
+    };
+    let state = if status.online { "online" } else { "offline" };
+    [
+        name.to_owned(),
+        match status.since_unix {
+            0 => state.to_owned(),
+            since => format!("{state} {}", age(now, since)),
+        },
+        users,
+        groups,
+        count(status.rejected + rejected_count(counts)),
+        ago(now, status.last_change_unix),
+        or_if_empty(&status.tracking, "-").to_owned(),
+        printable(or_if_empty(&status.server, "-")),
+    ]
+}
+
+fn role_table(report: &StatusReport, monitor: &MonitorStatus) -> String {
+    let mut rows = vec![
+        ["ROLE", "STATE", "PID", "USER", "RESTARTS", "LOG", "SANDBOX"].map(str::to_owned).to_vec(),
+    ];
+    for state in &monitor.roles {
+        let own = report.roles.iter().find(|role| role.role == state.role);
+        let own = |field: fn(&RoleStatus) -> &str| {
+            own.map_or("-".to_owned(), |role| printable(or_if_empty(field(role), "-")))
+        };
+        let pid = if state.pid == 0 { "-".to_owned() } else { state.pid.to_string() };
+        rows.push(vec![
+            state.role.clone(),
+            format!("{} {}", state.state, age(report.now, state.since_unix)),
+            pid,
+            report
+                .users
+                .get(&state.uid)
+                .map_or_else(|| state.uid.to_string(), |name| printable(name)),
+            count(state.restarts.into()),
+            own(|role| &role.log_level),
+            own(|role| &role.sandbox),
+        ]);
+    }
+    use Align::{Left, Right};
+    table(&rows, &[Left, Left, Right, Left, Right, Left, Left])
+}
+
+fn as_json(report: &StatusReport, findings: &[Finding]) -> Value {
+    let monitor = report.monitor.as_ref().ok();
+    json!({
+        "ok": is_well(findings),
+        "running": true,
+        "now_unix": report.now,
+        "config": monitor.map(|monitor| json!({
+            "file": monitor.config,
+            "read_unix": monitor.config_read_unix,
+            "error": non_empty(&monitor.config_error),
+        })),
+        "state_dir": monitor.map(|monitor| &monitor.state_dir),
+        "separate_users": monitor.map(|monitor| monitor.separate_users),
+        "snapshot": report.publisher.as_ref().ok().map(snapshot_json),
+        "domains": domains_json(report),
+        "roles": monitor.map(|monitor| {
+            monitor.roles.iter().map(|state| role_json(state, &report.roles)).collect::<Vec<_>>()
+        }),
+        "findings": findings,
+    })
+}
+
+fn non_empty(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn known_time(unix: u64) -> Option<u64> {
+    Some(unix).filter(|&unix| unix > 0)
+}
+
+fn snapshot_json(publisher: &PublisherStatus) -> Value {
+    json!({
+        "file": publisher.snapshot,
+        "generation": publisher.generation,
+        "published_unix_ms": known_time(publisher.published_unix_ms),
+        "users": publisher.users,
+        "groups": publisher.groups,
+        "memberships": publisher.memberships,
+        "bytes": publisher.bytes,
+        "publications": publisher.publications,
+        "bytes_written": publisher.bytes_written,
+        "last_publish_us": publisher.last_publish_us,
+        "error": non_empty(&publisher.error),
+        "waiting_for": non_empty(&publisher.waits_for),
+        "local_accounts_error": non_empty(&publisher.locals_error),
+        "foreign": non_empty(&publisher.foreign),
+        "disk_error": non_empty(&publisher.disk_error),
+        "copy_error": non_empty(&publisher.copy_error),
+        "failed_lookups": publisher.failed_lookups,
+        "failed_lookup": non_empty(&publisher.failed_lookup),
+    })
+}
+
+/// All domains, in order of precedence.
+pub fn domains_json(report: &StatusReport) -> Vec<Value> {
+    let domains = report.domains.iter();
+    domains.map(|(name, status)| domain_json(name, status, domain_counts(report, name))).collect()
+}
+
+/// A domain as the back-end and the publisher see it.
+pub fn domain_json(
+    name: &str,
+    status: &Result<DomainStatus, String>,
+    counts: Option<&PublishedDomain>,
+) -> Value {
+    let mut value = json!({"domain": name});
+    match status {
+        Ok(status) => {
+            let more = json!({
+                "provider": status.provider,
+                "mode": status.mode,
+                "online": status.online,
+                "since_unix": known_time(status.since_unix),
+                "server": non_empty(&status.server),
+                "reason": non_empty(&status.reason),
+                "tracking": non_empty(&status.tracking),
+                "complete": status.complete,
+                "users": status.users,
+                "groups": status.groups,
+                "mixed_groups": status.mixed_groups,
+                "parse_errors": status.rejected,
+                "last_change_unix": known_time(status.last_change_unix),
+                "last_refresh_unix": known_time(status.last_refresh_unix),
+                "credentials_error": non_empty(&status.credentials_error),
+                "clock_error": non_empty(&status.clock_error),
+                "sequence": status.sequence,
+                "cache_error": non_empty(&status.cache_error),
+                "login_error": non_empty(&status.login_error),
+                "login_warning": non_empty(&status.login_warning),
+            });
+            merge(&mut value, more);
+        }
+        Err(error) => merge(&mut value, json!({"error": error})),
+    }
+    merge(&mut value, json!({"pending_removals": held_removals(status.as_ref().ok(), counts)}));
+    if let Some(counts) = counts {
+        let refused: Vec<_> = counts
+            .refused
+            .iter()
+            .map(|(reason, number)| json!({"reason": reason, "entries": number}))
+            .collect();
+        let more = json!({
+            "waiting_for": non_empty(&counts.waits_for),
+            "update_error": non_empty(&counts.not_taken),
+            "served_users": counts.users,
+            "served_groups": counts.groups,
+            "resolved_members": counts.listed,
+            "refused": refused,
+        });
+        merge(&mut value, more);
+    }
+    value
+}
+
+fn merge(value: &mut Value, more: Value) {
+    if let (Value::Object(value), Value::Object(more)) = (value, more) {
+        value.extend(more);
+    }
+}
+
+fn role_json(state: &SupervisedRole, roles: &[RoleStatus]) -> Value {
+    let own = roles.iter().find(|role| role.role == state.role);
+    json!({
+        "role": state.role,
+        "state": state.state,
+        "pid": known_time(state.pid.into()),
+        "uid": state.uid,
+        "restarts": state.restarts,
+        "since_unix": known_time(state.since_unix),
+        "last_end": non_empty(&state.last_end),
+        "version": own.map(|role| &role.version),
+        "sandbox": own.map(|role| &role.sandbox),
+        "log_level": own.map(|role| &role.log_level),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::status_fixture::{NOW, change, refuse, report, role, said};
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_is_well_is_shown_on_one_screen() {
+        let report = report();
+        assert_eq!(
+            as_text(&report, &check(&report), Paint::plain()),
+            "\
+rosterd runs for 3 h, pid 100
+configuration  /etc/roster/roster.toml, read 3 h ago
+snapshot       /var/lib/roster/roster.v3.snap
+               generation 123, published 3 s ago, 12 ms after the change
+               10,201 users, 10,100 groups, 5,050,000 memberships, 24.0 MiB
+
+DOMAIN  STATE        USERS  GROUPS  REJECTED  LAST CHANGE  BY        FROM
+corp    online 3 h  10,201  10,100         0  3 s ago      syncrepl  ldaps://ldap1.example.com
+
+ROLE          STATE        PID  USER        RESTARTS  LOG   SANDBOX
+monitor       running 3 h  100  roster-bus         0  -     -
+bus           running 3 h  101  roster-bus         0  -     -
+backend:corp  running 3 h  104  roster-bus         0  info  landlock, seccomp
+
+All well.
+"
+        );
+        assert!(is_well(&check(&report)));
+    }
+
+    #[test]
+    fn status_counts_mixed_groups() {
+        let mut report = report();
+        let text = |report: &StatusReport| as_text(report, &check(report), Paint::plain());
+        assert!(!text(&report).contains("by DN"));
+        for (mixed, line) in [
+            (1, "\ncorp: 1 group names members both by name and by DN\n"),
+            (3, "\ncorp: 3 groups name members both by name and by DN\n"),
+        ] {
+            change(&mut report, |status| status.mixed_groups = mixed);
+            assert!(text(&report).contains(line));
+            assert_eq!(domains_json(&report)[0]["mixed_groups"], mixed);
+        }
+        assert!(is_well(&check(&report)));
+    }
+
+    #[test]
+    fn rejected_entries_are_named_with_reason_and_remedy_and_are_no_failure() {
+        let mut report = report();
+        let reasons = [
+            ("gid 100 is below min_id (1000)", 812),
+            ("a local user has this name", 2),
+            ("uid 7 is below min_id (1000)", 1),
+            ("uid 8 is below min_id (1000)", 1),
+            ("uid 9 is below min_id (1000)", 1),
+        ];
+        refuse(&mut report, &reasons);
+        assert_eq!(
+            said(&report),
+            [
+                "! corp: 812 entries rejected: gid 100 is below min_id (1000)\n    → if users may \
+                 have the host's own group 100 as their primary group: allowed_local_gids = [100] \
+                 under [host]; for a group of the directory, lower min_id",
+                "! corp: 2 entries rejected: a local user has this name\n    → which ones: roster \
+                 domain rejected corp",
+                "! corp: 1 entry rejected: uid 7 is below min_id (1000)\n    → if such users are to \
+                 be served, lower min_id",
+                "! corp: 2 entries rejected for 2 other reasons\n    → all of them: roster domain \
+                 rejected corp",
+            ]
+        );
+        assert!(is_well(&check(&report)));
+        assert!(domain_table(&report).contains("817"));
+    }
+
+    #[test]
+    fn status_unverified_kdcs_warn_refused_logins_fail() {
+        let mut report = report();
+        change(&mut report, |status| status.login_warning = "KDCs are not verified".to_owned());
+        assert_eq!(
+            said(&report),
+            ["! corp: KDCs are not verified\n    → `roster check-config` says how to fix it"]
+        );
+        assert!(is_well(&check(&report)));
+        change(&mut report, |status| status.login_error = "logins are refused".to_owned());
+        let found = check(&report);
+        assert!(!is_well(&found) && found[0].message == "corp: logins are refused", "{found:?}");
+        let json = as_json(&report, &found);
+        assert_eq!(json["domains"][0]["login_error"], "logins are refused");
+        assert_eq!(json["domains"][0]["login_warning"], "KDCs are not verified");
+    }
+
+    #[test]
+    fn status_wrong_clock_or_unwritten_passwords_fail() {
+        let mut report = report();
+        change(&mut report, |status| status.clock_error = "it is 7 h behind".to_owned());
+        let found = check(&report);
+        assert_eq!(
+            found[0].message,
+            "corp: the clock of this host is not believed: it is 7 h behind"
+        );
+        assert!(!is_well(&found));
+        assert_eq!(as_json(&report, &found)["domains"][0]["clock_error"], "it is 7 h behind");
+        change(&mut report, |status| {
+            status.clock_error.clear();
+            status.credentials_error = "passwords are kept in memory: no space".to_owned();
+        });
+        let found = check(&report);
+        assert_eq!(found[0].message, "corp: passwords are kept in memory: no space");
+        assert!(!is_well(&found));
+        let json = as_json(&report, &found);
+        assert_eq!(
+            json["domains"][0]["credentials_error"],
+            "passwords are kept in memory: no space"
+        );
+    }
+
+    #[test]
+    fn a_publisher_that_waits_has_not_failed() {
+        let mut report = report();
+        let waits_for = "domain corp can be read";
+        report.publisher.as_mut().unwrap().waits_for = waits_for.to_owned();
+        assert_eq!(
+            said(&report),
+            ["✗ the next snapshot is made when domain corp can be read\n    → what was published \
+              before is served until then"]
+        );
+        assert_eq!(as_json(&report, &[])["snapshot"]["waiting_for"], waits_for);
+        report.publisher.as_mut().unwrap().error = "No space left on device".to_owned();
+        assert!(said(&report)[0].contains("could not be published: No space left on device"));
+    }
+
+    #[test]
+    fn a_role_that_is_down_is_named_with_how_it_ended() {
+        let mut report = report();
+        let monitor = report.monitor.as_mut().unwrap();
+        monitor.roles[2] = SupervisedRole {
+            state: "waiting".to_owned(),
+            since_unix: NOW - 2,
+            last_end: "killed by signal 9".to_owned(),
+            restarts: 4,
+            ..role("backend:corp", 0)
+        };
+        report.domains[0].1 = Err("backend:corp is not there".to_owned());
+        assert_eq!(
+            said(&report),
+            [
+                "✗ backend:corp is waiting for 2 s: killed by signal 9\n    → see its log: \
+                 journalctl -u rosterd",
+                "✗ backend:corp is not there\n    → see its log: journalctl -u rosterd",
+            ]
+        );
+        assert!(domain_table(&report).contains("corp    not there  10,201  10,100"));
+    }
+
+    #[test]
+    fn without_a_monitor_the_rest_is_still_shown() {
+        let mut report = report();
+        report.monitor = Err("monitor does not answer".to_owned());
+        let text = as_text(&report, &check(&report), Paint::plain());
+        assert!(text.contains("generation 123") && text.contains("✗ monitor does not answer"));
+    }
+
+    #[test]
+    fn json_holds_what_a_monitoring_system_asks() {
+        let mut report = report();
+        refuse(&mut report, &[("gid 100 is below min_id (1000)", 812)]);
+        let value = as_json(&report, &check(&report));
+        assert_eq!(value["ok"], true);
+        assert_eq!(value["snapshot"]["generation"], 123);
+        assert_eq!(value["domains"][0]["domain"], "corp");
+        assert_eq!(value["domains"][0]["refused"][0]["entries"], 812);
+        assert_eq!(value["domains"][0]["reason"], Value::Null);
+        assert_eq!(value["roles"][2]["sandbox"], "landlock, seccomp");
+        assert_eq!(value["findings"][0]["level"], "warning");
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_run_has_an_exit_code_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut out = Vec::new();
+        assert_eq!(run(folder.path(), true, &mut out).unwrap(), NOT_RUNNING);
+        let value: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((&value["ok"], &value["running"]), (&json!(false), &json!(false)));
+    }
+}

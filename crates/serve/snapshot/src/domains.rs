@@ -1,0 +1,130 @@
+//! The entries of each domain in a file.
+//!
+//! The section has the number of users and groups for each domain. The entries of a domain follow those of the previous
+//! domain.
+
+use crate::Damage;
+use crate::hash::{self, ChecksumIdentity};
+use crate::layout::{DomainSlot, SectionId};
+use core::ops::Range;
+
+/// A domain and the positions of its entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain<'a> {
+    /// Name in the configuration.
+    pub name: &'a [u8],
+    /// Positions of its users.
+    pub users: Range<u32>,
+    /// Positions of its groups.
+    pub groups: Range<u32>,
+}
+
+/// Iterator over the domains of a file, in file order.
+#[derive(Clone, Debug)]
+pub struct Domains<'a> {
+    slots: core::slice::Iter<'a, DomainSlot>,
+    position: u32,
+    identity: ChecksumIdentity,
+    /// Users and groups of all domains so far.
+    ends: [u32; 2],
+    /// Users and groups of the file.
+    totals: [u32; 2],
+}
+
+impl<'a> Domains<'a> {
+    pub(crate) fn new(
+        slots: &'a [DomainSlot],
+        identity: ChecksumIdentity,
+        totals: [u32; 2],
+    ) -> Self {
+        // A file without this section has no information on domains.
+        let totals = if slots.is_empty() { [0; 2] } else { totals };
+        Self { slots: slots.iter(), position: 0, identity, ends: [0; 2], totals }
+    }
+
+    fn domain(&mut self, slot: &'a DomainSlot) -> Result<Domain<'a>, Damage> {
+        let check = self.identity.check(slot, SectionId::Domains, self.position);
+        let name = slot.name.get(..slot.name_len.into()).ok_or(Damage)?;
+        if !hash::agrees(slot.check.get(), check) || name.is_empty() {
+            return Err(Damage);
+        }
+        let [users, groups] = self.ends;
+        let ends = [
+            users.checked_add(slot.users.get()).ok_or(Damage)?,
+            groups.checked_add(slot.groups.get()).ok_or(Damage)?,
+        ];
+        if ends[0] > self.totals[0] || ends[1] > self.totals[1] {
+            return Err(Damage);
+        }
+        self.position = self.position.wrapping_add(1);
+        self.ends = ends;
+        Ok(Domain { name, users: users..ends[0], groups: groups..ends[1] })
+    }
+}
+
+impl<'a> Iterator for Domains<'a> {
+    type Item = Result<Domain<'a>, Damage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let domain = match self.slots.next() {
+            Some(slot) => self.domain(slot),
+            None if self.ends == self.totals => return None,
+            None => Err(Damage),
+        };
+        if domain.is_err() {
+            // Ends the iteration after an error.
+            self.slots = Default::default();
+            self.totals = self.ends;
+        }
+        Some(domain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Snapshot;
+    use crate::golden::{ACCOUNTS, SHADOW, with_flipped_bit, with_record};
+    use zerocopy::little_endian::U32;
+    extern crate std;
+    use std::vec::Vec;
+
+    type Found<'a> = Vec<Result<Domain<'a>, Damage>>;
+
+    fn domains(file: &[u8]) -> Found<'_> {
+        Snapshot::open(file).unwrap().domains().unwrap().collect()
+    }
+
+    fn lab() -> Domain<'static> {
+        Domain { name: b"lab", users: 0..2, groups: 0..3 }
+    }
+
+    #[test]
+    fn domains_follow_one_another() {
+        let corp = Domain { name: b"corp", users: 2..5, groups: 3..4 };
+        assert_eq!(domains(ACCOUNTS), [Ok(lab()), Ok(corp)]);
+        assert_eq!(Snapshot::open_shadow(SHADOW).unwrap().domains().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn domains_that_do_not_fit_are_damage() {
+        let changed = |position, change: fn(&mut DomainSlot)| {
+            with_record(ACCOUNTS, SectionId::Domains, position, change)
+        };
+        for change in [
+            (|slot| slot.users = U32::new(4)) as fn(&mut DomainSlot),
+            |slot| slot.groups = U32::new(u32::MAX),
+            |slot| slot.name_len = 0,
+            |slot| slot.name_len = 65,
+        ] {
+            assert_eq!(domains(&changed(1, change)), [Ok(lab()), Err(Damage)]);
+        }
+        let fewer = changed(1, |slot| slot.users = U32::new(2));
+        let corp = Domain { name: &b"corp"[..], users: 2..4, groups: 3..4 };
+        assert_eq!(domains(&fewer), [Ok(lab()), Ok(corp), Err(Damage)]);
+        assert_eq!(
+            domains(&with_flipped_bit::<DomainSlot>(ACCOUNTS, SectionId::Domains, 0)),
+            [Err(Damage)]
+        );
+    }
+}

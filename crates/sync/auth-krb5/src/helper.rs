@@ -1,0 +1,258 @@
+//! Starts the program `roster-krb5`, configures it, and sends it requests.
+
+use parking_lot::{Mutex, MutexGuard};
+use roster_config::{KeytabState, Krb5Config};
+use roster_krb5_helper::ipc::{HelperReply, HelperRequest, HelperSetup, MessageBuffer};
+use roster_krb5_helper::kdc_errors::KdcOutcome;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as Blocking;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+/// The name of the program.
+const PROGRAM: &str = "roster-krb5";
+/// Extra time beyond a request's deadline, which the program observes.
+const GRACE: Duration = Duration::from_secs(1);
+/// Requests that wait while the program processes its maximum of logins.
+const REQUESTS_MAX: usize = 64;
+/// Bytes of one read.
+const READ_BYTES: usize = 16 << 10;
+
+/// The running program.
+pub struct Krb5HelperProcess {
+    socket: Blocking,
+    /// It ends when the socket closes. It stays a child until this process ends.
+    _child: Child,
+}
+
+impl Krb5HelperProcess {
+    /// Starts it, while the process may still execute programs, and sends it its setup. `keytab` is the result of the
+    /// monitor's read. An error is for the log and for failed logins.
+    ///
+    /// # Errors
+    ///
+    /// It is not installed, cannot be started, or would lack keys that it needs.
+    pub fn start(krb5: &Krb5Config, keytab: &KeytabState) -> Result<Self, String> {
+        let keytab = match keytab {
+            KeytabState::None => &[][..],
+            KeytabState::Keys(bytes) => bytes,
+            KeytabState::Unusable { why, instead } => return Err(format!("{why}; {instead}")),
+        };
+        let program = program().ok_or_else(|| {
+            format!("{PROGRAM} is not installed, without which nobody logs in by Kerberos")
+        })?;
+        let failed = |error: io::Error| format!("{} cannot be started: {error}", program.display());
+        let (ours, theirs) = Blocking::pair().map_err(failed)?;
+        let child = Command::new(&program)
+            .arg("serve")
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        let setup = HelperSetup {
+            realm: crate::realm(krb5),
+            keytab: Zeroizing::new(keytab.to_vec()),
+            life_seconds: seconds(krb5.lifetime),
+            renewable_seconds: seconds(krb5.renewable),
+            forwardable: krb5.forwardable,
+            ports: ports(krb5),
+        };
+        // It is shorter than the buffer of a socket.
+        (&ours).write_all(&setup.encode()).map_err(failed)?;
+        Ok(Self { socket: ours, _child: child })
+    }
+}
+
+/// Returns the path: beside this program, as built, or below the same prefix, as installed.
+fn program() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let folder = own.parent()?;
+    let installed = folder.parent().unwrap_or(Path::new("/")).join("libexec/roster");
+    [folder, &installed].map(|folder| folder.join(PROGRAM)).into_iter().find(|path| path.is_file())
+}
+
+/// Returns the ports of all configured servers; empty if DNS names more.
+fn ports(krb5: &Krb5Config) -> Vec<u16> {
+    /// The standard port of password changes.
+    const KPASSWD: u16 = 464;
+    if krb5.discover {
+        return Vec::new();
+    }
+    let servers = krb5.kdcs.iter().chain(&krb5.kpasswd);
+    let ports = servers.filter_map(|server| server.rsplit_once(':')?.1.parse().ok());
+    ports.chain([KPASSWD]).collect()
+}
+
+/// Client of the program.
+pub struct HelperClient {
+    requests: mpsc::Sender<HelperRequest>,
+    state: Mutex<ClientState>,
+    ended: watch::Sender<bool>,
+    _child: Option<Child>,
+}
+
+struct ClientState {
+    /// Reason why requests are impossible.
+    failure: Option<String>,
+    next: u64,
+    pending: HashMap<u64, oneshot::Sender<HelperReply>>,
+}
+
+impl HelperClient {
+    pub fn new(helper: Result<Krb5HelperProcess, String>) -> Arc<Self> {
+        let joined = helper.and_then(|Krb5HelperProcess { socket, _child: child }| {
+            let stream = socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket));
+            Ok((stream.map_err(|error| format!("{PROGRAM} cannot be asked: {error}"))?, child))
+        });
+        let (broken, stream, child) = match joined {
+            Ok((stream, child)) => (None, Some(stream.into_split()), Some(child)),
+            Err(why) => {
+                tracing::error!("log-ins by Kerberos: {why}");
+                (Some(why), None, None)
+            }
+        };
+        let (requests, queue) = mpsc::channel(REQUESTS_MAX);
+        let line = Arc::new(Self {
+            requests,
+            state: Mutex::new(ClientState { failure: broken, next: 1, pending: HashMap::new() }),
+            ended: watch::Sender::new(false),
+            _child: child,
+        });
+        if let Some((reader, writer)) = stream {
+            tokio::spawn(Arc::clone(&line).read_replies(reader));
+            tokio::spawn(Arc::clone(&line).write_requests(writer, queue));
+        }
+        line
+    }
+
+    fn state(&self) -> MutexGuard<'_, ClientState> {
+        self.state.lock()
+    }
+
+    /// Returns when the program has ended unexpectedly, so that a restart may help.
+    pub async fn ended(&self) {
+        // `self` owns the sender.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// Sends a request. This function assigns its number.
+    pub async fn send_request(&self, mut request: HelperRequest) -> HelperReply {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut state = self.state();
+            if let Some(why) = &state.failure {
+                let failed = HelperReply::from_outcome(0, KdcOutcome::Failed, why.clone());
+                return HelperReply { is_surely_unchanged: true, ..failed };
+            }
+            request.id = state.next;
+            state.next += 1;
+            state.pending.insert(request.id, sender);
+        }
+        let _gone = PendingRequest { client: self, id: request.id };
+        let (id, until) = (request.id, request.deadline + GRACE);
+        let answered = timeout(until, async {
+            self.requests.send(request).await.ok()?;
+            receiver.await.ok()
+        });
+        match answered.await {
+            Ok(Some(reply)) => reply,
+            Ok(None) => HelperReply::from_outcome(
+                id,
+                KdcOutcome::Failed,
+                format!("{PROGRAM} has ended meanwhile"),
+            ),
+            // This host is slow; the state of the KDCs is unknown.
+            Err(_) => HelperReply::from_outcome(
+                id,
+                KdcOutcome::Failed,
+                format!("{PROGRAM} has not answered in time"),
+            ),
+        }
+    }
+
+    /// Writes complete requests, one after the other. It skips requests without a waiting caller.
+    async fn write_requests(
+        self: Arc<Self>,
+        mut writer: OwnedWriteHalf,
+        mut queue: mpsc::Receiver<HelperRequest>,
+    ) {
+        while let Some(request) = queue.recv().await {
+            if !self.state().pending.contains_key(&request.id) {
+                continue;
+            }
+            if writer.write_all(&request.encode()).await.is_err() {
+                // The reader finds the reason.
+                return;
+            }
+        }
+    }
+
+    async fn read_replies(self: Arc<Self>, mut reader: OwnedReadHalf) {
+        let mut incoming = MessageBuffer::default();
+        let mut bytes = Zeroizing::new([0; READ_BYTES]);
+        let why = loop {
+            match reader.read(&mut bytes[..]).await {
+                Ok(0) => break format!("{PROGRAM} has ended"),
+                Ok(read) => incoming.push(&bytes[..read]),
+                Err(error) => break format!("{PROGRAM} cannot be heard: {error}"),
+            }
+            if let Err(why) = self.handle_replies(&mut incoming) {
+                break why;
+            }
+        };
+        let mut state = self.state();
+        state.pending.clear();
+        // If the program reported a permanent failure before, a restart would not help.
+        if state.failure.is_none() {
+            state.failure = Some(why);
+            self.ended.send_replace(true);
+        }
+    }
+
+    fn handle_replies(&self, incoming: &mut MessageBuffer) -> Result<(), String> {
+        let odd = |_| format!("{PROGRAM} says what makes no sense");
+        while let Some(message) = incoming.next_message().map_err(odd)? {
+            let reply = HelperReply::decode(&message).map_err(odd)?;
+            let mut state = self.state();
+            match (reply.id, reply.outcome) {
+                (0, KdcOutcome::Success) => tracing::info!("{PROGRAM} is ready: {}", reply.detail),
+                (0, _) => {
+                    tracing::error!("log-ins by Kerberos: {}", reply.detail);
+                    state.failure = Some(reply.detail);
+                }
+                (id, _) => {
+                    if let Some(sender) = state.pending.remove(&id) {
+                        // The caller may have stopped waiting.
+                        let _ = sender.send(reply);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes the request when its caller stops waiting.
+struct PendingRequest<'l> {
+    client: &'l HelperClient,
+    id: u64,
+}
+
+impl Drop for PendingRequest<'_> {
+    fn drop(&mut self) {
+        self.client.state().pending.remove(&self.id);
+    }
+}

@@ -1,0 +1,466 @@
+//! Decides whether a user may log in, by the domain's rules and the state of the account, independent of the
+//! authentication.
+//!
+//! Collects the facts of a decision from the cache and, for rules with a filter, from the directory. The decision
+//! itself is in `roster_provider::access`.
+
+use super::offline_auth::OfflineAuth;
+use super::on_demand_fetch::OnDemandFetcher;
+use super::user_index::{self, UserIndex, UserLookupError};
+use roster_bus::interfaces::{AccessExplanation, LoginRequest, RuleExplanation, TraceContext};
+use roster_config::{AccessConfig as Rules, DomainMode};
+use roster_provider::access::{
+    self, AccessEvaluation, AccessFacts, FilterOutcome, Membership, decide,
+};
+use roster_provider::account::{Account, AccountFact};
+use roster_provider::authenticator::AuthOutcome;
+use roster_provider::{LookupError, LookupQuery, Provider, ssh_keys};
+use roster_request::AuthResult;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Time limit of a directory search for a filter or for group members. After it the earlier result counts.
+const DIRECTORY_WAIT: Duration = Duration::from_millis(1500);
+/// The service of ssh keys.
+const SSHD_SERVICE: &str = "sshd";
+/// Trace context of queries that no request caused.
+const INTERNAL_TRACE: TraceContext = TraceContext { request: 0, call: 0 };
+
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Directory queries of a decision.
+pub trait AccessDirectory: Send + Sync {
+    /// Refreshes a user and groups, unless the domain is mirrored.
+    fn refresh_entries<'a>(&'a self, user: &'a [u8], groups: &'a [String]) -> BoxFuture<'a, ()>;
+    /// Whether a filter matches a user.
+    fn matches_filter<'a>(
+        &'a self,
+        user: &'a [u8],
+        uid: u32,
+        filter: &'a str,
+    ) -> BoxFuture<'a, Result<bool, LookupError>>;
+}
+
+/// Directory queries of a domain, with its provider.
+pub struct ProviderDirectory<P> {
+    fetcher: Arc<OnDemandFetcher<P>>,
+    provider: Arc<P>,
+    mode: DomainMode,
+}
+
+impl<P> ProviderDirectory<P> {
+    pub fn new(asking: Arc<OnDemandFetcher<P>>, provider: Arc<P>, mode: DomainMode) -> Self {
+        Self { fetcher: asking, provider, mode }
+    }
+}
+
+impl<P: Provider + 'static> AccessDirectory for ProviderDirectory<P> {
+    fn refresh_entries<'a>(&'a self, user: &'a [u8], groups: &'a [String]) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if self.mode == DomainMode::Replicate {
+                return;
+            }
+            let of_user = LookupQuery::GroupsOf(user.to_vec());
+            let named =
+                groups.iter().map(|name| LookupQuery::GroupByName(name.clone().into_bytes()));
+            let named: Vec<LookupQuery> = named.collect();
+            // A failed query leaves the earlier result, if there is one.
+            let _ = self.fetcher.lookup(INTERNAL_TRACE, &of_user).await;
+            if !named.is_empty() {
+                let _ = self.fetcher.lookup_all(INTERNAL_TRACE, &named).await;
+            }
+        })
+    }
+
+    fn matches_filter<'a>(
+        &'a self,
+        user: &'a [u8],
+        uid: u32,
+        filter: &'a str,
+    ) -> BoxFuture<'a, Result<bool, LookupError>> {
+        Box::pin(self.provider.matches_filter(user, uid, filter))
+    }
+}
+
+/// The access decision of a domain.
+pub enum AccessControl {
+    /// The rules of a domain.
+    Rules(Box<RuleAccess>),
+    /// Roster does not decide: the domain has no logins through Roster.
+    Elsewhere,
+    /// Allows all users.
+    #[cfg(test)]
+    Open,
+}
+
+impl AccessControl {
+    /// Whether the user may log in through that service now.
+    pub async fn decide(&self, who: &LoginRequest) -> AuthOutcome {
+        match self {
+            Self::Rules(ruled) => ruled.decide(who).await,
+            Self::Elsewhere => AuthOutcome::from_result(AuthResult::NotHandled),
+            #[cfg(test)]
+            Self::Open => AuthOutcome::from_result(AuthResult::Success),
+        }
+    }
+
+    /// Returns the decision rule by rule, for people.
+    pub async fn explain(&self, who: &LoginRequest) -> AccessExplanation {
+        match self {
+            Self::Rules(ruled) => ruled.explain(who).await,
+            _ => explain_elsewhere(),
+        }
+    }
+
+    /// Returns the user's ssh keys, one a line. A user without access through sshd has none, unless the rules state
+    /// otherwise.
+    pub async fn ssh_keys(&self, who: &LoginRequest) -> Result<Vec<String>, AuthOutcome> {
+        match self {
+            Self::Rules(ruled) => ruled.ssh_keys(who).await,
+            _ => Err(AuthOutcome::from_result(AuthResult::NotHandled)),
+        }
+    }
+}
+
+/// Explanation for a domain without logins through Roster.
+fn explain_elsewhere() -> AccessExplanation {
+    let verdict = "not decided here".to_owned();
+    let saw = "the domain has neither auth nor a table access: who may in is for others to say";
+    let rule =
+        RuleExplanation { rule: "auth".to_owned(), verdict: verdict.clone(), saw: saw.to_owned() };
+    AccessExplanation { verdict, lets_in: false, rules: vec![rule], messages: Vec::new() }
+}
+
+/// The rules of a domain, and their sources of facts.
+pub struct RuleAccess {
+    evaluator: Arc<AccessEvaluator>,
+    groups: Vec<String>,
+    directory: Arc<dyn AccessDirectory>,
+    offline: Arc<OfflineAuth>,
+}
+
+impl RuleAccess {
+    /// Makes an access check with the rules of a domain.
+    #[must_use]
+    pub fn new(
+        rules: Rules,
+        people: Arc<UserIndex>,
+        directory: Arc<dyn AccessDirectory>,
+        offline: Arc<OfflineAuth>,
+    ) -> Self {
+        let mut groups: Vec<String> = rules.groups().map(ToOwned::to_owned).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        Self {
+            evaluator: Arc::new(AccessEvaluator { rules, users: people }),
+            groups,
+            directory,
+            offline,
+        }
+    }
+
+    /// Whether the user may log in through that service now.
+    async fn decide(&self, who: &LoginRequest) -> AuthOutcome {
+        match self.decide_by_rules(who).await {
+            Ok((decision, _)) => decision_reply(&decision),
+            Err(untold) => error_reply(&untold),
+        }
+    }
+
+    /// Returns the decision rule by rule, for people.
+    async fn explain(&self, who: &LoginRequest) -> AccessExplanation {
+        match self.decide_by_rules(who).await {
+            Ok((decision, _)) => AccessExplanation {
+                verdict: decision.decision.name().to_owned(),
+                lets_in: decision.decision.is_allowed(),
+                rules: decision.rules.into_iter().map(rule_report).collect(),
+                messages: decision.messages,
+            },
+            Err(untold) => AccessExplanation {
+                verdict: access::AccessDecision::Unknown.name().to_owned(),
+                lets_in: false,
+                rules: vec![RuleExplanation {
+                    rule: "user".to_owned(),
+                    verdict: access::AccessDecision::Unknown.name().to_owned(),
+                    saw: untold.to_string(),
+                }],
+                messages: Vec::new(),
+            },
+        }
+    }
+
+    /// Returns the user's ssh keys, one a line. A user without access through sshd has none, unless the rules state
+    /// otherwise.
+    async fn ssh_keys(&self, who: &LoginRequest) -> Result<Vec<String>, AuthOutcome> {
+        let who = LoginRequest { service: SSHD_SERVICE.to_owned(), ..who.clone() };
+        let decided = self.decide_by_rules(&who).await;
+        let (decision, account) = decided.map_err(|untold| error_reply(&untold))?;
+        let rules = &self.evaluator.rules;
+        if !decision.decision.is_allowed() && !rules.ssh_keys_of_denied {
+            return Err(decision_reply(&decision));
+        }
+        let account = account.as_deref().and_then(Account::from_bytes).unwrap_or_default();
+        let mut told = Vec::new();
+        for (place, key) in account.values_of(AccountFact::SshKey).enumerate() {
+            match ssh_keys::parse_line(key, &rules.ssh_key_options) {
+                Ok(line) => told.push(line.to_string()),
+                Err(why) => {
+                    let (user, number) = (who.user.escape_ascii(), place + 1);
+                    tracing::warn!(%user, "key {number} of the user is left out: {why}");
+                }
+            }
+        }
+        Ok(told)
+    }
+
+    async fn decide_by_rules(
+        &self,
+        who: &LoginRequest,
+    ) -> Result<AccountDecision, UserLookupError> {
+        let _ =
+            timeout(DIRECTORY_WAIT, self.directory.refresh_entries(&who.user, &self.groups)).await;
+        let matched = self.match_filter(who).await;
+        let now = DecisionTime {
+            unix: self.offline.now_unix(),
+            is_away: !self.offline.is_directory_online(),
+        };
+        if self.evaluator.users.is_ready(&self.groups) {
+            return self.evaluator.decide(who, now, &matched);
+        }
+        let (judge, who, groups) = (Arc::clone(&self.evaluator), who.clone(), self.groups.clone());
+        let decided = spawn_blocking(move || {
+            judge.users.prepare(&groups);
+            judge.decide(&who, now, &matched)
+        });
+        let decided = decided.await;
+        decided.unwrap_or(Err(UserLookupError::Ending))
+    }
+
+    async fn match_filter(&self, who: &LoginRequest) -> FilterOutcome {
+        let Some(filter) = &self.evaluator.rules.filter else {
+            return FilterOutcome::Unknown(String::new());
+        };
+        let asked = self.directory.matches_filter(&who.user, who.uid, filter);
+        match timeout(DIRECTORY_WAIT, asked).await {
+            Ok(Ok(matched)) => {
+                self.offline.record_match(&who.user, who.uid, filter, matched);
+                FilterOutcome::Now(matched)
+            }
+            Ok(Err(why)) => self.offline.last_match(&who.user, who.uid, filter, &why.to_string()),
+            Err(_) => self.offline.last_match(&who.user, who.uid, filter, "no answer in time"),
+        }
+    }
+}
+
+/// The rules, and the users.
+struct AccessEvaluator {
+    rules: Rules,
+    users: Arc<UserIndex>,
+}
+
+/// A decision, and the account record.
+type AccountDecision = (AccessEvaluation, Option<Vec<u8>>);
+
+/// The time and circumstances of a decision.
+#[derive(Clone, Copy)]
+struct DecisionTime {
+    unix: u64,
+    /// Whether the directory is unreachable.
+    is_away: bool,
+}
+
+impl AccessEvaluator {
+    fn decide(
+        &self,
+        who: &LoginRequest,
+        now: DecisionTime,
+        matched: &FilterOutcome,
+    ) -> Result<AccountDecision, UserLookupError> {
+        let person = self.find_user(who, now)?;
+        let bytes = match &person {
+            Some(person) => self.users.account(person)?,
+            None => None,
+        };
+        let account = bytes.as_deref().and_then(Account::from_bytes);
+        let name = String::from_utf8_lossy(&who.user);
+        let facts = AccessFacts {
+            name: &name,
+            service: &who.service,
+            now_unix: now.unix,
+            account: account.as_ref(),
+            membership: &|group| match &person {
+                Some(person) => self.users.membership(person, group),
+                None => Membership::Unknown,
+            },
+            filter_outcome: matched,
+        };
+        let decision = decide(&self.rules, &facts);
+        Ok((decision, bytes))
+    }
+
+    /// Returns the user. `None` if the directory is unreachable and its users are unknown, as after a loss of the
+    /// cache. The publisher has just stated that the domain serves that name and uid. Other facts are then unknown to
+    /// the rules.
+    fn find_user(
+        &self,
+        who: &LoginRequest,
+        now: DecisionTime,
+    ) -> Result<Option<user_index::IndexedUser>, UserLookupError> {
+        match self.users.find(&who.user, who.uid) {
+            Ok(person) => Ok(Some(person)),
+            Err(untold) => {
+                let is_known = self.users.has(&who.user, who.uid).is_some();
+                if now.is_away && !is_known { Ok(None) } else { Err(untold) }
+            }
+        }
+    }
+}
+
+fn rule_report(rule: access::RuleResult) -> RuleExplanation {
+    RuleExplanation {
+        rule: rule.name,
+        verdict: rule.decision.name().to_owned(),
+        saw: rule.observed,
+    }
+}
+
+fn decision_reply(decision: &AccessEvaluation) -> AuthOutcome {
+    let verdict = match decision.decision {
+        access::AccessDecision::Allowed => AuthResult::Success,
+        access::AccessDecision::MustChange => AuthResult::MustChange,
+        access::AccessDecision::Unknown => AuthResult::Unreachable,
+        access::AccessDecision::Denied => AuthResult::Denied,
+        access::AccessDecision::Locked => AuthResult::Locked,
+        access::AccessDecision::PasswordExpired => AuthResult::PasswordExpired,
+        access::AccessDecision::Expired => AuthResult::AccountExpired,
+        access::AccessDecision::Disabled => AuthResult::Disabled,
+    };
+    let reason = decision.reason();
+    let reason = reason.map_or(String::new(), |rule| format!("{}: {}", rule.name, rule.observed));
+    let messages = decision.messages.iter();
+    messages.fold(AuthOutcome::with_reason(verdict, reason), |answer, text| {
+        answer.with_message(false, text)
+    })
+}
+
+fn error_reply(untold: &UserLookupError) -> AuthOutcome {
+    let verdict = match untold {
+        UserLookupError::NotFound => AuthResult::UnknownUser,
+        UserLookupError::Ambiguous => AuthResult::Misconfigured,
+        UserLookupError::ViewUnavailable(_)
+        | UserLookupError::Image(_)
+        | UserLookupError::Ending => AuthResult::Unreachable,
+    };
+    AuthOutcome::with_reason(verdict, untold.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::tests::{USERS, engine, named, refresh, uid_of, user};
+    use roster_config::{AccessLists, AccountCheck};
+    use roster_provider::EntrySink as _;
+
+    /// A directory that never replies.
+    struct SilentDirectory;
+
+    impl AccessDirectory for SilentDirectory {
+        fn refresh_entries<'a>(&'a self, _: &'a [u8], _: &'a [String]) -> BoxFuture<'a, ()> {
+            Box::pin(async {})
+        }
+
+        fn matches_filter<'a>(
+            &'a self,
+            _: &'a [u8],
+            _: u32,
+            _: &'a str,
+        ) -> BoxFuture<'a, Result<bool, LookupError>> {
+            Box::pin(async { Err(LookupError::Unreachable("no server answers".into())) })
+        }
+    }
+
+    /// Returns the decision for alice.
+    async fn verdict(engine: &Arc<Engine>, mode: DomainMode, rules: Rules) -> AuthResult {
+        let folder = tempfile::tempdir().unwrap();
+        let people = Arc::new(UserIndex::new(Arc::clone(engine), mode, true));
+        let offline =
+            OfflineAuth::open(folder.path(), None, Arc::clone(&people), Some(engine.subscribe()));
+        let ruled = RuleAccess::new(rules, people, Arc::new(SilentDirectory), Arc::new(offline));
+        let who = LoginRequest {
+            user: b"alice".to_vec(),
+            uid: uid_of("alice"),
+            ..LoginRequest::default()
+        };
+        ruled.decide(&who).await.result
+    }
+
+    fn listed(lists: AccessLists) -> Rules {
+        Rules { lists, ..Rules::default() }
+    }
+
+    fn names(name: &str) -> Option<Vec<String>> {
+        Some(vec![name.to_owned()])
+    }
+
+    /// As after a loss of the cache: only the name is known.
+    #[tokio::test]
+    async fn access_unknown_facts_deny() {
+        for mode in [DomainMode::Replicate, DomainMode::OnDemand] {
+            let engine = engine(mode);
+            let none = AccessLists::default;
+            for (rules, wanted) in [
+                (Rules::default(), AuthResult::Success),
+                (
+                    listed(AccessLists { allowed_users: names("alice"), ..none() }),
+                    AuthResult::Success,
+                ),
+                (listed(AccessLists { denied_users: names("bob"), ..none() }), AuthResult::Success),
+                (
+                    listed(AccessLists { denied_users: names("alice"), ..none() }),
+                    AuthResult::Denied,
+                ),
+                (listed(AccessLists { allowed_users: names("bob"), ..none() }), AuthResult::Denied),
+                (
+                    listed(AccessLists { allowed_groups: names("staff"), ..none() }),
+                    AuthResult::Unreachable,
+                ),
+                (
+                    listed(AccessLists { denied_groups: names("suspended"), ..none() }),
+                    AuthResult::Unreachable,
+                ),
+                (
+                    Rules { filter: Some("(a=b)".into()), ..Rules::default() },
+                    AuthResult::Unreachable,
+                ),
+                (
+                    Rules { account_checks: AccountCheck::ALL.to_vec(), ..Rules::default() },
+                    AuthResult::Unreachable,
+                ),
+            ] {
+                let said = verdict(&engine, mode, rules.clone()).await;
+                assert_eq!(said, wanted, "{mode:?} {rules:?}");
+            }
+            // A reachable directory can supply the facts.
+            engine.online("ldap://server", "");
+            assert_ne!(verdict(&engine, mode, Rules::default()).await, AuthResult::Success);
+        }
+    }
+
+    #[tokio::test]
+    async fn access_user_known_to_be_gone_is_denied() {
+        let mirrored = engine(DomainMode::Replicate);
+        refresh(&mirrored, &["bob"], &[], "1");
+        let said = verdict(&mirrored, DomainMode::Replicate, Rules::default()).await;
+        assert_eq!(said, AuthResult::UnknownUser);
+        let asked = engine(DomainMode::OnDemand);
+        asked.put(USERS, named("alice"), user("alice", 1));
+        asked.flush();
+        let said = verdict(&asked, DomainMode::OnDemand, Rules::default()).await;
+        assert_eq!(said, AuthResult::UnknownUser, "she has another uid");
+    }
+}

@@ -1,0 +1,13 @@
+//! The part of the configuration that the monitor sends to a backend.
+
+use roster_config as config;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of a backend.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct BackendRoleConfig {
+    /// Its domain.
+    pub domain: config::DomainConfig,
+    /// Content of the secret files in the domain's configuration.
+    pub secrets: config::DomainSecrets,
+}

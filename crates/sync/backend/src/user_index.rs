@@ -1,0 +1,327 @@
+//! An index for logins: users by name, and the members of the groups in rules.
+//!
+//! Follows the engine by its changes, as a publisher does, and stores only numbers. Records and accounts are read from
+//! the cache or the batches. If an answer is uncertain, for example because two entries have one name, the index
+//! returns an error.
+
+use super::domain_image::ImageError;
+use super::engine::{Engine, ViewUnavailable};
+use parking_lot::{Mutex, MutexGuard};
+use roster_bus::domain_image::{NO_REFERENCE, Record, Records};
+use roster_config::DomainMode;
+use roster_provider::access::Membership;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// Index of users and of members of groups.
+pub struct UserIndex {
+    engine: Arc<Engine>,
+    mode: DomainMode,
+    /// Whether rules name groups. Otherwise groups are not indexed.
+    has_groups: bool,
+    state: Mutex<IndexState>,
+}
+
+/// A user in the backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedUser {
+    /// The entry.
+    pub number: u32,
+    gid: u32,
+    references: [u32; 2],
+    /// Numbers of the groups, if they were queried.
+    groups: Option<Vec<u32>>,
+}
+
+/// Reasons why a user cannot be found.
+#[derive(Debug, thiserror::Error)]
+pub enum UserLookupError {
+    /// The domain is unknown, or cannot be read.
+    #[error(transparent)]
+    ViewUnavailable(#[from] ViewUnavailable),
+    /// The changes cannot be read.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// There is no user of that name and uid.
+    #[error("the domain has no such user")]
+    NotFound,
+    /// There are several such users.
+    #[error("the domain has several users of that name and uid")]
+    Ambiguous,
+    /// The process is about to end.
+    #[error("the back-end ends")]
+    Ending,
+}
+
+#[derive(Default)]
+struct IndexState {
+    sequence: u64,
+    hasher: RandomState,
+    /// Hashes of names with the numbers of their users.
+    names: BTreeSet<(u64, u32)>,
+    users: HashMap<u32, u64>,
+    groups: HashMap<u32, IndexedGroup>,
+    by_reference: HashMap<u32, u32>,
+    /// By the names in queries.
+    members: BTreeMap<String, Option<Arc<GroupMembers>>>,
+    /// The change count of the rejected entries for these members.
+    rejections: u64,
+    /// Hashes of the names of removed users.
+    removed_names: HashSet<u64>,
+}
+
+struct IndexedGroup {
+    name: Box<[u8]>,
+    gid: u32,
+    reference: u32,
+}
+
+/// All members of a group, direct and nested.
+#[derive(Default)]
+struct GroupMembers {
+    references: HashSet<u32>,
+    /// Gids of the group and of its nested groups: they are primary groups of further members.
+    gids: HashSet<u32>,
+    /// Numbers of these groups.
+    numbers: HashSet<u32>,
+    /// Whether the members are complete.
+    is_complete: bool,
+}
+
+impl UserIndex {
+    /// Makes an empty index.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>, mode: DomainMode, has_groups: bool) -> Self {
+        Self { engine, mode, has_groups, state: Mutex::default() }
+    }
+
+    /// Returns the user of that name and uid.
+    pub fn find(&self, name: &[u8], uid: u32) -> Result<IndexedUser, UserLookupError> {
+        let numbers: Vec<u32> = {
+            let known = self.updated_state()?;
+            let hash = known.hasher.hash_one(name);
+            known.names.range((hash, 0)..=(hash, u32::MAX)).map(|(_, number)| *number).collect()
+        };
+        let mut found = None;
+        for number in numbers {
+            let Some(records) = self.engine.record(number)? else { continue };
+            if let Some(person) = find_record(&records, name, uid)
+                && found.replace(person).is_some()
+            {
+                return Err(UserLookupError::Ambiguous);
+            }
+        }
+        found.ok_or(UserLookupError::NotFound)
+    }
+
+    /// Whether there is exactly one known user of that name and uid. `None` if that is unknown: on demand, a name
+    /// without a query is unknown.
+    #[must_use]
+    pub fn has(&self, name: &[u8], uid: u32) -> Option<bool> {
+        match self.find(name, uid) {
+            Ok(_) => Some(true),
+            Err(UserLookupError::NotFound) if self.mode == DomainMode::OnDemand => {
+                self.updated_state().ok().filter(|known| known.has_known_name(name)).map(|_| false)
+            }
+            Err(UserLookupError::NotFound | UserLookupError::Ambiguous) => Some(false),
+            Err(
+                UserLookupError::ViewUnavailable(_)
+                | UserLookupError::Image(_)
+                | UserLookupError::Ending,
+            ) => None,
+        }
+    }
+
+    /// Returns the account data of a user, see `roster_provider::account`.
+    pub fn account(&self, person: &IndexedUser) -> Result<Option<Vec<u8>>, UserLookupError> {
+        Ok(self.engine.account(person.number)?)
+    }
+
+    /// Returns whether a user is in a group.
+    #[must_use]
+    pub fn membership(&self, person: &IndexedUser, group: &str) -> Membership {
+        let Ok(members) = self.members(group) else { return Membership::Unknown };
+        let Some(members) = members else { return Membership::NoSuchGroup };
+        let listed = match self.mode {
+            DomainMode::Replicate => {
+                let mut references = person.references.iter().filter(|one| **one != NO_REFERENCE);
+                references.any(|reference| members.references.contains(reference))
+            }
+            DomainMode::OnDemand => {
+                let mut groups = person.groups.iter().flatten();
+                groups.any(|number| members.numbers.contains(number))
+            }
+        };
+        let is_known = match self.mode {
+            DomainMode::Replicate => members.is_complete,
+            DomainMode::OnDemand => person.groups.is_some(),
+        };
+        if listed || members.gids.contains(&person.gid) {
+            Membership::Member
+        } else if is_known {
+            Membership::NotMember
+        } else {
+            Membership::Unknown
+        }
+    }
+
+    /// Returns the members of all groups of that name; `None` if there is no such group.
+    fn members(&self, group: &str) -> Result<Option<Arc<GroupMembers>>, UserLookupError> {
+        let mut known = self.updated_state()?;
+        if let Some(members) = known.members.get(group) {
+            return Ok(members.clone());
+        }
+        let members = known.expand_group(&self.engine, self.mode, group.as_bytes())?.map(Arc::new);
+        known.members.insert(group.to_owned(), members.clone());
+        Ok(members)
+    }
+
+    /// Updates the index and the members of these groups. That may read a whole domain.
+    pub fn prepare(&self, groups: &[String]) {
+        for group in groups {
+            // A later query finds the error.
+            let _ = self.members(group);
+        }
+    }
+
+    /// Whether queries about users and these groups need no update: nothing has changed since they were
+    /// [prepared](Self::prepare).
+    #[must_use]
+    pub fn is_ready(&self, groups: &[String]) -> bool {
+        // Another thread that holds the lock is updating the index.
+        let Some(known) = self.state.try_lock() else { return false };
+        self.engine.is_at(known.sequence)
+            && self.engine.rejection_changes() == known.rejections
+            && groups.iter().all(|group| known.members.contains_key(group))
+    }
+
+    /// Returns the index after an update.
+    fn updated_state(&self) -> Result<MutexGuard<'_, IndexState>, UserLookupError> {
+        let mut known = self.state.lock();
+        let rejections = self.engine.rejection_changes();
+        if rejections != known.rejections {
+            known.members.clear();
+            known.rejections = rejections;
+        }
+        let Some(view) = self.engine.changes(known.sequence)? else { return Ok(known) };
+        if view.header.since == 0 {
+            *known = IndexState { rejections, ..IndexState::default() };
+        }
+        let mut of_groups = false;
+        view.records(|number, records| {
+            of_groups |= known.apply_records(number, records, self.has_groups);
+            Ok(())
+        })?;
+        if of_groups {
+            known.members.clear();
+        }
+        known.sequence = view.header.sequence;
+        Ok(known)
+    }
+}
+
+impl IndexState {
+    /// Whether a user of that name is or was there.
+    fn has_known_name(&self, name: &[u8]) -> bool {
+        let hash = self.hasher.hash_one(name);
+        let mut named = self.names.range((hash, 0)..=(hash, u32::MAX));
+        named.next().is_some() || self.removed_names.contains(&hash)
+    }
+
+    /// Updates an entry. Returns whether it was or is a group.
+    fn apply_records(&mut self, number: u32, records: Option<&[u8]>, with_groups: bool) -> bool {
+        if let Some(hash) = self.users.remove(&number) {
+            self.names.remove(&(hash, number));
+            self.removed_names.insert(hash);
+        }
+        let mut of_groups = false;
+        if let Some(group) = self.groups.remove(&number) {
+            of_groups = true;
+            if self.by_reference.get(&group.reference) == Some(&number) {
+                self.by_reference.remove(&group.reference);
+            }
+        }
+        match records.and_then(|records| Records::without_header(records).next()) {
+            Some(Ok(Record::User(user))) => {
+                let hash = self.hasher.hash_one(user.name);
+                self.removed_names.remove(&hash);
+                self.users.insert(number, hash);
+                self.names.insert((hash, number));
+            }
+            Some(Ok(Record::Group(group))) if with_groups => {
+                of_groups = true;
+                if group.reference != NO_REFERENCE {
+                    self.by_reference.insert(group.reference, number);
+                }
+                let (name, gid, reference) = (group.name.into(), group.gid, group.reference);
+                self.groups.insert(number, IndexedGroup { name, gid, reference });
+            }
+            _ => {}
+        }
+        of_groups
+    }
+
+    /// Returns the members of all groups of that name; `None` if there is no such group.
+    fn expand_group(
+        &self,
+        engine: &Engine,
+        mode: DomainMode,
+        name: &[u8],
+    ) -> Result<Option<GroupMembers>, ViewUnavailable> {
+        let named = self.groups.iter().filter(|(_, group)| *group.name == *name);
+        let mut next: Vec<u32> = named.map(|(number, _)| *number).collect();
+        if next.is_empty() {
+            return Ok(None);
+        }
+        // The members of an unreadable group are unknown, and so are those of the groups around it.
+        let unreadable = engine.unreadable_groups();
+        let is_whole = next.len() == 1 && (unreadable.is_some() || mode == DomainMode::OnDemand);
+        let unreadable = unreadable.unwrap_or_default();
+        let served_unreadable = engine.served_unreadable();
+        let mut members = GroupMembers { is_complete: is_whole, ..GroupMembers::default() };
+        while let Some(number) = next.pop() {
+            let Some(group) = self.groups.get(&number) else { continue };
+            if !members.numbers.insert(number) {
+                continue;
+            }
+            members.gids.insert(group.gid);
+            // On demand a user's groups are known with their parents, so members of groups are not needed.
+            if mode == DomainMode::OnDemand {
+                continue;
+            }
+            members.is_complete &= !served_unreadable.contains(&number);
+            let records = engine.record(number)?.unwrap_or_default();
+            let Some(Ok(Record::Group(record))) = Records::without_header(&records).next() else {
+                members.is_complete = false;
+                continue;
+            };
+            match record.members {
+                Some(list) => {
+                    for reference in list.iter() {
+                        members.references.insert(reference);
+                        members.is_complete &= !unreadable.contains(&reference);
+                        next.extend(self.by_reference.get(&reference));
+                    }
+                }
+                None => members.is_complete = false,
+            }
+        }
+        Ok(Some(members))
+    }
+}
+
+/// Returns the user of these records, if it has that name and uid.
+fn find_record(records: &[u8], name: &[u8], uid: u32) -> Option<IndexedUser> {
+    let mut records = Records::without_header(records);
+    let user = match records.next()?.ok()? {
+        Record::User(user) if user.name == name && user.uid == uid => user,
+        _ => return None,
+    };
+    let groups = match records.next() {
+        Some(Ok(Record::GroupsOf { groups, .. })) => Some(groups.iter().collect()),
+        _ => None,
+    };
+    let references = [user.reference, user.by_name];
+    Some(IndexedUser { number: user.number, gid: user.gid, references, groups })
+}

@@ -1,0 +1,185 @@
+//! `[domain.NAME.access]` and its subtables: the users of a domain that may log in to this host.
+
+use crate::keys::{self, ConfigTable, Key};
+use crate::toml_section::{TomlSection, entry};
+use crate::{AccessConfig, AccessLists, AccountCheck, DomainConfig, ProviderConfig};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::DeValue;
+
+impl AccountCheck {
+    /// All checks, in the order in which they run.
+    pub const ALL: [Self; 5] = [
+        Self::ShadowExpire,
+        Self::PasswordAge,
+        Self::PasswordPolicy,
+        Self::AccountLock,
+        Self::ActiveDirectory,
+    ];
+    /// Names of the checks in the configuration.
+    pub const NAMES: [&'static str; 5] =
+        ["shadow-expire", "password-age", "password-policy", "account-lock", "active-directory"];
+
+    fn from_name(name: &str) -> Option<Self> {
+        let place = Self::NAMES.iter().position(|known| *known == name)?;
+        Self::ALL.get(place).copied()
+    }
+}
+
+type TableEntry<'d> = Option<(Range<usize>, &'d Spanned<DeValue<'d>>)>;
+
+/// Reads the table. A missing table has the defaults.
+pub(crate) fn access<'d>(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    found: TableEntry<'d>,
+    authenticates: bool,
+) -> AccessConfig {
+    let path = section.key_path("access");
+    let services =
+        found.as_ref().and_then(|(_, value)| entry(value.get_ref().as_table()?, "service"));
+    let mut section = TomlSection::new(section.report, ConfigTable::Access, &path, found);
+    let checks: Vec<String> = section.value(&keys::ACCESS_ACCOUNT_CHECKS);
+    let access = AccessConfig {
+        enabled: authenticates,
+        lists: lists(&mut section, &ACCESS_LISTS),
+        filter: section.optional_value(&keys::ACCESS_FILTER),
+        account_checks: AccountCheck::ALL
+            .into_iter()
+            .filter(|check| checks.iter().any(|name| AccountCheck::from_name(name) == Some(*check)))
+            .collect(),
+        temporary_lock: section.value(&keys::ACCESS_TEMPORARY_LOCK),
+        ssh_key_options: section.value(&keys::ACCESS_SSH_KEY_OPTIONS),
+        ssh_keys_of_denied: section.value(&keys::ACCESS_SSH_KEYS_OF_DENIED),
+        services: BTreeMap::new(),
+    };
+    let has_rules =
+        access.filter.is_some() || access.lists != AccessLists::default() || services.is_some();
+    let enabled = section.value_or(&keys::ACCESS_ENABLED, authenticates || has_rules);
+    section.reject_unknown_keys(None);
+    let services = services.map_or_else(BTreeMap::new, |found| service_lists(&mut section, found));
+    let access = AccessConfig { services, enabled, ..access };
+    if !access.enabled && (authenticates || has_rules) {
+        section.error(
+            &keys::ACCESS_ENABLED,
+            "lets nobody be judged by rules that there are",
+            "remove it; or remove the rules, and auth",
+        );
+    }
+    access
+}
+
+/// Reads the tables below `service`.
+fn service_lists(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    (place, value): (Range<usize>, &Spanned<DeValue<'_>>),
+) -> BTreeMap<String, AccessLists> {
+    let path = section.key_path("service");
+    // A mistake such as service = "sshd" is reported as for any table.
+    drop(TomlSection::new(section.report, ConfigTable::Service, &path, Some((place, value))));
+    let mut services = BTreeMap::new();
+    for (key, value) in value.get_ref().as_table().into_iter().flatten() {
+        let name = &**key.get_ref();
+        let quoted = crate::toml_section::bare_or_quoted(name);
+        let path = format!("{path}.{quoted}");
+        let found = Some((key.span(), value));
+        let mut section = TomlSection::new(section.report, ConfigTable::Service, &path, found);
+        let of_service = lists(&mut section, &SERVICE_LISTS);
+        section.reject_unknown_keys(None);
+        services.insert(name.to_owned(), of_service);
+    }
+    services
+}
+
+/// The keys of a table with lists of users and groups.
+struct ListKeys {
+    allowed_users: &'static Key<Vec<String>>,
+    allowed_groups: &'static Key<Vec<String>>,
+    denied_users: &'static Key<Vec<String>>,
+    denied_groups: &'static Key<Vec<String>>,
+}
+
+const ACCESS_LISTS: ListKeys = ListKeys {
+    allowed_users: &keys::ACCESS_ALLOWED_USERS,
+    allowed_groups: &keys::ACCESS_ALLOWED_GROUPS,
+    denied_users: &keys::ACCESS_DENIED_USERS,
+    denied_groups: &keys::ACCESS_DENIED_GROUPS,
+};
+
+const SERVICE_LISTS: ListKeys = ListKeys {
+    allowed_users: &keys::SERVICE_ALLOWED_USERS,
+    allowed_groups: &keys::SERVICE_ALLOWED_GROUPS,
+    denied_users: &keys::SERVICE_DENIED_USERS,
+    denied_groups: &keys::SERVICE_DENIED_GROUPS,
+};
+
+fn lists(section: &mut TomlSection<'_, '_, '_, '_>, keys: &ListKeys) -> AccessLists {
+    let lists = AccessLists {
+        allowed_users: section.optional_value(keys.allowed_users),
+        allowed_groups: section.optional_value(keys.allowed_groups),
+        denied_users: section.optional_value(keys.denied_users),
+        denied_groups: section.optional_value(keys.denied_groups),
+    };
+    let is_empty = |names: &Option<Vec<String>>| names.as_ref().is_some_and(Vec::is_empty);
+    let nobody = match (&lists.allowed_users, &lists.allowed_groups) {
+        (Some(users), None) if users.is_empty() => Some(keys.allowed_users),
+        (_, Some(groups)) if groups.is_empty() => {
+            lists.allowed_users.as_ref().is_none_or(Vec::is_empty).then_some(keys.allowed_groups)
+        }
+        _ => None,
+    };
+    if let Some(key) = nobody.filter(|key| section.has(key)) {
+        section.warning(key, "lets nobody in", "remove it to let everybody in, or name somebody");
+    }
+    for (key, list) in
+        [(keys.denied_users, &lists.denied_users), (keys.denied_groups, &lists.denied_groups)]
+    {
+        if is_empty(list) {
+            section.warning(key, "keeps nobody out", "remove it, or name somebody");
+        }
+    }
+    lists
+}
+
+/// Reports access keys that have no effect with the domain's provider.
+pub(crate) fn check_provider(section: &mut TomlSection<'_, '_, '_, '_>, domain: &DomainConfig) {
+    if domain.access.filter.is_some() && matches!(domain.provider, ProviderConfig::Files(_)) {
+        section.subtable_error(
+            "access",
+            "has a filter, and text has nobody who could be asked by it",
+            "remove the filter, and name users or groups",
+        );
+    }
+}
+
+impl AccessConfig {
+    /// Returns the rules without a configuration: all account checks, and no lists.
+    #[must_use]
+    pub fn unconfigured() -> Self {
+        Self { account_checks: AccountCheck::ALL.to_vec(), ..Self::default() }
+    }
+
+    /// Returns all groups in the rules.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        let lists = std::iter::once(&self.lists).chain(self.services.values());
+        let groups = lists.flat_map(|lists| [&lists.allowed_groups, &lists.denied_groups]);
+        groups.flatten().flatten().map(String::as_str)
+    }
+
+    /// Converts names to lower case, for a domain with case-insensitive names.
+    #[must_use]
+    pub fn lower_case(mut self) -> Self {
+        for lists in std::iter::once(&mut self.lists).chain(self.services.values_mut()) {
+            let all = [
+                &mut lists.allowed_users,
+                &mut lists.allowed_groups,
+                &mut lists.denied_users,
+                &mut lists.denied_groups,
+            ];
+            for name in all.into_iter().flatten().flatten() {
+                *name = name.to_lowercase();
+            }
+        }
+        self
+    }
+}

@@ -1,0 +1,628 @@
+//! One `[domain.NAME]`: derived values and contradictory keys.
+
+use crate::access;
+use crate::keys::{self, ConfigKey, ConfigTable, Key};
+use crate::toml_section::{LoadReport, TomlSection};
+use crate::value_syntax;
+use crate::{
+    AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
+    FilesConfig, HomeShellOverrides, HostConfig, KdcValidation, Krb5Config, LdapConfig, LdapServer,
+    MemberAttribute, MemberValues, OfflineConfig, ProviderConfig, SearchConfig, SecretFile,
+};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::DeValue;
+
+/// Returns the path of a domain's table, as written between brackets.
+pub(crate) fn domain_path(name: &str) -> String {
+    format!("domain.{}", crate::toml_section::bare_or_quoted(name))
+}
+
+/// Reads `[domain.NAME]`.
+pub(crate) fn domain<'d>(
+    report: &mut LoadReport<'_>,
+    host: &HostConfig,
+    name: &str,
+    found: (Range<usize>, &'d Spanned<DeValue<'d>>),
+) -> DomainConfig {
+    let path = domain_path(name);
+    let mut section = TomlSection::new(report, ConfigTable::Domain, &path, Some(found));
+    let provider: String = section.value(&keys::DOMAIN_PROVIDER);
+    let mode: String = section.value(&keys::DOMAIN_MODE);
+    let mode = if mode == "on-demand" { DomainMode::OnDemand } else { DomainMode::Replicate };
+    let (min_id, max_id) = ids(&mut section, host);
+    let auth = auth(&mut section, &provider);
+    let mut domain = DomainConfig {
+        name: name.to_owned(),
+        min_id,
+        max_id,
+        mode,
+        overrides: overrides(&mut section),
+        mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
+        refresh: on_demand_duration(&mut section, mode, &keys::DOMAIN_REFRESH),
+        negative: on_demand_duration(&mut section, mode, &keys::DOMAIN_NEGATIVE),
+        provider: provider_of(&mut section, &provider, mode, host, auth.method == AuthMethod::Ldap),
+        auth,
+        access: AccessConfig::unconfigured(),
+    };
+    let found = section.subtable("access");
+    let authenticates = domain.auth.method != AuthMethod::None;
+    domain.access = access::access(&mut section, found, authenticates);
+    if matches!(&domain.provider, ProviderConfig::Ldap(ldap) if !ldap.case_sensitive) {
+        domain.access = domain.access.lower_case();
+    }
+    access::check_provider(&mut section, &domain);
+    domain
+}
+
+/// Keys without an effect in a domain without password authentication.
+const AUTH_KEYS: [&ConfigKey; 7] = [
+    &keys::DOMAIN_AUTH_TIMEOUT.declared,
+    &keys::DOMAIN_OFFLINE_CREDENTIALS.declared,
+    &keys::DOMAIN_OFFLINE_LIFE.declared,
+    &keys::DOMAIN_OFFLINE_FAILURES.declared,
+    &keys::DOMAIN_OFFLINE_LOCKOUT.declared,
+    &keys::DOMAIN_PASSWORD_HASH_TIME.declared,
+    &keys::LDAP_ALLOW_CLEAR_USER_PASSWORDS.declared,
+];
+
+/// Keys without an effect if no credentials are cached.
+const OFFLINE_KEYS: [&ConfigKey; 4] = [
+    &keys::DOMAIN_OFFLINE_LIFE.declared,
+    &keys::DOMAIN_OFFLINE_FAILURES.declared,
+    &keys::DOMAIN_OFFLINE_LOCKOUT.declared,
+    &keys::DOMAIN_PASSWORD_HASH_TIME.declared,
+];
+
+fn auth(section: &mut TomlSection<'_, '_, '_, '_>, provider: &str) -> AuthConfig {
+    let method: String = section.value(&keys::DOMAIN_AUTH);
+    let method = match method.as_str() {
+        "ldap" => AuthMethod::Ldap,
+        "krb5" => AuthMethod::Krb5,
+        _ => AuthMethod::None,
+    };
+    if method == AuthMethod::Ldap && provider == "files" {
+        section.error(&keys::DOMAIN_AUTH, "there is no directory to ask", "remove it");
+    }
+    if method == AuthMethod::None {
+        for key in AUTH_KEYS {
+            if section.has(key) {
+                section.warning(
+                    key,
+                    "has no effect where passwords are nobody's business",
+                    "set auth, or remove it",
+                );
+            }
+        }
+    }
+    let timeout = section.value(&keys::DOMAIN_AUTH_TIMEOUT);
+    let kept: bool = section.value(&keys::DOMAIN_OFFLINE_CREDENTIALS);
+    if !kept {
+        for key in OFFLINE_KEYS {
+            if section.has(key) {
+                section.warning(
+                    key,
+                    "has no effect where no credentials are kept",
+                    "remove it, or offline_credentials = false",
+                );
+            }
+        }
+    }
+    let offline = OfflineConfig {
+        life: section.value(&keys::DOMAIN_OFFLINE_LIFE),
+        failures: section.value(&keys::DOMAIN_OFFLINE_FAILURES),
+        lockout: section.value(&keys::DOMAIN_OFFLINE_LOCKOUT),
+        hash_time: section.value(&keys::DOMAIN_PASSWORD_HASH_TIME),
+    };
+    let krb5 = krb5(section, method).map(Box::new);
+    let kept = kept && method != AuthMethod::None;
+    AuthConfig { method, timeout, offline: Some(offline).filter(|_| kept), krb5 }
+}
+
+/// Keys without an effect in a domain without Kerberos authentication.
+const KRB5_KEYS: [&ConfigKey; 10] = [
+    &keys::DOMAIN_KRB5_REALM.declared,
+    &keys::DOMAIN_KRB5_KDCS.declared,
+    &keys::DOMAIN_KRB5_KPASSWD.declared,
+    &keys::DOMAIN_KRB5_DISCOVER.declared,
+    &keys::DOMAIN_KRB5_KEYTAB.declared,
+    &keys::DOMAIN_KRB5_VALIDATE.declared,
+    &keys::DOMAIN_KRB5_CACHE.declared,
+    &keys::DOMAIN_KRB5_LIFETIME.declared,
+    &keys::DOMAIN_KRB5_RENEWABLE.declared,
+    &keys::DOMAIN_KRB5_FORWARDABLE.declared,
+];
+
+fn krb5(section: &mut TomlSection<'_, '_, '_, '_>, method: AuthMethod) -> Option<Krb5Config> {
+    let realm: Option<String> = section.optional_value(&keys::DOMAIN_KRB5_REALM);
+    let validate: String = section.value(&keys::DOMAIN_KRB5_VALIDATE);
+    let cache: String = section.value(&keys::DOMAIN_KRB5_CACHE);
+    let krb5 = Krb5Config {
+        realm: realm.unwrap_or_default(),
+        kdcs: section.value(&keys::DOMAIN_KRB5_KDCS),
+        kpasswd: section.value(&keys::DOMAIN_KRB5_KPASSWD),
+        discover: section.value(&keys::DOMAIN_KRB5_DISCOVER),
+        keytab: section.value(&keys::DOMAIN_KRB5_KEYTAB),
+        validate: match validate.as_str() {
+            "auto" => KdcValidation::Auto,
+            "off" => KdcValidation::Off,
+            _ => KdcValidation::Required,
+        },
+        cache: Some(cache).filter(|cache| cache != "none"),
+        lifetime: section.value(&keys::DOMAIN_KRB5_LIFETIME),
+        renewable: section.value(&keys::DOMAIN_KRB5_RENEWABLE),
+        forwardable: section.value(&keys::DOMAIN_KRB5_FORWARDABLE),
+    };
+    section.note_unset(&keys::DOMAIN_KRB5_KPASSWD);
+    if method != AuthMethod::Krb5 {
+        for key in KRB5_KEYS {
+            if section.has(key) {
+                section.warning(
+                    key,
+                    "has no effect where no KDC is asked",
+                    "set auth = \"krb5\", or remove it",
+                );
+            }
+        }
+        return None;
+    }
+    if !section.has(&keys::DOMAIN_KRB5_REALM) {
+        section.error(
+            &keys::DOMAIN_AUTH,
+            "a KDC is asked in a realm",
+            "add krb5_realm = \"EXAMPLE.COM\"",
+        );
+    }
+    let has_kdcs = section.has(&keys::DOMAIN_KRB5_KDCS);
+    if !krb5.discover && (!has_kdcs || section.is_empty_list(&keys::DOMAIN_KRB5_KDCS)) {
+        section.error(
+            if has_kdcs { &keys::DOMAIN_KRB5_KDCS } else { &keys::DOMAIN_AUTH },
+            "no KDC is named",
+            "name some, krb5_kdcs = [\"kdc1.example.com\"], or find them by DNS, krb5_discover = true",
+        );
+    }
+    Some(krb5)
+}
+
+fn ids(section: &mut TomlSection<'_, '_, '_, '_>, host: &HostConfig) -> (u32, u32) {
+    let min_id = section.value_or(&keys::DOMAIN_MIN_ID, host.min_id);
+    let max_id = section.value_or(&keys::DOMAIN_MAX_ID, host.max_id);
+    let everywhere =
+        |name, bound| format!("{name} of [host], {bound}, which holds for every domain");
+    if section.has(&keys::DOMAIN_MIN_ID) && min_id < host.min_id {
+        let what = format!("{min_id} is below {}", everywhere("min_id", host.min_id));
+        section.error(&keys::DOMAIN_MIN_ID, what, "lower that one");
+    }
+    if section.has(&keys::DOMAIN_MAX_ID) && max_id > host.max_id && host.max_id > 0 {
+        let what = format!("{max_id} is above {}", everywhere("max_id", host.max_id));
+        section.error(&keys::DOMAIN_MAX_ID, what, "raise that one");
+    }
+    if section.has(&keys::DOMAIN_MIN_ID) || section.has(&keys::DOMAIN_MAX_ID) {
+        check_ids(section, DOMAIN_ID_KEYS, min_id, max_id);
+    }
+    (min_id, max_id)
+}
+
+/// The keys of the smallest and the largest id of a table.
+type IdKeys = (&'static Key<u32>, &'static Key<u32>);
+
+pub(crate) const HOST_ID_KEYS: IdKeys = (&keys::HOST_MIN_ID, &keys::HOST_MAX_ID);
+const DOMAIN_ID_KEYS: IdKeys = (&keys::DOMAIN_MIN_ID, &keys::DOMAIN_MAX_ID);
+
+/// A value of 0 is a mistake that was reported before.
+pub(crate) fn check_ids(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    (min_key, max_key): IdKeys,
+    min: u32,
+    max: u32,
+) {
+    if min > max && max > 0 {
+        let key = if section.has(max_key) { max_key } else { min_key };
+        section.error(
+            key,
+            format!("no id is at least min_id ({min}) and at most max_id ({max})"),
+            "make max_id the larger one",
+        );
+    }
+}
+
+fn overrides(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrides {
+    let overrides = HomeShellOverrides {
+        home: section.optional_value(&keys::DOMAIN_HOME),
+        fallback_home: section.optional_value(&keys::DOMAIN_FALLBACK_HOME),
+        shell: section.optional_value(&keys::DOMAIN_SHELL),
+        fallback_shell: section.optional_value(&keys::DOMAIN_FALLBACK_SHELL),
+    };
+    for (always, fallback) in [
+        (&keys::DOMAIN_HOME, &keys::DOMAIN_FALLBACK_HOME),
+        (&keys::DOMAIN_SHELL, &keys::DOMAIN_FALLBACK_SHELL),
+    ] {
+        if section.has(always) && section.has(fallback) {
+            let what = format!("has no effect beside {}", always.name);
+            section.warning(fallback, what, "remove one of the two");
+        }
+    }
+    overrides
+}
+
+/// Reads a key of domains in on-demand mode.
+fn on_demand_duration(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    mode: DomainMode,
+    key: &Key<Duration>,
+) -> Duration {
+    if mode == DomainMode::Replicate && section.has(key) {
+        section.warning(
+            key,
+            "has no effect on a domain that is mirrored",
+            "remove it, or set mode = \"on-demand\"",
+        );
+    }
+    section.value(key)
+}
+
+fn provider_of(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    provider: &str,
+    mode: DomainMode,
+    host: &HostConfig,
+    binds_as_users: bool,
+) -> ProviderConfig {
+    match provider {
+        "files" => {
+            section.reject_unknown_keys(Some("files"));
+            if mode == DomainMode::OnDemand {
+                section.error(&keys::DOMAIN_MODE, "text is always mirrored", "remove it");
+            }
+            ProviderConfig::Files(files(section, host))
+        }
+        "ldap" => {
+            section.reject_unknown_keys(Some("ldap"));
+            ProviderConfig::Ldap(Box::new(ldap(section, binds_as_users)))
+        }
+        // An unknown provider was reported before. The placeholder requires no keys.
+        _ => {
+            section.reject_unknown_keys(None);
+            ProviderConfig::Files(FilesConfig { passwd: PathBuf::new(), group: PathBuf::new() })
+        }
+    }
+}
+
+fn files(section: &mut TomlSection<'_, '_, '_, '_>, host: &HostConfig) -> FilesConfig {
+    let files = FilesConfig {
+        passwd: section.value(&keys::FILES_PASSWD),
+        group: section.value(&keys::FILES_GROUP),
+    };
+    let (passwd, group) = (&files.passwd, &files.group);
+    if passwd == group && section.has(&keys::FILES_PASSWD) && passwd.has_root() {
+        section.error(&keys::FILES_GROUP, "is the same file as passwd", "name the one with groups");
+    }
+    for (key, own, host) in
+        [(&keys::FILES_PASSWD, passwd, &host.passwd), (&keys::FILES_GROUP, group, &host.group)]
+    {
+        if own == host && own.has_root() {
+            section.error(
+                key,
+                "is the host's own file, with which every entry would clash",
+                "name another one; local accounts need no domain",
+            );
+        }
+    }
+    files
+}
+
+fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds_as_users: bool) -> LdapConfig {
+    let (servers, discover) = servers(section);
+    let base: String = section.value(&keys::LDAP_BASE);
+    let member_attributes = member_attributes(section);
+    let mut search = |base_key: &Key<String>, filter_key: &Key<String>| SearchConfig {
+        base: section.value_or(base_key, base.clone()),
+        filter: section.value(filter_key),
+    };
+    let users = search(&keys::LDAP_USER_BASE, &keys::LDAP_USER_FILTER);
+    let groups = search(&keys::LDAP_GROUP_BASE, &keys::LDAP_GROUP_FILTER);
+    let case_sensitive = section.value(&keys::LDAP_CASE_SENSITIVE);
+    let bind = bind(section, &servers, discover.is_some());
+    let start_tls: bool = section.value(&keys::LDAP_START_TLS);
+    let tls_ca: Option<PathBuf> = section.optional_value(&keys::LDAP_TLS_CA);
+    section.note_unset(&keys::LDAP_TLS_CA);
+    let allow_clear_password: bool = section.value(&keys::LDAP_ALLOW_CLEAR_PASSWORD);
+    let allow_clear_identities: bool = section.value(&keys::LDAP_ALLOW_CLEAR_IDENTITIES);
+    let allow_clear_user_passwords: bool = section.value(&keys::LDAP_ALLOW_CLEAR_USER_PASSWORDS);
+    let transport = transport(section, &servers, discover.is_some(), start_tls);
+    if let (true, false, Some(server)) =
+        (binds_as_users, allow_clear_user_passwords, &transport.without_tls)
+    {
+        section.error(
+            &keys::DOMAIN_AUTH,
+            format!("users' passwords would travel to {server} for everybody on the way to read"),
+            "use ldaps:// in uris or start_tls = true; if the network is to be trusted, \
+             allow_clear_user_passwords = true",
+        );
+    }
+    if !start_tls {
+        check_clear_identities(section, &servers, discover.is_some(), allow_clear_identities);
+    }
+    let in_clear = matches!(bind, BindMethod::Simple { .. }) && !allow_clear_password;
+    if let (true, Some(server)) = (in_clear, transport.without_tls) {
+        section.error(
+            &keys::LDAP_BIND_PASSWORD_FILE,
+            format!("the password would travel to {server} for everybody on the way to read"),
+            "use ldaps:// in uris or start_tls = true; if the network is to be trusted, \
+             allow_clear_password = true",
+        );
+    }
+    LdapConfig {
+        page_size: section.value(&keys::LDAP_PAGE_SIZE),
+        connect_timeout: section.value(&keys::LDAP_CONNECT_TIMEOUT),
+        search_timeout: section.value(&keys::LDAP_SEARCH_TIMEOUT),
+        poll: section.value(&keys::LDAP_POLL),
+        sweep: section.value(&keys::LDAP_SWEEP),
+        full_refresh: section.value(&keys::LDAP_FULL_REFRESH),
+        fail_back: section.value(&keys::LDAP_FAIL_BACK),
+        message_bytes_max: section.value(&keys::LDAP_MESSAGE_BYTES_MAX),
+        attributes: attributes(section),
+        servers,
+        discover,
+        base,
+        users,
+        groups,
+        member_attributes,
+        case_sensitive,
+        bind,
+        start_tls,
+        tls_ca,
+        allow_clear_password,
+        allow_clear_identities,
+        allow_clear_user_passwords,
+    }
+}
+
+/// Without TLS, each router on the path to a server can change the users and groups of this host.
+fn check_clear_identities(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    servers: &[LdapServer],
+    discover: bool,
+    is_allowed: bool,
+) {
+    let what = |server: &str| {
+        format!("each router on the way to {server} can change the users and groups of this host")
+    };
+    let (tls, allow) = ("use ldaps://, or set start_tls = true", "allow_clear_identities = true");
+    for server in servers {
+        if matches!(server, LdapServer::Ldap { .. }) && !server.is_this_host() {
+            let at = |text: &str| value_syntax::server(text).as_ref() == Ok(server);
+            let what = what(&server.to_string());
+            if is_allowed {
+                section.element_warning(&keys::LDAP_URIS, at, what, tls);
+            } else {
+                let remedy = format!("{tls}; if the network is to be trusted, {allow}");
+                section.element_error(&keys::LDAP_URIS, at, what, remedy);
+            }
+        }
+    }
+    if discover {
+        let what = what("servers that DNS names");
+        if is_allowed {
+            section.warning(&keys::LDAP_DISCOVER, what, "set start_tls = true");
+        } else {
+            let remedy = format!("set start_tls = true; if the network is to be trusted, {allow}");
+            section.error(&keys::LDAP_DISCOVER, what, remedy);
+        }
+    }
+}
+
+fn servers(section: &mut TomlSection<'_, '_, '_, '_>) -> (Vec<LdapServer>, Option<String>) {
+    let servers = section.value(&keys::LDAP_URIS);
+    let discover = section.optional_value(&keys::LDAP_DISCOVER);
+    section.note_unset(&keys::LDAP_URIS);
+    if !section.has(&keys::LDAP_URIS) && !section.has(&keys::LDAP_DISCOVER) {
+        section.error(
+            &keys::LDAP_URIS,
+            "is missing",
+            "name servers, uris = [\"ldaps://ldap1.example.com\"], or find them by DNS, \
+             discover = \"example.com\"",
+        );
+    } else if section.is_empty_list(&keys::LDAP_URIS) {
+        section.error(
+            &keys::LDAP_URIS,
+            "names no server",
+            "name one, or remove it and set discover",
+        );
+    }
+    (servers, discover)
+}
+
+fn bind(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    servers: &[LdapServer],
+    discover: bool,
+) -> BindMethod {
+    let fallback = if section.has(&keys::LDAP_BIND_DN) { "simple" } else { "anonymous" };
+    let bind = section.value_or(&keys::LDAP_BIND, fallback.to_owned());
+    let dn: Option<String> = section.optional_value(&keys::LDAP_BIND_DN);
+    let password_file: Option<SecretFile> = section.optional_value(&keys::LDAP_BIND_PASSWORD_FILE);
+    match &*bind {
+        "simple" => {
+            if !section.has(&keys::LDAP_BIND_DN) {
+                section.error(
+                    &keys::LDAP_BIND,
+                    "a simple bind needs a DN",
+                    "add bind_dn = \"cn=…\"",
+                );
+            }
+            if !section.has(&keys::LDAP_BIND_PASSWORD_FILE) {
+                let place = if section.has(&keys::LDAP_BIND_DN) {
+                    &keys::LDAP_BIND_DN
+                } else {
+                    &keys::LDAP_BIND
+                };
+                section.error(
+                    place,
+                    "a simple bind needs a password",
+                    "put it into a file with mode 0600, and name that in bind_password_file",
+                );
+            }
+            BindMethod::Simple {
+                dn: dn.unwrap_or_default(),
+                password_file: password_file.unwrap_or_default(),
+            }
+        }
+        "external" => {
+            for server in servers {
+                if !matches!(server, LdapServer::Ldapi { .. }) {
+                    section.element_error(
+                        &keys::LDAP_URIS,
+                        |text| value_syntax::server(text).as_ref() == Ok(server),
+                        format!("{server} does not know the uid that bind = \"external\" goes by"),
+                        "use ldapi://, or bind_dn and bind_password_file",
+                    );
+                }
+            }
+            if discover {
+                section.error(
+                    &keys::LDAP_DISCOVER,
+                    "bind = \"external\" is for ldapi://, which is not found by DNS",
+                    "remove one of the two",
+                );
+            }
+            warn_unused_bind_keys(section, "external");
+            BindMethod::External
+        }
+        _ => {
+            if section.has(&keys::LDAP_BIND) {
+                warn_unused_bind_keys(section, "anonymous");
+            } else if section.has(&keys::LDAP_BIND_PASSWORD_FILE) {
+                section.error(
+                    &keys::LDAP_BIND_PASSWORD_FILE,
+                    "a password without a name",
+                    "add bind_dn, or remove it",
+                );
+            }
+            BindMethod::Anonymous
+        }
+    }
+}
+
+fn warn_unused_bind_keys(section: &mut TomlSection<'_, '_, '_, '_>, bind: &str) {
+    for key in [&keys::LDAP_BIND_DN.declared, &keys::LDAP_BIND_PASSWORD_FILE.declared] {
+        if section.has(key) {
+            section.error(
+                key,
+                format!("contradicts bind = \"{bind}\""),
+                "remove it, or set bind = \"simple\"",
+            );
+        }
+    }
+}
+
+/// The servers with and without TLS.
+struct TlsCoverage {
+    /// At least one server uses TLS.
+    tls: bool,
+    /// A server without TLS.
+    without_tls: Option<String>,
+}
+
+fn transport(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    servers: &[LdapServer],
+    discover: bool,
+    start_tls: bool,
+) -> TlsCoverage {
+    let mut found = TlsCoverage { tls: start_tls, without_tls: None };
+    for server in servers {
+        match server {
+            LdapServer::Ldaps { .. } if start_tls => section.element_error(
+                &keys::LDAP_URIS,
+                |text| value_syntax::server(text).as_ref() == Ok(server),
+                format!("{server} has TLS from the start, and start_tls is for ldap://"),
+                "write ldap:// here, or remove start_tls",
+            ),
+            LdapServer::Ldaps { .. } => found.tls = true,
+            LdapServer::Ldap { .. } if !start_tls && !server.is_this_host() => {
+                found.without_tls = Some(server.to_string());
+            }
+            LdapServer::Ldapi { .. } if start_tls => section.element_warning(
+                &keys::LDAP_URIS,
+                |text| value_syntax::server(text).as_ref() == Ok(server),
+                "start_tls has no effect on a socket of this host",
+                "remove it if there are no other servers",
+            ),
+            LdapServer::Ldap { .. } | LdapServer::Ldapi { .. } => {}
+        }
+    }
+    if discover && !start_tls {
+        found.without_tls = Some("servers that DNS names".to_owned());
+    }
+    if section.has(&keys::LDAP_TLS_CA) && !found.tls {
+        section.warning(
+            &keys::LDAP_TLS_CA,
+            "has no effect without TLS",
+            "use ldaps:// in uris, or set start_tls = true",
+        );
+    }
+    found
+}
+
+/// Reads the member attributes. The common ones imply how they name members, independent of the schema.
+fn member_attributes(section: &mut TomlSection<'_, '_, '_, '_>) -> Vec<MemberAttribute> {
+    let schema: String = section.value(&keys::LDAP_SCHEMA);
+    let names: Vec<String> = section.value(&keys::LDAP_MEMBER_ATTRIBUTES);
+    if section.is_empty_list(&keys::LDAP_MEMBER_ATTRIBUTES) {
+        section.error(&keys::LDAP_MEMBER_ATTRIBUTES, "no group would have members", "remove it");
+    }
+    let others = if schema == "rfc2307bis" { MemberValues::Dns } else { MemberValues::Names };
+    let mut attributes: Vec<MemberAttribute> = Vec::new();
+    for name in names.iter().map(|name| name.to_ascii_lowercase()) {
+        let values = match name.as_str() {
+            "memberuid" => MemberValues::Names,
+            "member" => MemberValues::Dns,
+            "uniquemember" => MemberValues::DnsWithUids,
+            _ => others,
+        };
+        if attributes.iter().all(|other| other.name != name) {
+            attributes.push(MemberAttribute { name, values });
+        }
+    }
+    attributes
+}
+
+fn attributes(section: &mut TomlSection<'_, '_, '_, '_>) -> AttributeNames {
+    let path = section.key_path("attributes");
+    let found = section.subtable("attributes");
+    let mut section = TomlSection::new(section.report, ConfigTable::Attributes, &path, found);
+    let mut name = |key: &Key<String>| section.value(key).to_ascii_lowercase();
+    let mut names = AttributeNames {
+        user_name: name(&keys::ATTRIBUTE_USER_NAME),
+        user_uid: name(&keys::ATTRIBUTE_USER_UID),
+        user_gid: name(&keys::ATTRIBUTE_USER_GID),
+        user_gecos: name(&keys::ATTRIBUTE_USER_GECOS),
+        user_home: name(&keys::ATTRIBUTE_USER_HOME),
+        user_shell: name(&keys::ATTRIBUTE_USER_SHELL),
+        group_name: name(&keys::ATTRIBUTE_GROUP_NAME),
+        group_gid: name(&keys::ATTRIBUTE_GROUP_GID),
+        ssh_key: name(&keys::ATTRIBUTE_SSH_KEY),
+        shadow_last_change: name(&keys::ATTRIBUTE_SHADOW_LAST_CHANGE),
+        shadow_max: name(&keys::ATTRIBUTE_SHADOW_MAX),
+        shadow_warning: name(&keys::ATTRIBUTE_SHADOW_WARNING),
+        shadow_inactive: name(&keys::ATTRIBUTE_SHADOW_INACTIVE),
+        shadow_expire: name(&keys::ATTRIBUTE_SHADOW_EXPIRE),
+        locked_time: name(&keys::ATTRIBUTE_LOCKED_TIME),
+        password_reset: name(&keys::ATTRIBUTE_PASSWORD_RESET),
+        account_lock: name(&keys::ATTRIBUTE_ACCOUNT_LOCK),
+        role: name(&keys::ATTRIBUTE_ROLE),
+        account_control: name(&keys::ATTRIBUTE_ACCOUNT_CONTROL),
+        account_expires: name(&keys::ATTRIBUTE_ACCOUNT_EXPIRES),
+        account_control_computed: name(&keys::ATTRIBUTE_ACCOUNT_CONTROL_COMPUTED),
+        lockout_time: name(&keys::ATTRIBUTE_LOCKOUT_TIME),
+        uuid: None,
+    };
+    let uuid: Option<String> = section.optional_value(&keys::ATTRIBUTE_UUID);
+    section.note_unset(&keys::ATTRIBUTE_UUID);
+    names.uuid = uuid.map(|uuid| uuid.to_ascii_lowercase());
+    section.reject_unknown_keys(Some("ldap"));
+    names
+}

@@ -1,0 +1,353 @@
+//! The host's keytab, by which a KDC proves its identity. Decides whether a domain needs it, whether it is readable,
+//! and its effect on logins.
+//!
+//! Without a keytab, any host that answers as a KDC can log in as any user. KDCs are unverified only with
+//! `krb5_validate = "off"`, or with `"auto"` on a host that never had a keytab. All other cases deny logins.
+
+use crate::diagnostic::{ConfigProblem, Diagnostic, Severity};
+use crate::secret_files::load_advice;
+use crate::{KdcValidation, Krb5Config, ParsedConfig, SecretFile};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Limit of a keytab, which has space for thousands of keys.
+const KEYTAB_BYTES_MAX: u64 = 64 << 10;
+/// The marker below the state directory, which records that this host has used a keytab. The monitor writes it. No
+/// domain can have its name.
+pub const KEYTAB_MARK: &str = ".keytab-used";
+/// The directory of the marker, below the state directory. Unlike the caches in it, it belongs to root.
+const KEYTAB_MARK_DIRECTORY: &str = "domains";
+
+/// The state of `krb5_keytab`, as the monitor found it. Never logged, hence no `Debug`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeytabState {
+    /// KDCs are not verified.
+    #[default]
+    None,
+    /// The bytes of the file.
+    Keys(Vec<u8>),
+    /// The keytab is needed and unreadable, so logins are denied.
+    Unusable {
+        /// The defect of the file.
+        why: String,
+        /// The fix.
+        instead: String,
+    },
+}
+
+/// The reason that KDCs are not verified, or that logins are denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerificationProblem {
+    /// Logins are denied. If false, they are unprotected.
+    pub is_refused: bool,
+    /// The defect.
+    pub what: String,
+    /// The fix.
+    pub instead: String,
+}
+
+/// Returns whether this host has ever used a keytab, by the marker in its state directory. An inaccessible marker
+/// counts as existing.
+#[must_use]
+pub fn was_keytab_used(state: &Path) -> bool {
+    !is_missing(&state.join(KEYTAB_MARK_DIRECTORY).join(KEYTAB_MARK))
+}
+
+/// A broken link exists, and an inaccessible path counts as existing.
+fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+impl Krb5Config {
+    /// Reads the keytab if KDCs have to be verified. `was_used` is the result of [`was_keytab_used`], `credentials` of
+    /// [`credentials_directory`](crate::credentials_directory). A credential is never missing, because systemd does not
+    /// start a service without it.
+    #[must_use]
+    pub fn read_keytab(&self, was_used: bool, credentials: Option<&Path>) -> KeytabState {
+        let path = match &self.keytab {
+            SecretFile::Path(path) => Some(path),
+            SecretFile::Credential(_) => None,
+        };
+        match self.validate {
+            KdcValidation::Off => return KeytabState::None,
+            // If the directory is missing too, its mount may be late.
+            KdcValidation::Auto
+                if !was_used
+                    && path.is_some_and(|path| {
+                        is_missing(path) && path.parent().is_some_and(Path::is_dir)
+                    }) =>
+            {
+                return KeytabState::None;
+            }
+            KdcValidation::Auto | KdcValidation::Required => {}
+        }
+        match self.keytab.read(credentials, KEYTAB_BYTES_MAX) {
+            // The format of MIT and Heimdal. The library parses the rest.
+            Ok(bytes) if bytes.starts_with(&[5]) => KeytabState::Keys(bytes),
+            Ok(_) => KeytabState::Unusable {
+                why: format!("{} is not a keytab", self.keytab),
+                instead: "name a file that kadmin's ktadd, adcli or ipa-getkeytab made".to_owned(),
+            },
+            Err(problem) if path.is_some_and(|path| is_missing(path)) => {
+                KeytabState::Unusable { why: problem.message, instead: self.join_advice() }
+            }
+            Err(ConfigProblem { message, fix }) => {
+                KeytabState::Unusable { why: message, instead: fix.unwrap_or_default() }
+            }
+        }
+    }
+
+    fn join_advice(&self) -> String {
+        match &self.keytab {
+            SecretFile::Path(path) => format!(
+                "write a key of this host to {} (docs/how-to/kerberos.md), or name its file in krb5_keytab",
+                path.display()
+            ),
+            SecretFile::Credential(name) => load_advice(name),
+        }
+    }
+
+    /// Returns the effect of the keytab's state on logins. `None` if each KDC is verified.
+    #[must_use]
+    pub fn verification_problem(&self, keytab: &KeytabState) -> Option<VerificationProblem> {
+        let why = match (keytab, self.validate) {
+            (KeytabState::Keys(_), _) => return None,
+            (KeytabState::Unusable { why, instead }, _) => {
+                return Some(VerificationProblem {
+                    is_refused: true,
+                    what: format!("logins are refused: {why}"),
+                    instead: instead.clone(),
+                });
+            }
+            (KeytabState::None, KdcValidation::Off) => "krb5_validate is \"off\"".to_owned(),
+            (KeytabState::None, _) => {
+                format!("krb5_validate is \"auto\" and there is no keytab {}", self.keytab)
+            }
+        };
+        let forger = match self.discover {
+            true => "answers as a KDC, or forges answers of DNS,",
+            false => "answers as a KDC",
+        };
+        Some(VerificationProblem {
+            is_refused: false,
+            what: format!(
+                "KDCs are not verified, for {why}: a host that {forger} can log in as any user; no password \
+                 is kept for offline logins"
+            ),
+            instead: format!("{}; then set krb5_validate = \"required\"", self.join_advice()),
+        })
+    }
+}
+
+impl ParsedConfig {
+    /// Reports how each domain verifies KDCs. The arguments are as for [`Krb5Config::read_keytab`].
+    #[must_use]
+    pub fn check_keytabs(&self, was_used: bool, credentials: Option<&Path>) -> Vec<Diagnostic> {
+        let mut problems = Vec::new();
+        for domain in &self.config.domains {
+            let Some(krb5) = &domain.auth.krb5 else { continue };
+            let Some(found) = krb5.verification_problem(&krb5.read_keytab(was_used, credentials))
+            else {
+                continue;
+            };
+            let (severity, key) = match found.is_refused {
+                true => (Severity::Refusal, "krb5_keytab"),
+                false => (Severity::Warning, "krb5_validate"),
+            };
+            let problem = ConfigProblem::new(found.what, found.instead);
+            let problem = self.secret_diagnostic(domain, key, problem);
+            problems.push(Diagnostic { severity, ..problem });
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+    use std::fs::{Permissions, create_dir, remove_file, set_permissions, write};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn keytab(&self) -> std::path::PathBuf {
+            self.0.path().join("keytab")
+        }
+
+        fn parsed(&self, keys: &str) -> ParsedConfig {
+            parse(&format!(
+                "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'files'\npasswd = '/p'\n\
+                 group = '/g'\nauth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n\
+                 krb5_keytab = '{}'\n{keys}",
+                self.keytab().display()
+            ))
+            .unwrap()
+        }
+
+        fn read(&self, validate: &str, was_used: bool) -> KeytabState {
+            let parsed = self.parsed(&format!("krb5_validate = '{validate}'\n"));
+            parsed.config.domains[0].auth.krb5.as_ref().unwrap().read_keytab(was_used, None)
+        }
+
+        fn write(&self, bytes: &[u8]) {
+            write(self.keytab(), bytes).unwrap();
+            set_permissions(self.keytab(), Permissions::from_mode(0o600)).unwrap();
+        }
+    }
+
+    fn is_unusable(keytab: &KeytabState) -> bool {
+        matches!(keytab, KeytabState::Unusable { .. })
+    }
+
+    #[test]
+    fn keytab_auto_unmarked_needs_none() {
+        let folder = Folder::new();
+        assert!(folder.read("auto", false) == KeytabState::None);
+        assert!(is_unusable(&folder.read("auto", true)), "one was used before");
+        assert!(is_unusable(&folder.read("required", false)));
+        assert!(folder.read("off", true) == KeytabState::None);
+        folder.write(&[5, 2]);
+        for validate in ["auto", "required"] {
+            assert!(folder.read(validate, false) == KeytabState::Keys(vec![5, 2]), "{validate}");
+        }
+        assert!(folder.read("off", false) == KeytabState::None);
+    }
+
+    #[test]
+    fn keytab_unreadable_is_never_missing() {
+        let folder = Folder::new();
+        type Make = fn(&Path);
+        let cases: [(&str, Make); 5] = [
+            ("a link that leads nowhere", |path| symlink("/no/such/keytab", path).unwrap()),
+            ("a link in a circle", |path| symlink(path, path).unwrap()),
+            ("a folder", |path| create_dir(path).unwrap()),
+            ("an empty file", |path| write(path, "").unwrap()),
+            ("a file of others", |path| {
+                write(path, [5, 2]).unwrap();
+                set_permissions(path, Permissions::from_mode(0o666)).unwrap();
+            }),
+        ];
+        for (what, make) in cases {
+            make(&folder.keytab());
+            for was_used in [false, true] {
+                assert!(is_unusable(&folder.read("auto", was_used)), "{what}");
+            }
+            if remove_file(folder.keytab()).is_err() {
+                fs::remove_dir(folder.keytab()).unwrap();
+            }
+        }
+        // A path through a file gives ENOTDIR. Like EACCES and EIO, it differs from ENOENT.
+        write(folder.0.path().join("file"), "").unwrap();
+        let mut krb5 =
+            folder.parsed("krb5_validate = 'auto'\n").config.domains[0].auth.krb5.clone();
+        let krb5 = krb5.as_mut().unwrap();
+        for path in ["file/keytab", "no such folder/keytab"] {
+            krb5.keytab = SecretFile::Path(folder.0.path().join(path));
+            assert!(is_unusable(&krb5.read_keytab(false, None)), "{path}");
+        }
+    }
+
+    #[test]
+    fn keytab_credential_is_never_missing() {
+        let folder = Folder::new();
+        let parsed = |validate: &str| {
+            let text = format!(
+                "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'files'\npasswd = '/p'\n\
+                 group = '/g'\nauth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n\
+                 krb5_keytab = 'credential:keytab'\nkrb5_validate = '{validate}'\n"
+            );
+            parse(&text).unwrap()
+        };
+        let read = |validate: &str, credentials| {
+            let parsed = parsed(validate);
+            parsed.config.domains[0].auth.krb5.as_ref().unwrap().read_keytab(false, credentials)
+        };
+        let directory = Some(folder.0.path());
+        for validate in ["auto", "required"] {
+            for credentials in [None, directory] {
+                let KeytabState::Unusable { instead, .. } = read(validate, credentials) else {
+                    panic!("{validate}");
+                };
+                assert!(instead.starts_with("add LoadCredential=keytab:"), "{instead}");
+            }
+        }
+        assert!(read("off", None) == KeytabState::None);
+        folder.write(&[5, 2]);
+        assert!(read("required", directory) == KeytabState::Keys(vec![5, 2]));
+        folder.write(b"no keytab");
+        assert!(is_unusable(&read("auto", directory)));
+        let problems = parsed("required").check_keytabs(false, None);
+        assert_eq!((problems.len(), problems[0].severity), (1, Severity::Refusal));
+    }
+
+    #[test]
+    fn keytab_mark_counts_unless_missing() {
+        let state = tempfile::tempdir().unwrap();
+        assert!(!was_keytab_used(state.path()));
+        assert!(!was_keytab_used(&state.path().join("never made")));
+        let domains = state.path().join(KEYTAB_MARK_DIRECTORY);
+        write(&domains, "").unwrap();
+        assert!(was_keytab_used(state.path()), "it cannot be looked at");
+        remove_file(&domains).unwrap();
+        create_dir(&domains).unwrap();
+        assert!(!was_keytab_used(state.path()));
+        symlink("/no/such/mark", domains.join(KEYTAB_MARK)).unwrap();
+        assert!(was_keytab_used(state.path()));
+    }
+
+    #[test]
+    fn check_keytabs_reports_each_unverified_domain() {
+        let folder = Folder::new();
+        let said = |keys: &str, was_used| -> Vec<(Severity, String)> {
+            let problems = folder.parsed(keys).check_keytabs(was_used, None);
+            let told =
+                |problem: &Diagnostic| (problem.severity, format!("{}: {problem}", problem.line));
+            problems.iter().map(told).collect()
+        };
+        for (keys, was_used, severity, place, words) in [
+            (
+                "krb5_validate = 'off'\n",
+                true,
+                Severity::Warning,
+                "11: domain.corp.krb5_validate",
+                "\"off\"",
+            ),
+            (
+                "krb5_validate = 'auto'\n",
+                false,
+                Severity::Warning,
+                "11: domain.corp.krb5_validate",
+                "no keytab",
+            ),
+            (
+                "krb5_validate = 'auto'\n",
+                true,
+                Severity::Refusal,
+                "10: domain.corp.krb5_keytab",
+                "refused",
+            ),
+            ("", false, Severity::Refusal, "10: domain.corp.krb5_keytab", "refused"),
+        ] {
+            for discover in ["", "krb5_discover = true\n"] {
+                let found = said(&format!("{keys}{discover}"), was_used);
+                let [(found, text)] = &found[..] else { panic!("{keys}{discover}: {found:?}") };
+                assert!(
+                    *found == severity && text.starts_with(place) && text.contains(words),
+                    "{text}"
+                );
+                let forger = severity == Severity::Warning && !discover.is_empty();
+                assert_eq!(text.contains("DNS"), forger, "{text}");
+            }
+        }
+        folder.write(&[5, 2]);
+        assert!(said("", false).is_empty() && said("krb5_validate = 'auto'\n", true).is_empty());
+    }
+}

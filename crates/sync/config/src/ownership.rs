@@ -1,0 +1,193 @@
+//! Checks that only root can change a file on which rosterd depends.
+
+use crate::diagnostic::ConfigProblem;
+use rustix::process::geteuid;
+use std::collections::BTreeSet;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Write permission of group and others.
+const WRITE: u32 = 0o022;
+const GROUP_WRITE: u32 = 0o020;
+const STICKY: u32 = 0o1000;
+/// The owner that a user namespace shows for users outside it, the host's root among them (user_namespaces(7)).
+const UNMAPPED: u32 = 65_534;
+
+/// Checks that only root, or the user of this process, can change or replace the file at `path`. A member of group 0
+/// counts as root. In a sticky directory, such as `/tmp`, users can replace only their own files. An inaccessible file
+/// or directory passes, because reading it reports the cause.
+///
+/// # Errors
+/// The defect and its fix.
+pub fn check_ownership(path: &Path) -> Result<(), ConfigProblem> {
+    let own = geteuid().as_raw();
+    // Permissions of devices have other reasons.
+    if let Ok(metadata) = fs::metadata(path)
+        && metadata.is_file()
+    {
+        check_metadata(path, path, &metadata, own)?;
+    }
+    for directory in directories(path) {
+        if let Ok(metadata) = fs::symlink_metadata(&directory)
+            && metadata.is_dir()
+        {
+            check_metadata(path, &directory, &metadata, own)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that only root, or the user of this process, can add or remove files in a directory.
+///
+/// # Errors
+/// The defect and its fix.
+pub(crate) fn check_directory_ownership(path: &Path) -> Result<(), ConfigProblem> {
+    let own = geteuid().as_raw();
+    if let Ok(metadata) = fs::metadata(path)
+        && metadata.is_dir()
+    {
+        check_metadata(path, path, &metadata, own)?;
+    }
+    check_ownership(path)
+}
+
+/// Returns the directories above a file, up to `/`, before and after symbolic links are resolved.
+fn directories(path: &Path) -> BTreeSet<PathBuf> {
+    let ways = [std::path::absolute(path), path.canonicalize()];
+    let above = |way: &PathBuf| way.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
+    ways.iter().flatten().flat_map(above).collect()
+}
+
+/// Checks `found`, which is `path` or a directory above it.
+fn check_metadata(
+    path: &Path,
+    found: &Path,
+    metadata: &Metadata,
+    own: u32,
+) -> Result<(), ConfigProblem> {
+    let (shown, name) = (path.display(), found.display());
+    let effect = if path == found { "change it".into() } else { format!("replace {shown}") };
+    let owner = metadata.uid();
+    let is_unmapped = owner == UNMAPPED && is_in_user_namespace();
+    if owner != 0 && owner != own && !is_unmapped {
+        return Err(ConfigProblem::new(
+            format!("{name} belongs to uid {owner}, which can {effect}"),
+            format!("check the content of {shown}, then chown root {name}"),
+        ));
+    }
+    let mode = metadata.mode() & 0o7777;
+    // Every user can add files to a sticky directory.
+    let is_sticky = metadata.is_dir() && path != found && mode & STICKY != 0;
+    let refused = if metadata.gid() == 0 { WRITE & !GROUP_WRITE } else { WRITE };
+    if mode & refused != 0 && !is_sticky {
+        return Err(ConfigProblem::new(
+            format!("{name} has mode {mode:04o}, by which other users can {effect}"),
+            format!("check the content of {shown}, then chmod go-w {name}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Returns whether this process's user namespace lacks some users of the host.
+fn is_in_user_namespace() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().ne(["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    fn set_mode(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Returns the problem, without the test's directory.
+    fn wrong(folder: &Path, path: &Path) -> Option<String> {
+        let ConfigProblem { message: what, fix } = check_ownership(path).err()?;
+        let instead = fix.unwrap_or_default();
+        Some(format!("{what}; {instead}").replace(&folder.display().to_string(), "DIR"))
+    }
+
+    #[test]
+    fn ownership_writable_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        fs::write(&file, "").unwrap();
+        for mode in [0o600, 0o644, 0o444] {
+            set_mode(&file, mode);
+            assert_eq!(wrong(folder.path(), &file), None, "{mode:o}");
+        }
+        set_mode(&file, 0o666);
+        assert_eq!(
+            wrong(folder.path(), &file).as_deref(),
+            Some(
+                "DIR/roster.toml has mode 0666, by which other users can change it; check the \
+                 content of DIR/roster.toml, then chmod go-w DIR/roster.toml"
+            )
+        );
+    }
+
+    #[test]
+    fn ownership_writable_directory_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        let file = inner.join("roster.toml");
+        fs::create_dir(&inner).unwrap();
+        fs::write(&file, "").unwrap();
+        let link = folder.path().join("link");
+        symlink(&file, &link).unwrap();
+        set_mode(&inner, 0o757);
+        let expected = "DIR/inner has mode 0757, by which other users can replace";
+        for path in [&file, &link] {
+            let said = wrong(folder.path(), path).unwrap();
+            assert!(said.starts_with(expected), "{said}");
+        }
+        set_mode(&inner, 0o1777);
+        assert_eq!(wrong(folder.path(), &file), None, "a sticky directory");
+    }
+
+    #[test]
+    fn ownership_group_zero_may_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        fs::write(&file, "").unwrap();
+        set_mode(&file, 0o664);
+        let group = fs::metadata(&file).unwrap().gid();
+        assert_eq!(wrong(folder.path(), &file).is_none(), group == 0);
+        if geteuid().is_root() {
+            chown(&file, None, Some(1234)).unwrap();
+            assert!(wrong(folder.path(), &file).unwrap().contains("has mode 0664"));
+        }
+    }
+
+    #[test]
+    fn ownership_file_of_other_user_is_refused() {
+        if !geteuid().is_root() {
+            // Only root can change an owner. Root's own files pass for other users.
+            assert_eq!(check_ownership(Path::new("/etc/passwd")), Ok(()));
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        fs::write(&file, "").unwrap();
+        chown(&file, Some(1234), None).unwrap();
+        let expected = "DIR/roster.toml belongs to uid 1234, which can change it; check the content of \
+                        DIR/roster.toml, then chown root DIR/roster.toml";
+        assert_eq!(wrong(folder.path(), &file).as_deref(), Some(expected));
+        chown(&file, Some(0), None).unwrap();
+        chown(folder.path(), Some(1234), None).unwrap();
+        let expected = "DIR belongs to uid 1234, which can replace DIR/roster.toml; check the content of \
+                        DIR/roster.toml, then chown root DIR";
+        assert_eq!(wrong(folder.path(), &file).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn ownership_missing_file_passes() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(check_ownership(&folder.path().join("roster.toml")), Ok(()));
+    }
+}

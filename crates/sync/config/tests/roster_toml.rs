@@ -1,0 +1,933 @@
+//! The meaning of roster.toml, and the report of every mistake.
+
+use roster_config::{
+    AccountCheck, AuthConfig, AuthMethod, BindMethod, Diagnostic, DomainMode, KdcValidation,
+    LdapServer, ListenAddress, MemberValues, OfflineConfig, ParsedConfig, ProviderConfig,
+    SecretFile, Severity, explain::explain, parse,
+};
+use std::path::Path;
+use std::time::Duration;
+
+/// The example of the manual.
+const EXAMPLE: &str = r#"
+[host]
+domains = ["corp", "lab"]          # in order of precedence
+min_id = 1000
+
+[domain.corp]
+provider = "ldap"
+uris = ["ldaps://ldap1.example.com", "ldaps://ldap2.example.com"]
+base = "dc=example,dc=com"
+schema = "rfc2307bis"              # rfc2307 | rfc2307bis
+mode = "replicate"                 # replicate | on-demand
+bind_dn = "cn=reader,dc=example,dc=com"
+bind_password_file = "/etc/roster/corp.password"
+tls_ca = "/etc/ssl/certs/corp.pem"
+start_tls = false
+
+[domain.lab]
+provider = "files"
+passwd = "/srv/lab/passwd"
+group = "/srv/lab/group"
+"#;
+
+/// One LDAP domain with more keys.
+fn corp(keys: &str) -> String {
+    format!(
+        "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\n\
+         uris = [\"ldaps://ldap1\"]\nbase = \"dc=x\"\n{keys}\n"
+    )
+}
+
+fn well(text: &str) -> ParsedConfig {
+    parse(text).unwrap_or_else(|problems| panic!("{}", rendered(&problems).join("\n")))
+}
+
+fn quiet(text: &str) -> ParsedConfig {
+    let parsed = well(text);
+    assert_eq!(rendered(&parsed.warnings), [""; 0]);
+    parsed
+}
+
+fn rendered(problems: &[Diagnostic]) -> Vec<String> {
+    problems.iter().map(Diagnostic::render).collect()
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    rendered(&parse(text).err().unwrap_or_default())
+}
+
+fn ldap(parsed: &ParsedConfig) -> &roster_config::LdapConfig {
+    match &parsed.config.domains[0].provider {
+        ProviderConfig::Ldap(ldap) => ldap,
+        ProviderConfig::Files(_) => panic!("not LDAP"),
+    }
+}
+
+#[test]
+fn the_example_means_what_it_says() {
+    let parsed = quiet(EXAMPLE);
+    let config = &parsed.config;
+    assert_eq!((config.host.min_id, config.host.max_id), (1000, u32::MAX - 1));
+    assert_eq!(config.host.passwd, Path::new("/etc/passwd"));
+    assert_eq!(config.domains.iter().map(|d| &*d.name).collect::<Vec<_>>(), ["corp", "lab"]);
+    assert_eq!((config.domains[0].min_id, config.domains[0].mode), (1000, DomainMode::Replicate));
+    let ldap = ldap(&parsed);
+    let server = |host: &str| LdapServer::Ldaps { host: host.to_owned(), port: 636 };
+    assert_eq!(ldap.servers, [server("ldap1.example.com"), server("ldap2.example.com")]);
+    assert_eq!(ldap.users.base, "dc=example,dc=com");
+    assert_eq!(ldap.users.filter, "(objectClass=posixAccount)");
+    assert_eq!(ldap.groups.filter, "(objectClass=posixGroup)");
+    assert_eq!(ldap.member_attributes.len(), 3);
+    assert_eq!(ldap.attributes.user_uid, "uidnumber");
+    assert_eq!(ldap.search_timeout, Duration::from_secs(30));
+    assert_eq!(
+        ldap.bind,
+        BindMethod::Simple {
+            dn: "cn=reader,dc=example,dc=com".to_owned(),
+            password_file: SecretFile::Path("/etc/roster/corp.password".into())
+        }
+    );
+    assert!(matches!(&config.domains[1].provider, ProviderConfig::Files(files)
+        if files.passwd == Path::new("/srv/lab/passwd")));
+    assert_eq!(config.publisher.interval, Duration::from_millis(100));
+    assert_eq!((&*config.log.level, config.log.json), ("info", false));
+    assert_eq!(config.metrics, None);
+}
+
+#[test]
+fn every_key_can_be_set() {
+    let parsed = quiet(
+        r#"
+        [host]
+        domains = ["files.lab", "corp"]
+        min_id = 500
+        max_id = 0xffff_0000
+        allowed_local_gids = [100]
+        passwd = "/x/passwd"
+        group = "/x/group"
+        [domain."files.lab"]
+        provider = "files"
+        passwd = "/srv/p"
+        group = "/srv/g"
+        fallback_home = "/home/%d/%u"
+        fallback_shell = "/bin/bash"
+        auth = "krb5"
+        krb5_realm = "LAB.EXAMPLE"
+        krb5_kdcs = ["kdc1", "[2001:db8::1]:750"]
+        krb5_kpasswd = ["kdc1"]
+        krb5_discover = true
+        krb5_keytab = "/etc/lab.keytab"
+        krb5_validate = "required"
+        krb5_cache = "KEYRING:persistent:%{uid}"
+        krb5_lifetime = "10h"
+        krb5_renewable = 0
+        krb5_forwardable = true
+        [domain.corp]
+        provider = "ldap"
+        mode = "on-demand"
+        min_id = 1000
+        max_id = 2000
+        home = "/net%o"
+        shell = "/bin/%u"
+        mass_deletion_threshold = 1
+        refresh_interval = 60
+        negative_ttl = "0s"
+        auth = "ldap"
+        auth_timeout = "5s"
+        offline_credentials = true
+        offline_credentials_expiration = "7d"
+        offline_failed_login_attempts = 3
+        offline_failed_login_delay = "1h"
+        argon2_target_time = "250ms"
+        uris = ["ldap://ldap1:3890", "ldap://[::1]"]
+        discover = "example.com"
+        base = "dc=x"
+        schema = "rfc2307"
+        member_attributes = ["memberUid", "mgrpMember"]
+        user_base = "ou=people,dc=x"
+        user_filter = "(&(objectClass=posixAccount)(!(uid=x)))"
+        group_base = "ou=groups,dc=x"
+        group_filter = "(objectClass=posixGroup)"
+        case_sensitive = false
+        bind = "simple"
+        bind_dn = "cn=r,dc=x"
+        bind_password_file = "/etc/roster/p"
+        start_tls = true
+        tls_ca = "/etc/ca.pem"
+        allow_clear_password = false
+        allow_clear_identities = false
+        allow_clear_user_passwords = false
+        page_size = 500
+        connect_timeout = "500ms"
+        search_timeout = "1m"
+        poll_interval = "10s"
+        reconcile_interval = "5m"
+        full_refresh_interval = "12h"
+        failback_interval = "1h"
+        message_bytes_max = 1_000_000
+        [domain.corp.attributes]
+        user_name = "sAMAccountName"
+        user_uid = "a"
+        user_gid = "b"
+        user_gecos = "displayName"
+        user_home = "unixHomeDirectory"
+        user_shell = "c"
+        group_name = "d"
+        group_gid = "e"
+        uuid = "objectGUID"
+        ssh_key = "ipaSshPubKey"
+        shadow_last_change = "f"
+        shadow_max = "g"
+        shadow_warning = "h"
+        shadow_inactive = "i"
+        shadow_expire = "j"
+        locked_time = "k"
+        password_reset = "l"
+        account_lock = "m"
+        role = "n"
+        account_control = "o"
+        account_expires = "p"
+        account_control_computed = "q"
+        lockout_time = "r"
+        [domain.corp.access]
+        enabled = true
+        allowed_users = ["Alice"]
+        allowed_groups = ["staff", "domain users"]
+        denied_users = ["mallory"]
+        denied_groups = ["suspended"]
+        filter = "(employee=yes)"
+        account_checks = ["account-lock", "shadow-expire"]
+        lockout_duration = "30m"
+        ssh_key_options = ["from", "no-pty"]
+        ssh_keys_of_denied = true
+        [domain.corp.access.service.sshd]
+        allowed_users = ["bob"]
+        [domain.corp.access.service."su-l"]
+        denied_groups = ["guests"]
+        [publisher]
+        interval = "1s"
+        [responder.pam]
+        enabled = true
+        trusted_users = ["www-data"]
+        timeout = "20s"
+        auth_attempts_per_minute = 5
+        [metrics]
+        listen = "[::1]:9273"
+        [log]
+        level = "debug"
+        json = true
+        "#,
+    );
+    let config = &parsed.config;
+    assert_eq!((config.host.max_id, &*config.host.allowed_local_gids), (0xffff_0000, &[100][..]));
+    assert_eq!(config.domains[0].name, "files.lab");
+    let krb5 = config.domains[0].auth.krb5.as_deref().unwrap();
+    assert_eq!((&*krb5.realm, krb5.validate), ("LAB.EXAMPLE", KdcValidation::Required));
+    assert_eq!(krb5.kdcs, ["kdc1:88", "[2001:db8::1]:750"]);
+    assert_eq!(krb5.kpasswd, ["kdc1:464"]);
+    assert_eq!(krb5.cache.as_deref(), Some("KEYRING:persistent:%{uid}"));
+    assert_eq!((krb5.lifetime, krb5.renewable), (Duration::from_secs(36_000), Duration::ZERO));
+    let corp = &config.domains[1];
+    assert_eq!((corp.min_id, corp.max_id, corp.mode), (1000, 2000, DomainMode::OnDemand));
+    assert_eq!((corp.refresh, corp.negative), (Duration::from_secs(60), Duration::ZERO));
+    assert_eq!(corp.overrides.home.as_deref(), Some("/net%o"));
+    let ProviderConfig::Ldap(ldap) = &corp.provider else { panic!("not LDAP") };
+    assert_eq!(ldap.servers[1], LdapServer::Ldap { host: "::1".to_owned(), port: 389 });
+    assert_eq!(ldap.attributes.user_name, "samaccountname");
+    assert_eq!(ldap.attributes.uuid.as_deref(), Some("objectguid"));
+    assert_eq!(ldap.attributes.ssh_key, "ipasshpubkey");
+    let access = &corp.access;
+    assert_eq!(access.lists.allowed_users.as_deref(), Some(&["alice".to_owned()][..]));
+    assert_eq!(access.account_checks, [AccountCheck::ShadowExpire, AccountCheck::AccountLock]);
+    assert_eq!(access.services.keys().collect::<Vec<_>>(), ["sshd", "su-l"]);
+    assert_eq!(
+        access.groups().collect::<Vec<_>>(),
+        ["staff", "domain users", "suspended", "guests"]
+    );
+    assert!(config.domains.iter().all(roster_config::DomainConfig::has_logins));
+    assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
+    assert_eq!(
+        config.metrics.as_ref().unwrap().listen,
+        ListenAddress::Tcp("[::1]:9273".parse().unwrap())
+    );
+    let day = Duration::from_secs(86_400);
+    let offline = OfflineConfig {
+        life: 7 * day,
+        failures: 3,
+        lockout: day / 24,
+        hash_time: Duration::from_millis(250),
+    };
+    let timeout = Duration::from_secs(5);
+    let auth = AuthConfig { method: AuthMethod::Ldap, timeout, offline: Some(offline), krb5: None };
+    assert_eq!(corp.auth, auth);
+    assert_eq!(config.pam.as_ref().map(|pam| pam.tries_per_minute), Some(5));
+    // All keys of the manual were in use.
+    let lines = explain(&parsed.settings);
+    for key in roster_config::keys::KEYS {
+        assert!(lines.contains(&format!("\n{} = ", key.name)), "{} is missing", key.name);
+    }
+}
+
+#[test]
+fn all_mistakes_are_found_at_once_with_line_and_remedy() {
+    let text = r#"[host]
+domains = ["corp", "lbb", "corp"]
+min_id = 0
+max_id = "5000"
+allowed_local_gids = [100, 65534]
+paswd = "/etc/passwd"
+
+[domain.corp]
+provider = "ldap"
+uris = ["ldaps://ldap1.example.com", "ldap2"]
+schema = "rfc2307bs"
+user_filter = "(objectClass=posixAccount"
+page_size = 99999999
+start_tls = "true"
+search_timeout = "half an hour"
+bind_password = "secret"
+home = "/home/%x"
+
+[domain.corp.attributes]
+user_nam = "cn"
+
+[domain.lab]
+provider = "files"
+passwd = "srv/lab/passwd"
+base = "dc=x"
+
+[metrics]
+listen = "0.0.0.0:9273"
+
+[logs]
+level = "info"
+"#;
+    assert_eq!(
+        mistakes(text),
+        [
+            "roster.toml:2: host.domains: there is no table [domain.lbb]; did you mean \"lab\"?",
+            "roster.toml:2: host.domains: \"corp\" is there twice; remove one",
+            "roster.toml:3: host.min_id: 0 is out of range; write 1 to 4294967294",
+            "roster.toml:4: host.max_id: must be a number without quotes; write 5000",
+            "roster.toml:5: host.allowed_local_gids: 65534 is never served from a directory; remove it",
+            "roster.toml:6: host.paswd: is not a key of this table; did you mean passwd?",
+            "roster.toml:8: domain.corp.base: is missing; add it to [domain.corp]: base = \"dc=example,dc=com\"",
+            "roster.toml:10: domain.corp.uris: \"ldap2\" is no URI; did you mean \"ldaps://ldap2\"?",
+            "roster.toml:11: domain.corp.schema: \"rfc2307bs\" is not a schema; did you mean \"rfc2307bis\"?",
+            "roster.toml:12: domain.corp.user_filter: \"(objectClass=posixAccount\" is no filter: a ) is missing at the end; write it as in \"(&(objectClass=posixAccount)(!(loginShell=/bin/false)))\"",
+            "roster.toml:13: domain.corp.page_size: 99999999 is out of range; write 1 to 1000000",
+            "roster.toml:14: domain.corp.start_tls: must be true or false without quotes; write true",
+            "roster.toml:15: domain.corp.search_timeout: \"half an hour\" is no duration; write a number and ms, s, m, h or d, such as \"30s\"",
+            "roster.toml:16: domain.corp.bind_password: passwords do not stand in this file, which everybody may read; put it into a file with mode 0600, and name that file in bind_password_file",
+            "roster.toml:17: domain.corp.home: %x in \"/home/%x\" means nothing; %u is the user name, %U the uid, %d the domain, %o the directory's own value, %% a percent sign",
+            "roster.toml:20: domain.corp.attributes.user_nam: is not a key of this table; did you mean user_name?",
+            "roster.toml:22: warning: domain.lab: is not used; name it in domains of [host], or remove this table",
+            "roster.toml:22: warning: domain.lab.group: is missing; add it to [domain.lab]: group = \"/path/group\"",
+            "roster.toml:24: warning: domain.lab.passwd: \"srv/lab/passwd\" is not an absolute path; write it from the root, starting with /",
+            "roster.toml:25: warning: domain.lab.base: is for provider = \"ldap\", and this domain's is \"files\"; remove it",
+            "roster.toml:28: metrics.listen: 0.0.0.0 is not a loopback address, and figures are for this host alone; write \"127.0.0.1:9273\", and let an agent on this host pass them on",
+            "roster.toml:30: logs: is not a table of this file; did you mean [log]?",
+        ]
+    );
+}
+
+#[test]
+fn an_unused_table_is_a_warning_with_its_mistakes() {
+    let parsed =
+        well(&format!("{EXAMPLE}\n[domain.old]\nprovider = \"ldap\"\nuris = [\"ldaps://x\"]\n"));
+    assert_eq!(
+        rendered(&parsed.warnings),
+        [
+            "roster.toml:22: warning: domain.old: is not used; name it in domains of [host], or \
+             remove this table",
+            "roster.toml:22: warning: domain.old.base: is missing; add it to [domain.old]: \
+             base = \"dc=example,dc=com\"",
+        ]
+    );
+    assert!(parsed.warnings.iter().all(|warning| warning.severity == Severity::Warning));
+}
+
+#[test]
+fn without_names_of_domains_no_table_is_called_unused() {
+    let text = EXAMPLE.replace("domains = ", "domain = ").replace("rfc2307bis\"", "rfc2307b\"");
+    assert_eq!(
+        mistakes(&text),
+        [
+            "roster.toml:2: host.domains: is missing; add it to [host]: domains = [\"corp\"]",
+            "roster.toml:3: host.domain: is not a key of this table; did you mean domains?",
+            "roster.toml:10: domain.corp.schema: \"rfc2307b\" is not a schema; did you mean \
+             \"rfc2307\"?",
+        ]
+    );
+}
+
+#[test]
+fn elements_of_a_list_are_told_by_their_own_lines() {
+    let text = corp("start_tls = true").replace(
+        "[\"ldaps://ldap1\"]",
+        "[\n  \"ldap3\",\n  \"ldap://ldap2\",\n  \"ldaps://ldap1\",\n]",
+    );
+    let lines: Vec<_> = mistakes(&text).iter().map(|said| said[..14].to_owned()).collect();
+    assert_eq!(lines, ["roster.toml:6:", "roster.toml:8:"]);
+}
+
+/// One key a row, with the message without its position.
+#[test]
+fn each_mistake_has_its_remedy() {
+    for (keys, said) in [
+        (
+            "start_tls = true",
+            "uris: ldaps://ldap1 has TLS from the start, and start_tls is for ldap://; write ldap:// here, or remove start_tls",
+        ),
+        ("uri = 1", "uri: is not a key of this table; did you mean uris?"),
+        ("tls_cacert = 1", "tls_cacert: is not a key of this table; did you mean tls_ca?"),
+        ("ldap_uri = 1", "ldap_uri: is not a key of this table; did you mean uris?"),
+        ("domains = []", "domains: is not a key of this table; it belongs under [host]"),
+        ("listen = 1", "listen: is not a key of this table; it belongs under [metrics]"),
+        (
+            "passwd = '/x'",
+            "passwd: is for provider = \"files\", and this domain's is \"ldap\"; remove it",
+        ),
+        (
+            "frobnicate = 1",
+            "frobnicate: is not a key of this table; remove it; roster.toml(5) lists all keys",
+        ),
+        (
+            "bind_dn = 'cn=x'",
+            "bind_dn: a simple bind needs a password; put it into a file with mode 0600, and name that in bind_password_file",
+        ),
+        (
+            "bind_password_file = '/x'",
+            "bind_password_file: a password without a name; add bind_dn, or remove it",
+        ),
+        (
+            "bind = 'external'",
+            "uris: ldaps://ldap1 does not know the uid that bind = \"external\" goes by; use ldapi://, or bind_dn and bind_password_file",
+        ),
+        (
+            "bind = 'anonymous'\nbind_dn = 'cn=x'",
+            "bind_dn: contradicts bind = \"anonymous\"; remove it, or set bind = \"simple\"",
+        ),
+        ("mode = 'mirror'", "mode: \"mirror\" is not a mode; write \"replicate\" or \"on-demand\""),
+        (
+            "min_id = 500",
+            "min_id: 500 is below min_id of [host], 1000, which holds for every domain; lower that one",
+        ),
+        (
+            "max_id = 999",
+            "max_id: no id is at least min_id (1000) and at most max_id (999); make max_id the larger one",
+        ),
+        (
+            "mass_deletion_threshold = 50",
+            "mass_deletion_threshold: 50 is not from 0 to 1; write a share such as 0.5, which is half of the domain",
+        ),
+        ("search_timeout = 0", "search_timeout: 0s is too short; write \"1s\" to \"1h\""),
+        (
+            "search_timeout = 1.5",
+            "search_timeout: must be a duration such as \"30s\", and is a number",
+        ),
+        ("case_sensitive = 1", "case_sensitive: must be true or false, and is a whole number"),
+        (
+            "fallback_home = '%o'",
+            "fallback_home: %o is the directory's own value, and this is for users who have none; leave it out",
+        ),
+        (
+            "tls_ca = 'ca.pem'",
+            "tls_ca: \"ca.pem\" is not an absolute path; write it from the root, starting with /",
+        ),
+        (
+            "discover = 'a b'",
+            "discover: \"a b\" is no DNS name; write letters, digits and dashes between dots, such as \"example.com\"",
+        ),
+        (
+            "user_base = 'people'",
+            "user_base: \"people\" is no DN: \"people\" lacks a =; write it as in \"ou=people,dc=example,dc=com\"",
+        ),
+        (
+            "message_bytes_max = 10",
+            "message_bytes_max: 10 is out of range; write 65536 to 1073741824",
+        ),
+        ("page_size = -1", "page_size: -1 is out of range; write 1 to 1000000"),
+        (
+            "page_size = 99999999999999999999",
+            "page_size: 99999999999999999999 is out of range; write 1 to 1000000",
+        ),
+        (
+            "attributes = 1",
+            "attributes: must be a table; write [domain.corp.attributes], and its keys below",
+        ),
+        (
+            "attributes.user_uid = '1x'",
+            "attributes.user_uid: \"1x\" is no attribute; write a name of letters, digits and dashes, such as \"uidNumber\"",
+        ),
+        (
+            "attributes.user_uid = '1.3.6.1.1.1.1.0'",
+            "attributes.user_uid: \"1.3.6.1.1.1.1.0\" is an attribute's number, which answers do not have; write its name, such as \"uidNumber\"",
+        ),
+        (
+            "attributes.user_name = 'userID'",
+            "attributes.user_name: \"userID\" is a second name, which answers do not have; write \"uid\"",
+        ),
+        (
+            "attributes.user_ui = 'x'",
+            "attributes.user_ui: is not a key of this table; did you mean user_uid?",
+        ),
+        (
+            "attributes.uris = 'x'",
+            "attributes.uris: is not a key of this table; it belongs under [domain.NAME]",
+        ),
+    ] {
+        let found = mistakes(&corp(keys));
+        let found: Vec<_> = found
+            .iter()
+            .map(|line| line.splitn(3, ": ").skip(1).collect::<Vec<_>>().join(": "))
+            .collect();
+        assert_eq!(found, [format!("domain.corp.{said}")], "{keys}");
+    }
+}
+
+#[test]
+fn a_password_does_not_travel_in_clear_unless_told_to() {
+    let domain = |uri: &str, more: &str| {
+        format!(
+            "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\nuris = [\"{uri}\"]\n\
+             base = \"dc=x\"\nbind_dn = \"cn=x\"\nbind_password_file = \"/p\"\n{more}"
+        )
+    };
+    assert_eq!(
+        mistakes(&domain("ldap://ldap1", "allow_clear_identities = true")),
+        [
+            "roster.toml:5: warning: domain.corp.uris: each router on the way to ldap://ldap1 can change \
+             the users and groups of this host; use ldaps://, or set start_tls = true",
+            "roster.toml:8: domain.corp.bind_password_file: the password would travel to ldap://ldap1 \
+          for everybody on the way to read; use ldaps:// in uris or start_tls = true; if the \
+          network is to be trusted, allow_clear_password = true"
+        ]
+    );
+    let discovered = "discover = \"x.test\"\nallow_clear_identities = true";
+    let told = mistakes(&domain("ldaps://ldap1", discovered));
+    assert_eq!(
+        told.iter().filter(|mistake| !mistake.contains(" warning: ")).count(),
+        1,
+        "{told:?}"
+    );
+    quiet(&domain("ldap://ldap1", "start_tls = true"));
+    for here in ["localhost", "127.1.2.3", "[::1]:3890"] {
+        quiet(&domain(&format!("ldap://{here}"), ""));
+    }
+    quiet(&domain("ldaps://ldap1", ""));
+    quiet(&domain("ldapi://%2Frun%2Fldapi", ""));
+}
+
+#[test]
+fn nor_do_passwords_of_users() {
+    let auth = corp("auth = \"ldap\"");
+    quiet(&auth);
+    let told = mistakes(&auth.replace("ldaps:", "ldap:"));
+    let what = "domain.corp.auth: users' passwords would travel to ldap://ldap1";
+    assert!(told.iter().any(|mistake| mistake.contains(what)), "{told:?}");
+    let clear = "auth = \"ldap\"\nallow_clear_user_passwords = true\nallow_clear_identities = true";
+    well(&corp(clear).replace("ldaps:", "ldap:"));
+    quiet(&auth.replace("ldaps://ldap1", "ldap://127.0.0.1"));
+    let told = mistakes(&corp("auth = \"ldap\"\ndiscover = 'x.test'"));
+    assert!(told.iter().any(|mistake| mistake.contains("servers that DNS names")), "{told:?}");
+}
+
+#[test]
+fn log_ins_are_there_where_a_domain_asks_anybody_about_passwords() {
+    assert_eq!(well(&corp("")).config.pam, None);
+    let pam = well(&corp("auth = \"ldap\"")).config.pam.expect("there");
+    assert_eq!((pam.trusted_users.len(), pam.tries_per_minute), (0, 20));
+    let off = format!("{}\n[responder.pam]\nenabled = false\n", corp("auth = \"ldap\""));
+    assert_eq!(well(&off).config.pam, None);
+    let on = format!("{}\n[responder.pam]\nenabled = true\n", corp(""));
+    assert!(well(&on).config.pam.is_some());
+    for (wrong, what) in [
+        ("[responder.nss]", "responder.nss: is no responder with keys of its own"),
+        ("[responder.nscd]\nenabled = true", "enable roster-nscd.socket instead"),
+        ("[responder.pam]\ntrusted_users = ['a b']", "\"a b\" cannot be the name of a user"),
+        ("[responder.pam]\nauth_attempts_per_minute = 0", "0 is out of range"),
+    ] {
+        let told = mistakes(&format!("{}\n{wrong}\n", corp("")));
+        assert!(told.iter().any(|told| told.contains(what)), "{told:?}");
+    }
+    let text = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\npasswd = '/p'\n\
+                group = '/g'\nauth = 'ldap'\n";
+    assert!(mistakes(text)[0].contains("domain.lab.auth: there is no directory to ask"));
+}
+
+#[test]
+fn keys_of_log_ins_without_effect_are_warned_of() {
+    for (keys, what) in [
+        (
+            "offline_credentials_expiration = '1d'",
+            "offline_credentials_expiration: has no effect where passwords are nobody's business",
+        ),
+        (
+            "auth = 'ldap'\noffline_credentials = false\noffline_failed_login_attempts = 2",
+            "offline_failed_login_attempts: has no effect where no credentials are kept",
+        ),
+    ] {
+        let warnings = rendered(&well(&corp(keys)).warnings);
+        assert!(warnings.iter().any(|warning| warning.contains(what)), "{warnings:?}");
+    }
+}
+
+#[test]
+fn identities_in_clear_are_refused_unless_allowed() {
+    let warnings = |text: &str| rendered(&well(text).warnings);
+    let plain = corp("").replace("ldaps:", "ldap:");
+    let of = "each router on the way to ldap://ldap1 can change the users and groups of this host";
+    assert_eq!(
+        mistakes(&plain),
+        [format!(
+            "roster.toml:5: domain.corp.uris: {of}; use ldaps://, or set start_tls = true; if the \
+             network is to be trusted, allow_clear_identities = true"
+        )]
+    );
+    let expected = format!(
+        "roster.toml:5: warning: domain.corp.uris: {of}; use ldaps://, or set start_tls = true"
+    );
+    let allowed = corp("allow_clear_identities = true").replace("ldaps:", "ldap:");
+    assert_eq!(warnings(&allowed), [expected]);
+    let discovered = |more: &str| corp(&format!("discover = 'x.test'\n{more}"));
+    let of = "each router on the way to servers that DNS names can change the users and groups of \
+              this host";
+    assert_eq!(
+        mistakes(&discovered("")),
+        [format!(
+            "roster.toml:7: domain.corp.discover: {of}; set start_tls = true; if the network is to \
+             be trusted, allow_clear_identities = true"
+        )]
+    );
+    assert_eq!(
+        warnings(&discovered("allow_clear_identities = true")),
+        [format!("roster.toml:7: warning: domain.corp.discover: {of}; set start_tls = true")]
+    );
+    for here in ["localhost", "127.1.2.3", "[::1]:3890"] {
+        quiet(&plain.replace("ldap://ldap1", &format!("ldap://{here}")));
+    }
+    quiet(&plain.replace("base", "start_tls = true\nbase"));
+}
+
+#[test]
+fn a_simple_bind_needs_both_its_parts() {
+    assert_eq!(mistakes(&corp("bind = 'simple'")).len(), 2);
+    assert_eq!(mistakes(&corp("bind_password_file = '/x'")).len(), 1);
+    assert_eq!(mistakes(&corp("bind_dn = 'cn=x'")).len(), 1);
+}
+
+#[test]
+fn the_uid_is_the_bind_over_a_socket() {
+    let text = corp("bind = 'external'").replace("ldaps://ldap1", "ldapi://%2Frun%2Fldapi");
+    assert_eq!(ldap(&quiet(&text)).bind, BindMethod::External);
+}
+
+#[test]
+fn servers_are_named_or_found() {
+    let text = corp("").replace("uris = [\"ldaps://ldap1\"]\n", "");
+    assert_eq!(
+        mistakes(&text),
+        ["roster.toml:3: domain.corp.uris: is missing; name servers, \
+          uris = [\"ldaps://ldap1.example.com\"], or find them by DNS, discover = \"example.com\""]
+    );
+    let found = text.replace("base", "discover = \"example.com\"\nstart_tls = true\nbase");
+    assert_eq!(ldap(&quiet(&found)).discover.as_deref(), Some("example.com"));
+}
+
+#[test]
+fn member_attributes_name_as_schemas_say() {
+    let read = |keys: &str| -> Vec<(String, MemberValues)> {
+        let attributes = ldap(&quiet(&corp(keys))).member_attributes.clone();
+        attributes.into_iter().map(|one| (one.name, one.values)).collect()
+    };
+    let [names, dns, uids] = [
+        ("memberuid".to_owned(), MemberValues::Names),
+        ("member".to_owned(), MemberValues::Dns),
+        ("uniquemember".to_owned(), MemberValues::DnsWithUids),
+    ];
+    let all = [names.clone(), dns.clone(), uids];
+    assert_eq!(read(""), all);
+    assert_eq!(read("schema = 'rfc2307bis'"), all);
+    assert_eq!(read("schema = 'rfc2307bis'\nmember_attributes = ['MEMBERUID']"), [names]);
+    assert_eq!(read("member_attributes = ['member', 'Member']"), [dns]);
+    for (schema, values) in [("rfc2307", MemberValues::Names), ("rfc2307bis", MemberValues::Dns)] {
+        let keys = format!("schema = '{schema}'\nmember_attributes = ['x']");
+        assert_eq!(read(&keys), [("x".to_owned(), values)]);
+    }
+}
+
+#[test]
+fn member_attributes_reject_what_cannot_be() {
+    for (keys, wrong) in [
+        ("member_attributes = []", "no group would have members; remove it"),
+        ("member_attributes = 'member'", "must be a list of attributes; write [\"member\"]"),
+        (
+            "attributes.group_member = 'uniqueMember'",
+            "is not a key of this table; did you mean member_attributes, under [domain.NAME]?",
+        ),
+    ] {
+        let found = mistakes(&corp(keys)).concat();
+        assert!(found.ends_with(wrong), "{found}");
+    }
+}
+
+#[test]
+fn a_domain_behind_one_that_is_asked_on_demand_is_worth_a_warning() {
+    let text = EXAMPLE.replace("mode = \"replicate\" ", "mode = \"on-demand\" ");
+    assert_eq!(
+        rendered(&well(&text).warnings),
+        [
+            "roster.toml:3: warning: host.domains: lab comes after corp, which is asked on demand: its \
+          names are looked for there first, and its users wait for the answer; put lab before corp \
+          unless corp's users are to win"
+        ]
+    );
+    quiet(&text.replace("[\"corp\", \"lab\"]", "[\"lab\", \"corp\"]"));
+}
+
+#[test]
+fn what_is_no_toml_is_told_by_line() {
+    assert_eq!(
+        mistakes(
+            "[host]\ndomains = [\"corp\"]\nmin_id = \n[domain.corp]\nprovider = ldap\n[domain.x\n"
+        ),
+        [
+            "roster.toml:3: min_id has no value; write one behind the =",
+            "roster.toml:5: text stands in quotes; write provider = \"ldap\"",
+            "roster.toml:6: is no TOML: unclosed table, expected `]`",
+        ]
+    );
+}
+
+#[test]
+fn printed_quotes_are_told_from_straight_ones() {
+    assert_eq!(
+        mistakes("[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \u{201c}ldap\u{201d}\n"),
+        ["roster.toml:4: these quotes are those of printed text; write it in straight ones: \
+             provider = \"ldap\""]
+    );
+}
+
+#[test]
+fn a_key_that_is_there_twice_hides_no_other_mistake() {
+    assert_eq!(
+        mistakes(&corp("schema = 'rfc2307'\nschema = 'ad'\nmode = 'x'")),
+        [
+            "roster.toml:8: this key or table is there twice; remove one of the two",
+            "roster.toml:9: domain.corp.mode: \"x\" is not a mode; write \"replicate\" or \"on-demand\"",
+        ]
+    );
+}
+
+#[test]
+fn an_empty_file_lacks_what_must_be_there() {
+    assert_eq!(
+        mistakes(""),
+        ["roster.toml:1: host.domains: is missing; add it to [host]: domains = [\"corp\"]"]
+    );
+}
+
+#[test]
+fn keys_outside_of_tables_are_sent_there() {
+    assert_eq!(
+        mistakes(&format!("min_id = 1\n{}", corp(""))),
+        [
+            "roster.toml:1: min_id: is not a table of this file; put it below the table that it belongs to; roster.toml(5) lists all keys"
+        ]
+    );
+    assert_eq!(
+        mistakes("[host]\ndomains = ['a']\n[domain]\nprovider = 'ldap'\n"),
+        [
+            "roster.toml:2: host.domains: there is no table [domain.a]; add a table [domain.a] with its provider",
+            "roster.toml:4: domain.provider: stands under [domain]; write [domain.NAME], and keys below it",
+        ]
+    );
+}
+
+#[test]
+fn more_domains_than_back_end_users_are_refused() {
+    let names: Vec<_> = (0..9).map(|n| format!("'d{n}'")).collect();
+    let tables: Vec<_> = (0..9)
+        .map(|n| format!("[domain.d{n}]\nprovider = 'files'\npasswd = '/{n}'\ngroup = '/g{n}'\n"))
+        .collect();
+    let text = format!("[host]\ndomains = [{}]\n{}", names.join(", "), tables.concat());
+    assert_eq!(
+        mistakes(&text),
+        ["roster.toml:2: host.domains: 9 domains are more than there can be; name 8 at the most"]
+    );
+}
+
+#[test]
+fn config_explain_names_origin_and_same_meaning() {
+    let parsed = quiet(EXAMPLE);
+    let text = explain(&parsed.settings);
+    assert_eq!(
+        text.lines()
+            .filter(|line| line.contains("bind") || line.contains("base"))
+            .collect::<Vec<_>>(),
+        [
+            "base = \"dc=example,dc=com\"                  # roster.toml:9",
+            "user_base = \"dc=example,dc=com\"             # as base",
+            "group_base = \"dc=example,dc=com\"            # as base",
+            "bind = \"simple\"                             # simple with bind_dn, otherwise anonymous",
+            "bind_dn = \"cn=reader,dc=example,dc=com\"     # roster.toml:12",
+            "bind_password_file = \"/etc/roster/corp.password\"  # roster.toml:13",
+        ]
+    );
+    let words = |line: &str| line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+    let expected = [
+        "[host]",
+        "domains = [\"corp\", \"lab\"]  # roster.toml:3",
+        "min_id = 1000              # roster.toml:4",
+        "max_id = 4294967294        # default",
+    ];
+    assert_eq!(text.lines().take(4).map(words).collect::<Vec<_>>(), expected.map(words));
+    assert!(text.ends_with(
+        "\n[publisher]\ninterval = \"100ms\"  # default\n\n\
+         [log]\nlevel = \"info\"  # default\njson = false    # default\n"
+    ));
+    assert_eq!(well(&text).config, parsed.config);
+}
+
+#[test]
+fn no_text_whatever_is_too_much_for_it() {
+    let said = |text: &str| {
+        let lines = text.matches('\n').count() + 1;
+        for problem in parse(text).err().unwrap_or_default() {
+            assert!((1..=lines).contains(&problem.line), "line {} of\n{text}", problem.line);
+            assert!(!problem.message.is_empty());
+        }
+    };
+    // Cut at any position, and with every character replaced by each special one.
+    for (at, _) in EXAMPLE.char_indices() {
+        said(&EXAMPLE[..at]);
+        for char in ["", "\"", "[", "\n", "{", "ä"] {
+            said(&format!("{}{char}{}", &EXAMPLE[..at], &EXAMPLE[at + 1..]));
+        }
+    }
+    said(&format!("x = {}", "[".repeat(100_000)));
+    said(&format!("{}x = 1", "a.".repeat(100_000)));
+    said(&"x".repeat(2 << 20));
+}
+
+#[test]
+fn a_realm_says_who_is_asked_there_and_where_tickets_are_kept() {
+    let domain = |keys: &str| {
+        format!(
+            "[host]\ndomains = ['x']\n[domain.x]\nprovider = 'files'\npasswd = '/p'\ngroup = '/g'\n{keys}"
+        )
+    };
+    let wrong = |keys: &str| {
+        let problems = parse(&domain(keys)).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let krb5 = "auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n";
+    let parsed = parse(&domain(krb5)).unwrap();
+    let found = parsed.config.domains[0].auth.krb5.as_deref().unwrap();
+    assert_eq!((found.validate, found.discover), (KdcValidation::Required, false));
+    for (text, validate) in [("auto", KdcValidation::Auto), ("off", KdcValidation::Off)] {
+        let parsed = parse(&domain(&format!("{krb5}krb5_validate = '{text}'\n"))).unwrap();
+        assert_eq!(parsed.config.domains[0].auth.krb5.as_deref().unwrap().validate, validate);
+    }
+    assert_eq!(found.cache.as_deref(), Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX"));
+    let none = parse(&domain(&format!("{krb5}krb5_cache = 'none'\n"))).unwrap();
+    assert_eq!(none.config.domains[0].auth.krb5.as_deref().unwrap().cache, None);
+    assert!(wrong("auth = 'krb5'\n").contains("add krb5_realm"));
+    assert!(wrong("auth = 'krb5'\nkrb5_realm = 'X'\n").contains("no KDC is named"));
+    assert!(wrong(&krb5.replace("'kdc'", "")).contains("no KDC is named"));
+    // Texts that could end a line of krb5.conf, or name another user's cache.
+    assert!(wrong(&krb5.replace("LAB.TEST", "X\\n}")).contains("is no realm"));
+    assert!(wrong(&krb5.replace("'kdc'", "'kdc\\n}'")).contains("DNS name"));
+    for (cache, why) in [
+        ("FILE:/tmp/krb5cc_%{uid}", "sessions would share"),
+        ("FILE:krb5cc_XXXXXX", "no place"),
+        ("MEMORY:x", "no place"),
+        ("KEYRING:persistent:1", "no place"),
+        ("FILE:/tmp/%{euid}_XXXXXX", "cannot be the name"),
+        ("FILE:/tmp/a b_XXXXXX", "cannot be the name"),
+    ] {
+        let said = wrong(&format!("{krb5}krb5_cache = '{cache}'\n"));
+        assert!(said.contains(why), "{cache}: {said}");
+    }
+    let unused = parse(&domain("krb5_realm = 'LAB.TEST'\n")).unwrap();
+    assert!(unused.warnings[0].to_string().contains("no KDC is asked"));
+}
+
+/// Returns the messages about a table of access rules.
+fn said_of_access(table: &str) -> Vec<String> {
+    let text = format!(
+        "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\nuris = [\"ldaps://x\"]\n\
+         base = \"dc=x\"\n{table}\n"
+    );
+    let problems = match parse(&text) {
+        Ok(parsed) => parsed.warnings,
+        Err(problems) => problems,
+    };
+    problems.into_iter().map(|problem| format!("{}: {}", problem.key, problem.message)).collect()
+}
+
+#[test]
+fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
+    for (table, said) in [
+        ("[domain.corp.access]\nallowed_users = [\"alice\"]", vec![]),
+        (
+            "[domain.corp.access]\nallowed_users = []",
+            vec!["domain.corp.access.allowed_users: lets nobody in"],
+        ),
+        (
+            "[domain.corp.access]\ndenied_groups = []",
+            vec!["domain.corp.access.denied_groups: keeps nobody out"],
+        ),
+        (
+            "[domain.corp.access.service.sshd]\nallowed_groups = []",
+            vec!["domain.corp.access.service.sshd.allowed_groups: lets nobody in"],
+        ),
+        (
+            "[domain.corp.access.service.sshd]\nfilter = \"(a=b)\"",
+            vec!["domain.corp.access.service.sshd.filter: is not a key of this table"],
+        ),
+        (
+            "[domain.corp.access]\nservice = \"sshd\"",
+            vec!["domain.corp.access.service: must be a table"],
+        ),
+        (
+            "[domain.corp.access]\nfilter = \"(a=b)\"\nenabled = false",
+            vec!["domain.corp.access.enabled: lets nobody be judged by rules that there are"],
+        ),
+        (
+            "[domain.corp.access]\naccount_checks = [\"shadow\"]",
+            vec!["domain.corp.access.account_checks: \"shadow\" is not a check of an account"],
+        ),
+        (
+            "[domain.corp.access]\nssh_key_options = [\"from=x\"]",
+            vec!["domain.corp.access.ssh_key_options: \"from=x\" is not the name of an option"],
+        ),
+    ] {
+        assert_eq!(said_of_access(table), said, "{table}");
+    }
+}
+
+#[test]
+fn floor_has_gids_below_min_id() {
+    let config = |gids: &[u32]| {
+        format!(
+            "[host]\ndomains = [\"lab\"]\nmin_id = 500\nallowed_local_gids = {gids:?}\n\
+             [domain.lab]\nprovider = \"files\"\npasswd = \"/p\"\ngroup = \"/g\"\nmin_id = 2000\n"
+        )
+    };
+    let floor = |gids: &[u32]| parse(&config(gids)).unwrap().config.host.floor().to_string();
+    assert_eq!(floor(&[]), "min_id 500\ngid 100\n");
+    assert_eq!(floor(&[100, 600, 499, 500]), "min_id 500\ngid 499\ngid 100\n");
+    let most: Vec<u32> = (1..=31).chain(500..600).collect();
+    assert_eq!(floor(&most).lines().count(), 33);
+    let more: Vec<u32> = (1..=32).collect();
+    assert_eq!(
+        mistakes(&config(&more)),
+        [
+            "roster.toml:4: host.allowed_local_gids: has 33 gids below min_id, and there is room for 32; \
+             remove some, or lower min_id"
+        ]
+    );
+}

@@ -1,0 +1,25 @@
+//! Names the missing package if libkrb5 is not installed, before the linker fails.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
+    let folder = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    let probe = Path::new(&folder).join("probe.so");
+    // The C compiler that links Rust programs. It has the same search path as the program's link.
+    let linker = std::env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
+    let linked = Command::new(linker)
+        .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-lkrb5", "-o"])
+        .arg(probe)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if !linked.is_ok_and(|status| status.success()) {
+        println!(
+            "cargo::error=roster-krb5 is linked with MIT Kerberos, which is not here: install \
+             libkrb5-dev (Debian, Ubuntu) or krb5-devel (Fedora, openSUSE)"
+        );
+    }
+}

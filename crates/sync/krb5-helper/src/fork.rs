@@ -1,0 +1,49 @@
+//! Calls that are sound because this process has one thread: fork(2), clearenv(3), getpwuid(3).
+
+#![allow(unsafe_code)]
+
+use rustix::process::Pid;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Makes a copy of this process without these descriptors, which runs `child` and then ends. Returns its id.
+///
+/// The copy has one thread, independent of this process. This program never starts a second thread, so that no lock of
+/// a library stays held.
+pub fn fork(without: &[BorrowedFd<'_>], child: impl FnOnce()) -> io::Result<Pid> {
+    // SAFETY: there is one thread, so the copy is whole.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        0 => {
+            for descriptor in without {
+                // SAFETY: `child` cannot use them, because the caller has lent them here, and this process ends without
+                // dropping any owner of them.
+                unsafe { libc::close(descriptor.as_raw_fd()) };
+            }
+            child();
+            // SAFETY: ends the process without exit handlers, which run only in the parent.
+            unsafe { libc::_exit(0) }
+        }
+        pid => Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error),
+    }
+}
+
+/// Removes all environment variables: several of them control libraries, such as the C library's resolver and the name
+/// service modules.
+pub fn clear_environment() {
+    // SAFETY: there is one thread, and no pointer into the environment.
+    unsafe { libc::clearenv() };
+}
+
+/// Returns the primary group of the user with this uid, from the name services.
+pub fn primary_gid(uid: u32) -> io::Result<u32> {
+    // SAFETY: there is one thread, so the record stays until it is read here.
+    let gid = unsafe {
+        *libc::__errno_location() = 0;
+        libc::getpwuid(uid).as_ref().map(|record| record.pw_gid)
+    };
+    gid.ok_or_else(|| match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(0) => io::ErrorKind::NotFound.into(),
+        error => error,
+    })
+}

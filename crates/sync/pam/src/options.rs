@@ -1,0 +1,90 @@
+//! The arguments of the module in a stack, and the flags of the call.
+#![forbid(unsafe_code)]
+
+use core::ffi::c_int;
+
+const SILENT: c_int = 0x8000;
+const PRELIM_CHECK: c_int = 0x4000;
+const UPDATE_AUTHTOK: c_int = 0x2000;
+
+const REINITIALIZE_CRED: c_int = 0x8;
+const REFRESH_CRED: c_int = 0x10;
+const DELETE_CRED: c_int = 0x4;
+
+/// The action of a call about credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CredentialAction {
+    /// Establishes them.
+    #[default]
+    Establish,
+    /// Refreshes them.
+    Refresh,
+    /// Deletes them.
+    Delete,
+}
+
+/// Options of a call, from the administrator and the program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModuleOptions {
+    /// Uses only the password of an earlier module.
+    pub use_first_pass: bool,
+    /// Tries that password first, and prompts for another one if it fails.
+    pub try_first_pass: bool,
+    /// Uses only the new password of an earlier module.
+    pub use_authtok: bool,
+    /// Gives the password to later modules.
+    pub forward_pass: bool,
+    /// Shows only errors.
+    pub quiet: bool,
+    /// Logs more.
+    pub debug: bool,
+    /// Makes authentication fail if the password must be changed, for programs without account management.
+    pub must_change_fails: bool,
+    /// Adds no delay to a failure.
+    pub no_delay: bool,
+    /// Shows nothing at all.
+    pub is_silent: bool,
+    /// A change of password is only prepared.
+    pub prepares: bool,
+    /// The change is to be made.
+    pub updates: bool,
+    /// The action of a call about credentials.
+    pub credentials: CredentialAction,
+    /// There was an unknown argument.
+    pub has_unknown_argument: bool,
+}
+
+impl ModuleOptions {
+    /// Reads the flags of a call.
+    pub fn from_flags(flags: c_int) -> Self {
+        let has = |flag| flags & flag != 0;
+        Self {
+            is_silent: has(SILENT),
+            prepares: has(PRELIM_CHECK),
+            updates: has(UPDATE_AUTHTOK),
+            credentials: if has(DELETE_CRED) {
+                CredentialAction::Delete
+            } else if has(REINITIALIZE_CRED) || has(REFRESH_CRED) {
+                CredentialAction::Refresh
+            } else {
+                CredentialAction::Establish
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Adds one more argument.
+    pub fn apply_argument(&mut self, word: &[u8]) {
+        match word {
+            b"use_first_pass" => self.use_first_pass = true,
+            b"try_first_pass" => self.try_first_pass = true,
+            b"use_authtok" => self.use_authtok = true,
+            b"forward_pass" => self.forward_pass = true,
+            b"quiet" => self.quiet = true,
+            b"debug" => self.debug = true,
+            b"must_change=fail" => self.must_change_fails = true,
+            b"nodelay" => self.no_delay = true,
+            _ => self.has_unknown_argument = true,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Keepalives: small searches that distinguish a quiet server from a dead one.
+
+use crate::connection::{ConnectionSettings, LdapConnection};
+use crate::error::LdapError;
+use crate::filter::EncodedFilter;
+use crate::message::{LdapRequest, Scope, SearchRequest};
+use roster_config::LdapServer;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Silence is normal while changes are followed. After this time a keepalive checks that the server still answers. It
+/// costs two packets.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(4);
+/// Timeout of the reply to a keepalive.
+pub(crate) const KEEPALIVE_DEADLINE: Duration = Duration::from_secs(5);
+/// A dead server is reported within this time.
+const _: () = assert!(KEEPALIVE_INTERVAL.as_secs() + KEEPALIVE_DEADLINE.as_secs() < 10);
+
+/// Queues a search for the root DSE, which every server has. Returns the id of the request.
+pub(crate) fn queue_keepalive(connection: &mut LdapConnection) -> u32 {
+    let request = LdapRequest::Search(SearchRequest {
+        base: "",
+        scope: Scope::Base,
+        filter: &EncodedFilter::present("objectClass"),
+        attributes: &["1.1"],
+        entries_max: 0,
+    });
+    connection.queue(&request, &[])
+}
+
+/// Returns the error of a server that leaves a keepalive without a reply.
+pub(crate) fn keepalive_error() -> LdapError {
+    LdapError::NoReply { what: "a probe", deadline: KEEPALIVE_DEADLINE }
+}
+
+/// Returns whether the server answers on a new connection. While it works on a search, it may read nothing else on the
+/// first one. A refusal is an answer.
+pub(crate) async fn answers_second_connection(
+    server: &LdapServer,
+    settings: &ConnectionSettings,
+) -> bool {
+    match timeout(KEEPALIVE_DEADLINE, LdapConnection::open(server, settings)).await {
+        Ok(Ok((connection, _))) => {
+            connection.close().await;
+            true
+        }
+        Ok(Err(LdapError::NoReply { .. })) | Err(_) => false,
+        Ok(Err(_)) => true,
+    }
+}

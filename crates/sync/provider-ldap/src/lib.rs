@@ -1,0 +1,517 @@
+//! The `ldap` provider: mirrors an LDAP directory into the sink of a backend, and runs single lookups.
+//!
+//! [`LdapProvider`] connects to the first usable server and follows changes over that connection (`track`).
+//! [`BindAuthenticator`] checks users' passwords by binds. All entries go to the [`EntrySink`] unfiltered: the backend
+//! and the publisher decide which of them to cache and serve. This crate does not use the bus. The only files that it
+//! reads are the host's DNS configuration and certificate authorities.
+#![forbid(unsafe_code)]
+
+pub mod ber;
+mod bind_result;
+mod connection;
+pub mod dn;
+mod entry_key;
+mod error;
+pub mod filter;
+mod keepalive;
+mod lookup;
+mod lookup_connection;
+pub mod message;
+mod netlink_watch;
+mod resolve_host;
+pub mod schema;
+mod server_selection;
+mod track;
+mod user_bind;
+
+pub use crate::resolve_host::RESOLUTIONS_MAX;
+#[doc(hidden)] // for the fuzz target
+pub use crate::track::reencode_cookie as reread_kept_cookie;
+pub use crate::user_bind::BindAuthenticator;
+
+use crate::connection::{ConnectionSettings, LdapConnection, RootDse};
+use crate::error::LdapError;
+use crate::lookup::{KeySearch, LookupSession, Lookups};
+use crate::lookup_connection::{LookupConnection, LookupConnector};
+use crate::netlink_watch::NetworkWatch;
+use crate::schema::{AttributeMapping, MirrorSearch};
+use crate::server_selection::{
+    Backoff, ServerCandidate, ServerFailures, ServerSelection, describe,
+};
+use crate::track::TrackSink;
+use crate::track::follow_loop::{FollowEnd, FollowLoop};
+use crate::track::reread_queue::{RereadQueue, RereadTarget};
+use crate::track::server_liveness::{FollowedServer, ServerLiveness};
+use crate::track::track_factory::{TrackFactory, TrackingMethod};
+use parking_lot::Mutex;
+use roster_config::{
+    DomainConfig, DomainMode, DomainSecrets, LdapServer, ProviderConfig as Configured,
+};
+use roster_provider::{
+    EntryId, EntrySink, KeySearchResult, LookupError, LookupKeys, LookupQuery, LookupScope,
+    Provider, SearchId, SyncCookie,
+};
+use std::borrow::Cow;
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+/// Minimum duration of a good service. After a good service, the waits between attempts start with the shortest again.
+const GOOD_SERVICE_MIN: Duration = Duration::from_secs(5);
+
+/// Consecutive DNS replies without the present server, after which the provider leaves that server.
+const DNS_ABSENCES_MAX: u32 = 3;
+
+/// One LDAP domain.
+pub struct LdapProvider {
+    config: roster_config::LdapConfig,
+    settings: ConnectionSettings,
+    servers: ServerSelection,
+    server_failures: Arc<ServerFailures>,
+    mapping: Arc<AttributeMapping>,
+    searches: Vec<MirrorSearch>,
+    lookups: Lookups,
+    lookup_connector: LookupConnector,
+    mode: DomainMode,
+    sink: Arc<dyn EntrySink>,
+    refresh: Notify,
+    rereads: Arc<RereadQueue>,
+    tracking: Mutex<&'static str>,
+    /// The attribute that identifies entries in a mirror.
+    mirror_key: Mutex<String>,
+    /// Number of searches that returned entries without readable change stamps.
+    unstamped: Arc<AtomicUsize>,
+}
+
+/// The reason that a domain cannot be set up at all. Only another configuration fixes it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("domain {domain}: {reason}")]
+pub struct DomainSetupError {
+    domain: String,
+    reason: String,
+}
+
+/// Synchronization that reads everything again at each connection.
+const NEVER_RESUMES: &str = "syncrepl, never resumed";
+/// Polling that reads everything again at each poll.
+const POLLS_EVERYTHING: &str = "polling, everything each time";
+
+/// How the service of one server ended.
+enum ServiceEnd {
+    /// The service failed before it was useful, or soon after.
+    Failed(LdapError),
+    /// The service lasted at least [`GOOD_SERVICE_MIN`] before it failed.
+    Lost(LdapError),
+    /// The service was stopped in order to make another connection.
+    Stopped,
+}
+
+impl LdapProvider {
+    /// Sets a domain up. Connects to no server yet.
+    pub fn new(
+        domain: &DomainConfig,
+        secrets: &DomainSecrets,
+        sink: Arc<dyn EntrySink>,
+    ) -> Result<Self, DomainSetupError> {
+        let bad = |reason| DomainSetupError { domain: domain.name.clone(), reason };
+        let Configured::Ldap(config) = &domain.provider else {
+            return Err(bad("its provider is not ldap".to_owned()));
+        };
+        let mapping = Arc::new(AttributeMapping::new(domain, config));
+        let searches = schema::mirror_searches(config, mapping.facts()).map_err(bad)?;
+        let look_ups = Lookups::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?;
+        let setbacks = Arc::new(ServerFailures::new(config.fail_back));
+        let is_tended = domain.mode == DomainMode::OnDemand;
+        let plain = look_ups.trial_queries();
+        Ok(Self {
+            settings: ConnectionSettings::new(config, secrets).map_err(bad)?,
+            servers: ServerSelection::new(config),
+            lookup_connector: LookupConnector::new(
+                config.search_timeout,
+                is_tended,
+                plain,
+                Arc::clone(&setbacks),
+            ),
+            server_failures: setbacks,
+            lookups: look_ups,
+            mapping,
+            searches,
+            mode: domain.mode,
+            sink,
+            refresh: Notify::new(),
+            rereads: Arc::default(),
+            tracking: Mutex::new(""),
+            mirror_key: Mutex::default(),
+            unstamped: Arc::default(),
+            config: config.as_ref().clone(),
+        })
+    }
+
+    /// Connects to a server and follows its changes until that fails or is stopped. `passed_over` has the reasons that
+    /// servers of higher rank were not used.
+    async fn serve(
+        &self,
+        candidate: &ServerCandidate,
+        passed_over: &str,
+        track_sink: &mut TrackSink,
+        network: &NetworkWatch,
+    ) -> ServiceEnd {
+        let server = &candidate.server;
+        let (mut connection, root) = match LdapConnection::open(server, &self.settings).await {
+            Ok(reached) => reached,
+            Err(error) => return ServiceEnd::Failed(error),
+        };
+        let named = describe(server);
+        let stop = async {
+            tokio::select! {
+                () = self.refresh.notified() => true,
+                () = self.wait_for_better_server(&named) => false,
+            }
+        };
+        let is_refresh = AtomicBool::new(false);
+        let mut stop = pin!(async { is_refresh.store(stop.await, Ordering::Relaxed) });
+        let factory = self.track_factory(server, &root);
+        let peer = FollowedServer { server, settings: &self.settings };
+        let mut end = FollowEnd::default();
+        for method in TrackingMethod::offered(&root) {
+            *self.tracking.lock() = method.describe();
+            *self.mirror_key.lock() = factory.key_attribute(method);
+            self.unstamped.store(0, Ordering::Relaxed);
+            let mut tracks = factory.make_tracks(method);
+            let liveness = ServerLiveness::new(peer, self.config.search_timeout, Instant::now());
+            let online = || self.sink.online(&named, passed_over);
+            end = FollowLoop::new(&mut connection, &mut tracks, track_sink, network, liveness)
+                .run(online, stop.as_mut())
+                .await;
+            match &end.error {
+                Some(error) if end.settled.is_none() && error.is_refusal() => {
+                    tracing::warn!(
+                        server = describe(server),
+                        %error,
+                        "the server offers {} and refuses it: changes are followed in another way",
+                        method.describe()
+                    );
+                }
+                _ => break,
+            }
+        }
+        if is_refresh.load(Ordering::Relaxed) {
+            track_sink.forget_cookies();
+        }
+        if end.error.is_none() {
+            connection.close().await;
+        }
+        self.record_service_end(end, &named)
+    }
+
+    fn track_factory<'a>(&'a self, server: &'a LdapServer, root: &'a RootDse) -> TrackFactory<'a> {
+        TrackFactory {
+            config: &self.config,
+            settings: &self.settings,
+            mapping: &self.mapping,
+            searches: &self.searches,
+            unstamped: &self.unstamped,
+            server,
+            root,
+        }
+    }
+
+    /// Records in the server selection whether the service was good.
+    fn record_service_end(&self, end: FollowEnd, server: &str) -> ServiceEnd {
+        let was_good = end.settled.is_some_and(|since| since.elapsed() >= GOOD_SERVICE_MIN);
+        match end.error {
+            None => ServiceEnd::Stopped,
+            Some(error) if was_good => {
+                self.server_failures.remove(server);
+                ServiceEnd::Lost(error)
+            }
+            Some(error) => {
+                self.server_failures.add(server, Instant::now());
+                ServiceEnd::Failed(error)
+            }
+        }
+    }
+
+    /// Tries one server after the other. Returns `Ok` when the next round may start at once, because a good service
+    /// ended or another connection is wanted. Returns the reasons when all servers failed.
+    async fn try_servers(
+        &self,
+        track_sink: &mut TrackSink,
+        network: &NetworkWatch,
+    ) -> Result<(), String> {
+        let mut reasons = Vec::new();
+        for candidate in self.servers.list().await {
+            let server = &candidate.server;
+            match self.serve(&candidate, &reasons.join("; "), track_sink, network).await {
+                ServiceEnd::Stopped => return Ok(()),
+                ServiceEnd::Failed(error) => reasons.push(format!("{}: {error}", describe(server))),
+                ServiceEnd::Lost(error) => {
+                    tracing::warn!(server = describe(server), %error, "the directory is lost");
+                    if let LdapError::NoReply { .. } = error {
+                        // The next attempt may take as long to fail.
+                        self.sink.offline(&format!("{}: {error}", describe(server)));
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        if reasons.is_empty() {
+            reasons.push(self.servers.no_servers_reason());
+        }
+        Err(reasons.join("; "))
+    }
+
+    /// Connects the lookups to this server. Fails if the server does not answer plain queries.
+    async fn connect_lookups_to(
+        &self,
+        candidate: &ServerCandidate,
+        passed_over: &str,
+    ) -> Result<LookupConnection, LdapError> {
+        let server = &candidate.server;
+        let (connection, root) = LdapConnection::open(server, &self.settings).await?;
+        let open = LookupConnection::spawn(connection, root, &describe(server), passed_over);
+        self.lookup_connector.try_queries(&open).await?;
+        Ok(open)
+    }
+
+    /// Connects the lookups to the first server that answers them. Servers with recent failures come last.
+    async fn connect_lookups(&self) -> Result<LookupConnection, String> {
+        let mut candidates = self.servers.list().await;
+        let now = Instant::now();
+        candidates.sort_by_key(|one| !self.server_failures.may_retry(&describe(&one.server), now));
+        let mut reasons = Vec::new();
+        for candidate in candidates {
+            match self.connect_lookups_to(&candidate, &reasons.join("; ")).await {
+                Ok(open) => return Ok(open),
+                Err(error) => reasons.push(format!("{}: {error}", describe(&candidate.server))),
+            }
+        }
+        if reasons.is_empty() {
+            return Err(self.servers.no_servers_reason());
+        }
+        Err(reasons.join("; "))
+    }
+
+    /// Returns the DN and the uid of the only user of that name.
+    async fn find_user(&self, name: &[u8]) -> Result<Option<(String, u32)>, LookupError> {
+        let mut asker = self.lookup_session().await?;
+        self.lookups.find_user(&mut asker, name).await
+    }
+
+    /// Connects the lookups if they are not connected, because a server is reachable. Ignores a failure: the next
+    /// lookup reports it.
+    async fn reconnect_lookups(&self) {
+        let _ = self.lookup_connector.open(true, || self.connect_lookups()).await;
+    }
+
+    async fn lookup_session(&self) -> Result<LookupSession<'_>, LookupError> {
+        let open = self.lookup_connector.open(false, || self.connect_lookups()).await;
+        Ok(LookupSession { ldap: self, open: open.map_err(LookupError::Unreachable)? })
+    }
+
+    /// Maintains the connection of the lookups. This replaces the mirror for a domain in on-demand mode.
+    async fn keep_lookups_connected(&self) -> String {
+        let mut backoff = Backoff::new();
+        let network = NetworkWatch::listen();
+        *self.tracking.lock() = "on demand";
+        loop {
+            match self.lookup_connector.open(true, || self.connect_lookups()).await {
+                Ok(open) => {
+                    self.sink.online(&open.server, &open.passed_over);
+                    let opened = Instant::now();
+                    tokio::select! {
+                        reason = self.lookup_connector.watch(&open, &network) => {
+                            if let Some(reason) = reason {
+                                self.sink.offline(&reason);
+                            }
+                        }
+                        () = self.refresh.notified() => self.lookup_connector.drop_connection().await,
+                        () = self.wait_for_better_server(&open.server) => self.lookup_connector.drop_connection().await,
+                    }
+                    if opened.elapsed() >= GOOD_SERVICE_MIN {
+                        backoff = Backoff::new();
+                        continue;
+                    }
+                }
+                Err(reason) => self.sink.offline(&reason),
+            }
+            tokio::select! {
+                () = sleep(backoff.next()) => {}
+                () = network.changed() => {}
+                () = self.refresh.notified() => {}
+            }
+        }
+    }
+
+    /// Returns when a preferred server is usable. If DNS does not list the present server any more, each other server
+    /// is preferred. Several DNS replies must agree, because DNS servers may learn of a change at different times.
+    async fn wait_for_better_server(&self, present: &str) {
+        if self.servers.is_first(present) {
+            pending::<()>().await;
+        }
+        let mut absences = 0;
+        let mut pause = self.config.fail_back;
+        loop {
+            sleep(pause).await;
+            let mut candidates = self.servers.list().await;
+            let own = candidates.iter().find(|one| describe(&one.server) == present);
+            absences = if own.is_some() { 0 } else { absences + 1 };
+            let is_left = absences >= DNS_ABSENCES_MAX;
+            let rank = own.map_or(if is_left { usize::MAX } else { 0 }, |own| own.rank);
+            candidates.retain(|one| one.rank < rank);
+            // Without a preferred server, only another DNS reply can change the result.
+            pause = if candidates.is_empty() {
+                self.servers.valid_for().max(self.config.fail_back)
+            } else {
+                self.config.fail_back
+            };
+            for candidate in candidates {
+                let server = describe(&candidate.server);
+                if self.server_failures.may_retry(&server, Instant::now())
+                    && self.is_good(&candidate).await
+                {
+                    let why = if is_left { "DNS names it no more" } else { "another is preferred" };
+                    tracing::info!(server, "{present} is left for a server that answers: {why}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Returns whether the server accepts our bind and our searches, as far as a short trial shows.
+    async fn is_good(&self, candidate: &ServerCandidate) -> bool {
+        let tried = match self.mode {
+            DomainMode::OnDemand => self.connect_lookups_to(candidate, "").await.map(drop),
+            DomainMode::Replicate => self.try_searches(&candidate.server).await,
+        };
+        if let Err(error) = &tried {
+            let server = describe(&candidate.server);
+            tracing::debug!(server, %error, "a preferred server is of no use");
+        }
+        tried.is_ok()
+    }
+
+    /// Requests one entry of each search from the server.
+    async fn try_searches(&self, server: &LdapServer) -> Result<(), LdapError> {
+        let (mut connection, _) = LdapConnection::open(server, &self.settings).await?;
+        for MirrorSearch { base, filter, .. } in &self.searches {
+            connection.try_search(base, filter, self.config.search_timeout).await?;
+        }
+        connection.close().await;
+        Ok(())
+    }
+}
+
+impl Provider for LdapProvider {
+    fn parts(&self) -> Vec<SearchId> {
+        self.searches.iter().map(|search| search.id).collect()
+    }
+
+    fn source_fingerprint(&self) -> String {
+        let searches = self.searches.iter().map(|search| search.description.as_str());
+        format!("{} read by {:?}", searches.collect::<Vec<_>>().join(" "), self.mapping)
+    }
+
+    fn tracking_method(&self) -> Cow<'static, str> {
+        let tracking = *self.tracking.lock();
+        Cow::Borrowed(match self.unstamped.load(Ordering::Relaxed) {
+            0 => tracking,
+            _ if tracking == TrackingMethod::Polling.describe() => POLLS_EVERYTHING,
+            _ => NEVER_RESUMES,
+        })
+    }
+
+    async fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> String {
+        if self.mode == DomainMode::OnDemand {
+            return self.keep_lookups_connected().await;
+        }
+        let network = NetworkWatch::listen();
+        let (sink, mapping) = (Arc::clone(&self.sink), Arc::clone(&self.mapping));
+        let mut track_sink = TrackSink::new(sink, mapping, Arc::clone(&self.rereads), cookies);
+        let mut backoff = Backoff::new();
+        loop {
+            let Err(reason) = self.try_servers(&mut track_sink, &network).await else {
+                backoff = Backoff::new();
+                continue;
+            };
+            self.sink.offline(&reason);
+            tokio::select! {
+                () = sleep(backoff.next()) => {}
+                () = network.changed() => {}
+                () = self.refresh.notified() => track_sink.forget_cookies(),
+            }
+        }
+    }
+
+    async fn lookup(&self, what: &LookupQuery) -> Result<bool, LookupError> {
+        let mut asker = self.lookup_session().await?;
+        self.lookups.run_query(what, &mut asker, self.sink.as_ref()).await
+    }
+
+    async fn matches_filter(
+        &self,
+        user: &[u8],
+        uid: u32,
+        filter: &str,
+    ) -> Result<bool, LookupError> {
+        let mut asker = self.lookup_session().await?;
+        self.lookups.matches_filter(&mut asker, user, uid, filter).await
+    }
+
+    async fn lookup_all(&self, of: LookupScope, keys: LookupKeys<'_>) -> Result<(), LookupError> {
+        let mut asker = self.lookup_session().await?;
+        self.lookups.run_batch(of, keys, &mut asker, self.sink.as_ref()).await
+    }
+
+    async fn search_keys(
+        &self,
+        of: LookupScope,
+        missing: &[(SearchId, EntryId)],
+        control: &[EntryId],
+    ) -> Result<KeySearchResult, LookupError> {
+        let mut asker = self.lookup_session().await?;
+        let is_mirror = self.mode == DomainMode::Replicate;
+        let mirror_key = self.mirror_key.lock().clone();
+        if is_mirror && mirror_key.is_empty() {
+            return Err(LookupError::Unreachable("no server is mirrored yet".to_owned()));
+        }
+        let ids: Vec<EntryId> =
+            missing.iter().map(|(_, id)| *id).chain(control.iter().copied()).collect();
+        let search = KeySearch {
+            is_for_groups: matches!(of, LookupScope::Groups | LookupScope::GroupsWithMembers),
+            ids: &ids,
+            requires_any: control.is_empty(),
+            mirror_key: is_mirror.then_some(mirror_key.as_str()),
+        };
+        let of_groups = search.is_for_groups;
+        let looked = self.lookups.find_by_keys(&mut asker, self.sink.as_ref(), search).await?;
+        if is_mirror {
+            // The connection that follows changes re-reads these entries, because it knows the other changes that it
+            // reported of them.
+            let found = missing.iter().filter(|(_, id)| looked.found.contains(id));
+            self.rereads.add(found.map(|&(part, id)| {
+                (part, RereadTarget::Entry(if of_groups { schema::group_id(id) } else { id }))
+            }));
+        }
+        Ok(looked)
+    }
+
+    fn refresh(&self) {
+        self.refresh.notify_one();
+    }
+
+    fn reread_groups(&self, groups: &[(SearchId, EntryId)], named: &[Vec<u8>]) {
+        // The key of such an entry is the key of the user in it.
+        let groups =
+            groups.iter().map(|&(part, id)| (part, RereadTarget::Entry(schema::group_id(id))));
+        let searches = self.searches.iter().filter(|search| search.has_groups());
+        let naming = searches.flat_map(|search| {
+            named.iter().map(|member| (search.id, RereadTarget::Naming(member.clone())))
+        });
+        self.rereads.add(groups.chain(naming));
+    }
+}

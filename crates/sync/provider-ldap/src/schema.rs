@@ -1,0 +1,1063 @@
+//! Converts the attributes of an entry to a user or a group, by the configured names of attributes.
+//!
+//! It only checks that the entry is readable: one name, one id. The publisher decides whether the entry is served. If
+//! possible, fields are slices of the message.
+
+use crate::ber::BerError;
+use crate::dn;
+use crate::filter::EncodedFilter;
+use crate::message::{AttributeValues, RawEntry, printable};
+use roster_config::{
+    AttributeNames, DomainConfig, HomeShellOverrides, LdapConfig, MemberAttribute, MemberValues,
+};
+use roster_provider::account::{Account, AccountFact};
+use roster_provider::{DirectoryGroup, DirectoryUser, EntryId, Member, SearchId, overrides};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Values of one attribute that a DN may begin with if the DN has to select the name. An entry may have a million of
+/// both, and all pairs are compared.
+const RDN_VALUES_MAX: usize = 16;
+
+/// Names of attributes and rules by which a domain's entries are read.
+#[derive(Clone, Debug)]
+pub struct AttributeMapping {
+    attributes: AttributeNames,
+    members: Vec<MemberAttribute>,
+    case_sensitive: bool,
+    overrides: HomeShellOverrides,
+    domain: String,
+    /// The attributes of accounts. Empty in a domain without logins.
+    facts: Vec<(String, AccountFact)>,
+}
+
+/// The result of reading an entry, or the reason that it is unusable.
+pub type ReadResult<T> = Result<T, String>;
+
+impl AttributeMapping {
+    /// Makes the mapping from a domain's configuration.
+    #[must_use]
+    pub fn new(domain: &DomainConfig, ldap: &LdapConfig) -> Self {
+        Self {
+            attributes: ldap.attributes.clone(),
+            members: ldap.member_attributes.clone(),
+            case_sensitive: ldap.case_sensitive,
+            overrides: domain.overrides.clone(),
+            domain: domain.name.clone(),
+            facts: if domain.has_logins() { facts(&ldap.attributes) } else { Vec::new() },
+        }
+    }
+
+    /// Returns the attributes of accounts. Empty in a domain without logins.
+    #[must_use]
+    pub fn facts(&self) -> &[(String, AccountFact)] {
+        &self.facts
+    }
+
+    /// Returns the names of attributes.
+    #[must_use]
+    pub fn attributes(&self) -> &AttributeNames {
+        &self.attributes
+    }
+
+    /// Returns all attributes that [`MirrorSearch::classify`] needs.
+    #[must_use]
+    pub fn classifying_attributes(&self) -> [&str; 3] {
+        ["objectClass", &self.attributes.user_uid, &self.attributes.group_gid]
+    }
+
+    /// Returns the names of the attributes in which groups name members, by name or by DN.
+    pub fn members_by(&self, by: MemberSyntax) -> impl Iterator<Item = &str> {
+        let of_kind =
+            self.members.iter().filter(move |one| MemberSyntax::from_values(one.values) == by);
+        of_kind.map(|attribute| attribute.name.as_str())
+    }
+
+    /// Returns filters that match groups with any of these members. Each filter is for one value of one attribute.
+    #[must_use]
+    pub fn filters_naming(&self, by: MemberSyntax, values: &[Vec<u8>]) -> Vec<EncodedFilter> {
+        let equals = |value: &Vec<u8>| {
+            let of_value =
+                self.members_by(by).map(|attribute| EncodedFilter::equals(attribute, value));
+            of_value.collect::<Vec<_>>()
+        };
+        values.iter().flat_map(equals).collect()
+    }
+
+    /// Returns whether groups may name members by DN, and so other groups.
+    #[must_use]
+    pub fn has_dns(&self) -> bool {
+        self.members_by(MemberSyntax::Dn).next().is_some()
+    }
+
+    /// Normalises a name by the domain's rule on case.
+    #[must_use]
+    pub fn normalise_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        let is_lower = name.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
+        if self.case_sensitive || is_lower {
+            return Cow::Borrowed(name);
+        }
+        Cow::Owned(match std::str::from_utf8(name) {
+            Ok(text) => text.to_lowercase().into_bytes(),
+            Err(_) => name.to_ascii_lowercase(),
+        })
+    }
+
+    /// Reads a user.
+    pub fn user<'a>(
+        &self,
+        entry: &RawEntry<'a>,
+    ) -> Result<ReadResult<DirectoryUser<'a>>, BerError> {
+        let names = &self.attributes;
+        let [name, uid, gid, gecos, home, shell] = find(
+            entry,
+            [
+                &names.user_name,
+                &names.user_uid,
+                &names.user_gid,
+                &names.user_gecos,
+                &names.user_home,
+                &names.user_shell,
+            ],
+        )?;
+        let account = self.account(entry)?;
+        let read = || {
+            let name = self.normalise_name(name.in_rdn(entry)?);
+            let mut user = DirectoryUser {
+                uid: uid.number()?,
+                gid: gid.number()?,
+                gecos: Cow::Borrowed(gecos.first.unwrap_or_default()),
+                dir: Cow::Borrowed(home.at_most_one()?.unwrap_or_default()),
+                shell: Cow::Borrowed(shell.at_most_one()?.unwrap_or_default()),
+                reference: self.reference(entry),
+                name,
+                account,
+            };
+            overrides::apply(&self.overrides, &self.domain, &mut user);
+            if user.dir.is_empty() {
+                return Err(format!("{} is missing; fallback_home would fill it in", home.name));
+            }
+            Ok(user)
+        };
+        Ok(read())
+    }
+
+    /// Reads the account attributes of a user.
+    fn account<'a>(&self, entry: &RawEntry<'a>) -> Result<Account<'a>, BerError> {
+        let mut account = Account::default();
+        if self.facts.is_empty() {
+            return Ok(account);
+        }
+        for attribute in entry.attributes() {
+            let (name, values) = attribute?;
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            for (_, fact) in self.facts.iter().filter(|(other, _)| is(other)) {
+                for value in values {
+                    let value = value?;
+                    if *fact != AccountFact::LockingRole || is_locking(value) {
+                        account.add(*fact, Cow::Borrowed(value));
+                    }
+                }
+            }
+        }
+        Ok(account)
+    }
+
+    /// Reads a group, with `with_members` also its members from each attribute that lists members. A list makes the
+    /// group unreadable if it has another option than a range from its beginning, because its missing part is unknown.
+    pub fn group<'a>(
+        &self,
+        entry: &RawEntry<'a>,
+        with_members: bool,
+    ) -> Result<ReadResult<PartialGroup<'a>>, BerError> {
+        let names = &self.attributes;
+        let [name, gid] = find(entry, [&names.group_name, &names.group_gid])?;
+        let mut members = with_members.then(Vec::new);
+        let mut rest = Vec::new();
+        let mut wrong = None;
+        if let Some(members) = &mut members {
+            for attribute in 0..self.members.len() {
+                match self.members(entry, RemainingMembers { attribute, from: 0 }, members)? {
+                    Ok(next) => rest.extend(next),
+                    Err(reason) => wrong = Some(reason),
+                }
+            }
+        }
+        let read = || {
+            let group = DirectoryGroup {
+                name: self.normalise_name(name.in_rdn(entry)?),
+                gid: gid.number()?,
+                reference: self.reference(entry),
+                members,
+            };
+            wrong.map_or(Ok(PartialGroup { group, rest }), Err)
+        };
+        Ok(read())
+    }
+
+    /// Returns the DN of an entry as member lists name it. Empty if lists have no DNs.
+    #[must_use]
+    pub fn reference<'a>(&self, entry: &RawEntry<'a>) -> Cow<'a, [u8]> {
+        if self.has_dns() { dn::normalise(entry.dn) } else { Cow::Borrowed(&b""[..]) }
+    }
+
+    /// Returns the attribute description that requests the rest of a list.
+    #[must_use]
+    pub fn remaining_members_attribute(&self, rest: RemainingMembers) -> String {
+        let name = self.members.get(rest.attribute).map_or("", |attribute| &attribute.name);
+        format!("{name};{RANGE}{}-*", rest.from)
+    }
+
+    /// Reads the members that an entry shows of one list from a position on. Returns the start of the rest, or `None`
+    /// at the end of the list. An entry may lack a list, but not the rest of one.
+    pub fn members<'a>(
+        &self,
+        entry: &RawEntry<'a>,
+        shown: RemainingMembers,
+        members: &mut Vec<Member<'a>>,
+    ) -> Result<ReadResult<Option<RemainingMembers>>, BerError> {
+        let Some(MemberAttribute { name, values: kind }) = self.members.get(shown.attribute) else {
+            return Ok(Ok(None));
+        };
+        let mut rest = None;
+        let mut is_shown = shown.from == 0;
+        for attribute in entry.attributes() {
+            let (description, values) = attribute?;
+            let Some(options) = attribute_options(description, name) else { continue };
+            is_shown |= !options.is_empty();
+            if !options.is_empty() {
+                match range(options) {
+                    Some((first, last)) if first == shown.from => {
+                        let from = last.and_then(|last| last.checked_add(1));
+                        rest = from.map(|from| RemainingMembers { from, ..shown });
+                    }
+                    _ => return Ok(Err(unreadable_list_reason(description))),
+                }
+            }
+            for value in values {
+                is_shown = true;
+                members.extend(self.member(*kind, value?));
+            }
+        }
+        Ok(if is_shown { Ok(rest) } else { Err(incomplete_list_reason(shown)) })
+    }
+
+    /// Returns the member that a value names, unless it is empty.
+    fn member<'a>(&self, kind: MemberValues, value: &'a [u8]) -> Option<Member<'a>> {
+        let member = match kind {
+            MemberValues::Names => Member::Name(self.normalise_name(value)),
+            MemberValues::Dns => Member::Dn(dn::normalise(value)),
+            MemberValues::DnsWithUids => Member::Dn(dn::normalise(strip_uid(value))),
+        };
+        let (Member::Name(text) | Member::Dn(text)) = &member;
+        (!text.is_empty()).then_some(member)
+    }
+}
+
+/// Syntax of the members in an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberSyntax {
+    /// Users by name.
+    Name,
+    /// Users and groups by DN.
+    Dn,
+}
+
+impl MemberSyntax {
+    fn from_values(values: MemberValues) -> Self {
+        match values {
+            MemberValues::Names => Self::Name,
+            MemberValues::Dns | MemberValues::DnsWithUids => Self::Dn,
+        }
+    }
+}
+
+/// Returns the DN in a value of `uniqueMember`. A UID such as `#'0101'B` may follow it (RFC 4517, 3.3.21). The UID
+/// distinguishes entries that had the same DN one after the other. An entry does not show its own UID.
+fn strip_uid(value: &[u8]) -> &[u8] {
+    let dn = value.strip_suffix(b"'B").and_then(|rest| {
+        let bits = rest.iter().rev().take_while(|byte| matches!(byte, b'0' | b'1')).count();
+        rest.get(..rest.len() - bits)?.strip_suffix(b"#'")
+    });
+    dn.unwrap_or(value)
+}
+
+/// A group, and the parts of its member lists that the server did not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartialGroup<'a> {
+    /// The group with the members that were shown.
+    pub group: DirectoryGroup<'a>,
+    /// The missing parts, at most one of each attribute.
+    pub rest: Vec<RemainingMembers>,
+}
+
+/// Members that the server did not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemainingMembers {
+    /// Index of the attribute among the attributes with members.
+    attribute: usize,
+    /// Position of the first missing member.
+    pub from: u32,
+}
+
+/// The option for a part of a long list in Active Directory (MS-ADTS 3.1.1.3.1.3.3).
+const RANGE: &str = "range=";
+
+/// Returns the options of an attribute description, if it is of this attribute. Empty without options.
+fn attribute_options<'a>(description: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (of, options) = description.split_at_checked(name.len())?;
+    if !of.eq_ignore_ascii_case(name.as_bytes()) {
+        return None;
+    }
+    if options.is_empty() { Some(options) } else { options.strip_prefix(b";") }
+}
+
+/// Returns the first and last position of the option `range=first-last`. `range=first-*` has no last position.
+fn range(option: &[u8]) -> Option<(u32, Option<u32>)> {
+    let (name, positions) = option.split_at_checked(RANGE.len())?;
+    let positions = std::str::from_utf8(positions).ok()?;
+    let (first, last) = positions.split_once('-')?;
+    let number = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten()
+    };
+    let first = number(first)?;
+    let last = if last == "*" { None } else { Some(number(last)?) };
+    let is_range = name.eq_ignore_ascii_case(RANGE.as_bytes());
+    (is_range && last.is_none_or(|last| last >= first && last < u32::MAX)).then_some((first, last))
+}
+
+/// Returns the reason to skip a group with an incomplete list.
+pub(crate) fn incomplete_list_reason(rest: RemainingMembers) -> String {
+    format!("the server shows the first {} members and not the rest", rest.from)
+}
+
+/// Returns the reason to skip a list of members with possibly missing parts.
+fn unreadable_list_reason(description: &[u8]) -> String {
+    format!("{} is not a list that can be read whole", printable(description))
+}
+
+/// Returns the attributes of accounts. Two facts may have the same attribute.
+fn facts(names: &AttributeNames) -> Vec<(String, AccountFact)> {
+    let facts = [
+        (&names.shadow_last_change, AccountFact::LastChange),
+        (&names.shadow_max, AccountFact::MaxDays),
+        (&names.shadow_warning, AccountFact::WarnDays),
+        (&names.shadow_inactive, AccountFact::InactiveDays),
+        (&names.shadow_expire, AccountFact::ExpireDay),
+        (&names.locked_time, AccountFact::LockedTime),
+        (&names.password_reset, AccountFact::MustChange),
+        (&names.account_lock, AccountFact::AccountLock),
+        (&names.role, AccountFact::LockingRole),
+        (&names.account_control, AccountFact::Control),
+        (&names.account_expires, AccountFact::Expires),
+        (&names.account_control_computed, AccountFact::ControlComputed),
+        (&names.lockout_time, AccountFact::LockoutTime),
+        (&names.ssh_key, AccountFact::SshKey),
+    ];
+    facts.map(|(name, fact)| (name.clone(), fact)).into()
+}
+
+/// Roles of locked accounts in 389 Directory Server.
+const LOCKING_ROLES: [&[u8]; 3] =
+    [b"nsmanageddisabledrole", b"nsnesteddisabledrole", b"nsdisabledrole"];
+
+/// Returns whether a role, which is a DN, locks accounts.
+fn is_locking(role: &[u8]) -> bool {
+    dn::first_rdn(&dn::normalise(role)).is_some_and(|(_, name)| {
+        LOCKING_ROLES.iter().any(|locking| name.eq_ignore_ascii_case(locking))
+    })
+}
+
+/// The values of one attribute in an entry.
+#[derive(Clone, Copy, Debug)]
+struct FoundAttribute<'a, 'n> {
+    name: &'n str,
+    values: Option<AttributeValues<'a>>,
+    first: Option<&'a [u8]>,
+    count: usize,
+}
+
+/// Finds several attributes in one pass over the entry.
+fn find<'a, 'n, const N: usize>(
+    entry: &RawEntry<'a>,
+    names: [&'n str; N],
+) -> Result<[FoundAttribute<'a, 'n>; N], BerError> {
+    let mut found = names.map(|name| FoundAttribute { name, values: None, first: None, count: 0 });
+    for attribute in entry.attributes() {
+        let (name, values) = attribute?;
+        for found in
+            found.iter_mut().filter(|found| name.eq_ignore_ascii_case(found.name.as_bytes()))
+        {
+            found.values = Some(values);
+            found.first = values.clone().next().transpose()?;
+            for value in values {
+                value?;
+                found.count += 1;
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl<'a> FoundAttribute<'a, '_> {
+    fn at_most_one(&self) -> ReadResult<Option<&'a [u8]>> {
+        if self.count > 1 {
+            return Err(format!("{} has {} values", self.name, self.count));
+        }
+        Ok(self.first)
+    }
+
+    fn one(&self) -> ReadResult<&'a [u8]> {
+        match self.at_most_one()? {
+            Some(value) if !value.is_empty() => Ok(value),
+            Some(_) => Err(format!("{} is empty", self.name)),
+            None => Err(format!("{} is missing, or not readable for the bind DN", self.name)),
+        }
+    }
+
+    fn number(&self) -> ReadResult<u32> {
+        let value = self.one()?;
+        let digits = value.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        number.filter(|_| digits).ok_or_else(|| {
+            format!("{} {:?} is not a number from 0 to {}", self.name, printable(value), u32::MAX)
+        })
+    }
+
+    /// Returns the only value. If there are several, returns the value at the start of the DN.
+    fn in_rdn(&self, entry: &RawEntry<'_>) -> ReadResult<&'a [u8]> {
+        if self.count < 2 {
+            return self.one();
+        }
+        let in_rdn = dn::rdn_values(entry.dn, self.name);
+        if in_rdn.len() > RDN_VALUES_MAX {
+            let most = RDN_VALUES_MAX;
+            return Err(format!("the DN begins with more than {most} values of {}", self.name));
+        }
+        let mut named = self.values.into_iter().flatten().flatten().filter(|value| {
+            in_rdn.iter().any(|rdn| rdn.eq_ignore_ascii_case(value)) && !value.is_empty()
+        });
+        match (named.next(), named.next()) {
+            (Some(value), None) => Ok(value),
+            _ => {
+                Err(format!("{} has {} values and the DN does not name one", self.name, self.count))
+            }
+        }
+    }
+}
+
+/// Parses the value of a UUID attribute as the key of an entry. The value is text of 32 hexadecimal digits with dashes
+/// or braces anywhere (entryUUID, nsUniqueId, ipaUniqueID), or 16 octets (objectGUID).
+#[must_use]
+pub fn entry_id(value: &[u8]) -> Option<EntryId> {
+    if let Ok(octets) = value.try_into() {
+        return Some(EntryId(octets));
+    }
+    let mut id = [0; 16];
+    let mut digits = 0;
+    for &byte in value {
+        if byte.is_ascii_hexdigit() {
+            let octet = id.get_mut(digits / 2)?;
+            *octet = *octet << 4 | dn::hex_value(byte);
+            digits += 1;
+        } else if !matches!(byte, b'-' | b'{' | b'}') {
+            return None;
+        }
+    }
+    (digits == 32).then_some(EntryId(id))
+}
+
+/// Returns the key of the group in an entry. An entry that is also a user thus has two keys. The key is the key of the
+/// entry with two inverted bits, which are the same in every UUID (RFC 4122's variant).
+#[must_use]
+pub fn group_id(id: EntryId) -> EntryId {
+    let EntryId(mut octets) = id;
+    octets[8] ^= 0xc0;
+    EntryId(octets)
+}
+
+/// The kind of entries that a search returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SearchKind {
+    /// Users.
+    Users,
+    /// Groups.
+    Groups,
+    /// Users and groups, distinguished by these object classes.
+    Both {
+        /// Class of users.
+        users: String,
+        /// Class of groups.
+        groups: String,
+    },
+}
+
+/// Object classes of container entries. If a container is renamed or moved, all entries below it get other names or
+/// leave the base of the search, and no server sends changes for them. The mirror therefore follows containers as well.
+/// Entries with attributes of a user or a group are excluded: only the configured filters select them.
+const CONTAINER_CLASSES: [&str; 8] = [
+    "organizationalUnit",
+    "organization",
+    "dcObject",
+    "domain",
+    "nsContainer",
+    "container",
+    "locality",
+    "country",
+];
+
+/// Object classes of groups that define their members by a search. OpenLDAP's overlays dynlist and autogroup usually
+/// have these.
+pub(crate) const DYNAMIC_CLASSES: [&str; 2] = ["groupOfURLs", "labeledURIObject"];
+
+/// Returns whether an entry has one of these classes.
+pub(crate) fn has_dynamic_class(entry: &RawEntry<'_>) -> Result<bool, BerError> {
+    for class in entry.values("objectClass")? {
+        let class = class?;
+        if DYNAMIC_CLASSES.iter().any(|name| class.eq_ignore_ascii_case(name.as_bytes())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether an entry of a search is a user, a group, or both. A container is neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryKind {
+    /// The entry is a user.
+    pub user: bool,
+    /// The entry is a group.
+    pub group: bool,
+}
+
+/// One search of a mirror.
+#[derive(Clone, Debug)]
+pub struct MirrorSearch {
+    /// Its number.
+    pub id: SearchId,
+    /// The kind of entries.
+    pub kind: SearchKind,
+    /// The base.
+    pub base: String,
+    /// The filter, as sent to the server.
+    pub filter: EncodedFilter,
+    /// The filter names an attribute that the server computes. An entry may begin or cease to match without a change of
+    /// the entry, and change notifications for it may be outdated.
+    pub has_computed_attribute: bool,
+    /// The requested attributes, without the attribute of the key.
+    pub attributes: Vec<String>,
+    /// A text of all parameters, which binds a cookie to the search.
+    pub description: String,
+    /// The base in canonical form.
+    canonical_base: Vec<u8>,
+}
+
+impl MirrorSearch {
+    /// Returns whether the search may find users.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        self.kind != SearchKind::Groups
+    }
+
+    /// Returns whether the search may find groups.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        self.kind != SearchKind::Users
+    }
+
+    /// Returns the base in canonical form.
+    #[must_use]
+    pub fn normalised_base(&self) -> &[u8] {
+        &self.canonical_base
+    }
+
+    /// Classifies an entry of this search. An entry without attributes of a user or a group is a container. It may have
+    /// matched by a class that is derived from a container class, for example `dNSDomain` from `domain`.
+    pub fn classify(
+        &self,
+        entry: &RawEntry<'_>,
+        mapping: &AttributeMapping,
+    ) -> Result<EntryKind, BerError> {
+        let names = &mapping.attributes;
+        let has = |name| Ok::<bool, BerError>(entry.values(name)?.next().is_some());
+        let (mut user, mut group, mut container, mut posix) = (false, false, false, false);
+        for class in entry.values("objectClass")? {
+            let class = class?;
+            let is = |name: &str| class.eq_ignore_ascii_case(name.as_bytes());
+            container |= CONTAINER_CLASSES.iter().any(|name| is(name));
+            posix |= is("posixAccount") || is("posixGroup");
+            if let SearchKind::Both { users, groups } = &self.kind {
+                user |= is(users);
+                group |= is(groups);
+            }
+        }
+        if user || group {
+            return Ok(EntryKind { user, group });
+        }
+        let (has_uid, has_gid) = (has(&names.user_uid)?, has(&names.group_gid)?);
+        let has_name = self.has_users() && has(&names.user_name)?
+            || self.has_groups() && has(&names.group_name)?;
+        if (container || !has_name && !posix) && !has_uid && !has_gid {
+            return Ok(EntryKind { user: false, group: false });
+        }
+        let user = match &self.kind {
+            SearchKind::Users => true,
+            SearchKind::Groups => false,
+            // It matched by a class that is derived from one of the two. The uid decides.
+            SearchKind::Both { .. } => has_uid,
+        };
+        Ok(EntryKind { user, group: !user })
+    }
+}
+
+/// Returns a filter for containers that are neither users nor groups. The filter requires entries without uid and gid,
+/// so a container class cannot bypass the configured filters.
+fn container_filter(names: &AttributeNames) -> EncodedFilter {
+    let classes =
+        CONTAINER_CLASSES.map(|name| EncodedFilter::equals("objectClass", name.as_bytes()));
+    let lacks = |name: &str| EncodedFilter::not(&EncodedFilter::present(name));
+    EncodedFilter::all([
+        &EncodedFilter::any(&classes),
+        &lacks(&names.user_uid),
+        &lacks(&names.group_gid),
+    ])
+}
+
+/// Returns the searches that mirror a domain. There is one search if users and groups differ in object class and have
+/// the same base, which gives one cookie and one order of events. Otherwise there are two.
+///
+/// `facts` are the attributes of accounts.
+pub fn mirror_searches(
+    ldap: &LdapConfig,
+    facts: &[(String, AccountFact)],
+) -> Result<Vec<MirrorSearch>, String> {
+    let names = &ldap.attributes;
+    let parse = |what: &str, text: &str| {
+        EncodedFilter::parse(text).map_err(|error| format!("{what} {error}"))
+    };
+    let users = parse("user", &ldap.users.filter)?;
+    let groups = parse("group", &ldap.groups.filter)?;
+    let mut user_attributes = vec![
+        &names.user_name,
+        &names.user_uid,
+        &names.user_gid,
+        &names.user_gecos,
+        &names.user_home,
+        &names.user_shell,
+    ];
+    user_attributes.extend(facts.iter().map(|(name, _)| name));
+    let members = ldap.member_attributes.iter().map(|attribute| &attribute.name);
+    let group_attributes: Vec<&String> =
+        [&names.group_name, &names.group_gid].into_iter().chain(members).collect();
+    let class = "objectClass".to_owned();
+    let containers = container_filter(names);
+    let same_base =
+        dn::normalise(ldap.users.base.as_bytes()) == dn::normalise(ldap.groups.base.as_bytes());
+    let search = |part, kind, base: &str, filters: &[&EncodedFilter], attributes: &[&String]| {
+        let filter = EncodedFilter::any(filters.iter().copied().chain([&containers]));
+        let mut attributes: Vec<String> =
+            attributes.iter().copied().chain([&class]).cloned().collect();
+        attributes.sort_unstable();
+        attributes.dedup_by(|a, b| a.eq_ignore_ascii_case(b));
+        MirrorSearch {
+            id: SearchId(part),
+            kind,
+            base: base.to_owned(),
+            canonical_base: dn::normalise(base.as_bytes()).into_owned(),
+            filter,
+            has_computed_attribute: filters.iter().any(|filter| filter.has_computed_attribute()),
+            attributes,
+            description: String::new(),
+        }
+    };
+    let mut searches = match (users.class(), groups.class()) {
+        (Some(user_class), Some(group_class))
+            if same_base && !user_class.eq_ignore_ascii_case(group_class) =>
+        {
+            let kind =
+                SearchKind::Both { users: user_class.to_owned(), groups: group_class.to_owned() };
+            let attributes = [&user_attributes[..], &group_attributes[..]].concat();
+            vec![search(0, kind, &ldap.users.base, &[&users, &groups], &attributes)]
+        }
+        _ => vec![
+            search(0, SearchKind::Users, &ldap.users.base, &[&users], &user_attributes),
+            search(1, SearchKind::Groups, &ldap.groups.base, &[&groups], &group_attributes),
+        ],
+    };
+    for search in &mut searches {
+        let mut text = format!("{:?} base {:?} filter ", search.kind, search.base);
+        for octet in search.filter.encoded() {
+            let _ = write!(text, "{octet:02x}");
+        }
+        let _ = write!(text, " attributes {}", search.attributes.join(" "));
+        search.description = text;
+    }
+    Ok(searches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::testing::{entry, raw};
+
+    fn attribute(name: &str, values: MemberValues) -> MemberAttribute {
+        MemberAttribute { name: name.to_owned(), values }
+    }
+
+    fn mapping(case_sensitive: bool) -> AttributeMapping {
+        let text = |text: &str| text.to_owned();
+        AttributeMapping {
+            attributes: AttributeNames {
+                user_name: text("uid"),
+                user_uid: text("uidnumber"),
+                user_gid: text("gidnumber"),
+                user_gecos: text("gecos"),
+                user_home: text("homedirectory"),
+                user_shell: text("loginshell"),
+                group_name: text("cn"),
+                group_gid: text("gidnumber"),
+                ssh_key: text("sshpublickey"),
+                shadow_last_change: text("shadowlastchange"),
+                shadow_max: text("shadowmax"),
+                shadow_warning: text("shadowwarning"),
+                shadow_inactive: text("shadowinactive"),
+                shadow_expire: text("shadowexpire"),
+                locked_time: text("pwdaccountlockedtime"),
+                password_reset: text("pwdreset"),
+                account_lock: text("nsaccountlock"),
+                role: text("nsrole"),
+                account_control: text("useraccountcontrol"),
+                account_expires: text("accountexpires"),
+                account_control_computed: text("msds-user-account-control-computed"),
+                lockout_time: text("lockouttime"),
+                uuid: None,
+            },
+            members: vec![
+                attribute("memberuid", MemberValues::Names),
+                attribute("member", MemberValues::Dns),
+                attribute("uniquemember", MemberValues::DnsWithUids),
+            ],
+            case_sensitive,
+            overrides: HomeShellOverrides::default(),
+            domain: text("corp"),
+            facts: Vec::new(),
+        }
+    }
+
+    type Values<'a> = (&'a str, &'a [&'a [u8]]);
+
+    const NAME: Values<'_> = ("uid", &[b"Alice"]);
+    const UID: Values<'_> = ("uidNumber", &[b"5001"]);
+    const GID: Values<'_> = ("gidNumber", &[b"5000"]);
+    const HOME: Values<'_> = ("homeDirectory", &[b"/home/alice"]);
+
+    /// Returns the name of a user with these attributes, or the reason that it is unusable.
+    fn read(dn: &str, attributes: &[Values<'_>]) -> ReadResult<String> {
+        let message = entry(dn, attributes);
+        let user = mapping(false).user(&raw(&message)).unwrap()?;
+        Ok(String::from_utf8(user.name.into_owned()).unwrap())
+    }
+
+    #[test]
+    fn a_user_has_its_fields_under_the_configured_names() {
+        let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, ("GECOS", &[b"A. Lice"])]);
+        let user = mapping(false).user(&raw(&message)).unwrap().unwrap();
+        assert_eq!((&*user.name, user.uid, user.gid), (&b"alice"[..], 5001, 5000));
+        assert_eq!((&*user.gecos, &*user.shell), (&b"A. Lice"[..], &b""[..]));
+        assert_eq!(&*user.reference, b"uid=alice,dc=x");
+        let sensitive = mapping(true).user(&raw(&message)).unwrap().unwrap();
+        assert_eq!(
+            (&*sensitive.name, &*sensitive.reference),
+            (&b"Alice"[..], &b"uid=alice,dc=x"[..])
+        );
+    }
+
+    #[test]
+    fn what_is_said_of_an_account_is_read_where_people_log_in() {
+        let keys: Values<'_> = ("sshPublicKey", &[b"ssh-ed25519 AAAA", b"ssh-rsa AAAA"]);
+        let roles: Values<'_> = ("nsRole", &[b"cn=staff,dc=x", b"cn=nsManagedDisabledRole,dc=x"]);
+        let expire: Values<'_> = ("SHADOWEXPIRE", &[b"20000"]);
+        let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, keys, roles, expire]);
+        let without = mapping(false);
+        let user = without.user(&raw(&message)).unwrap().unwrap();
+        assert_eq!(user.account, Account::default());
+        let facts = facts(&without.attributes);
+        let user = AttributeMapping { facts, ..without }.user(&raw(&message)).unwrap().unwrap();
+        let values = |fact| user.account.values_of(fact).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(values(AccountFact::SshKey), [&b"ssh-ed25519 AAAA"[..], b"ssh-rsa AAAA"]);
+        assert_eq!(values(AccountFact::LockingRole), [b"cn=nsManagedDisabledRole,dc=x"]);
+        assert_eq!(values(AccountFact::ExpireDay), [b"20000"]);
+        assert_eq!(values(AccountFact::LastChange), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn of_several_names_the_one_in_the_dn_counts() {
+        let names: Values<'_> = ("uid", &[b"al", b"Alice", b"alicia"]);
+        assert_eq!(read("UID=alice,dc=x", &[names, UID, GID, HOME]), Ok("alice".to_owned()));
+        for dn in ["cn=Alice,dc=x", "uid=bob,dc=x", "uid=al+uid=alice,dc=x"] {
+            let reason = read(dn, &[names, UID, GID, HOME]).unwrap_err();
+            assert_eq!(reason, "uid has 3 values and the DN does not name one", "{dn}");
+        }
+    }
+
+    #[test]
+    fn a_dn_that_begins_with_too_many_names_is_not_searched_for_one() {
+        let names: Values<'_> = ("uid", &[b"a0", b"b"]);
+        let dn = |count: usize| {
+            let parts: Vec<String> = (0..count).map(|number| format!("uid=a{number}")).collect();
+            format!("{},dc=x", parts.join("+"))
+        };
+        let read = |count| read(&dn(count), &[names, UID, GID, HOME]);
+        assert_eq!(read(RDN_VALUES_MAX), Ok("a0".to_owned()));
+        let reason = read(RDN_VALUES_MAX + 1).unwrap_err();
+        assert_eq!(reason, "the DN begins with more than 16 values of uid");
+    }
+
+    #[test]
+    fn numbers_must_be_one_and_a_number() {
+        let with = |values: &'static [&'static [u8]]| {
+            read("uid=a,dc=x", &[NAME, ("uidNumber", values), GID, HOME]).unwrap_err()
+        };
+        assert_eq!(with(&[b"1", b"2"]), "uidnumber has 2 values");
+        for bad in [
+            &b"-1"[..],
+            b"+1",
+            b"0x10",
+            b"1 ",
+            b"1.0",
+            b"4294967296",
+            b"99999999999999999999",
+            b"one",
+        ] {
+            let reason = read("uid=a,dc=x", &[NAME, ("uidNumber", &[bad]), GID, HOME]).unwrap_err();
+            assert!(reason.contains("is not a number from 0 to 4294967295"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let all = [NAME, UID, GID, HOME];
+        for (left_out, named) in [
+            "uid is missing",
+            "uidnumber is missing",
+            "gidnumber is missing",
+            "homedirectory is missing",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let mut some = all.to_vec();
+            some.remove(left_out);
+            let reason = read("uid=Alice,dc=x", &some).unwrap_err();
+            assert!(reason.starts_with(named), "{reason}");
+        }
+    }
+
+    #[test]
+    fn members_are_in_canonical_form_and_not_copied_when_they_are_already() {
+        let attributes: [Values<'_>; 3] =
+            [("cn", &[b"staff"]), GID, ("member", &[b"uid=a,dc=x", b"UID=B, dc=x", b""])];
+        let message = entry("cn=staff,dc=x", &attributes);
+        let read = mapping(false).group(&raw(&message), true).unwrap().unwrap();
+        assert_eq!(read.rest, []);
+        let members = read.group.members.unwrap();
+        assert_eq!(members, [dn(b"uid=a,dc=x"), dn(b"uid=b,dc=x")]);
+        assert!(matches!(members[0], Member::Dn(Cow::Borrowed(_))));
+        let read = mapping(false).group(&raw(&message), false).unwrap().unwrap();
+        assert_eq!(read.group.members, None);
+    }
+
+    #[test]
+    fn members_of_all_attributes_are_read() {
+        let attributes: [Values<'_>; 5] = [
+            ("cn", &[b"staff"]),
+            GID,
+            ("uniqueMember", &[b"uid=c,dc=x#'0101'B", b"UID=d,dc=x", b"uid=e,dc=x#''B"]),
+            ("memberUid", &[b"Alice", b""]),
+            ("member", &[b"uid=alice,dc=x", b"uid=b,dc=x#'0'B"]),
+        ];
+        let message = entry("cn=staff,dc=x", &attributes);
+        let read = |mapping: &AttributeMapping| {
+            let read = mapping.group(&raw(&message), true).unwrap().unwrap();
+            read.group.members.unwrap()
+        };
+        let all = mapping(false);
+        let [by_name, by_dn] = [name(b"alice"), dn(b"uid=alice,dc=x")];
+        let uid_kept = dn(b"uid=b,dc=x\\23'0'b");
+        let [c, d, e] = [b"uid=c,dc=x", b"uid=d,dc=x", b"uid=e,dc=x"].map(|text| dn(text));
+        assert_eq!(read(&all), [by_name.clone(), by_dn, uid_kept, c, d, e]);
+        let mut one = all;
+        one.members.truncate(1);
+        assert_eq!(read(&one), [by_name]);
+        let group = one.group(&raw(&message), false).unwrap().unwrap().group;
+        assert!(group.reference.is_empty(), "no list names it");
+    }
+
+    #[test]
+    fn unique_members_lose_only_uids() {
+        for (value, dn) in [
+            ("cn=a#'01'B", "cn=a"),
+            ("cn=a#''B", "cn=a"),
+            ("cn=a#'01'b", "cn=a#'01'b"),
+            ("cn=a#'012'B", "cn=a#'012'B"),
+            ("cn=a#01'B", "cn=a#01'B"),
+            ("cn=a'01'B", "cn=a'01'B"),
+            ("'B", "'B"),
+            ("#'1'B", ""),
+        ] {
+            assert_eq!(strip_uid(value.as_bytes()), dn.as_bytes(), "{value}");
+        }
+    }
+
+    fn dn(dn: &[u8]) -> Member<'_> {
+        Member::Dn(Cow::Borrowed(dn))
+    }
+
+    fn name(name: &[u8]) -> Member<'_> {
+        Member::Name(Cow::Borrowed(name))
+    }
+
+    /// The list of `member`.
+    const MEMBER: usize = 1;
+
+    /// Returns the number of members in a group with this list, and the start of the rest.
+    fn members(description: &str, from: u32) -> ReadResult<(usize, Option<u32>)> {
+        let list: Values<'_> = (description, &[b"uid=a,dc=x", b"uid=b,dc=x"]);
+        let message = entry("cn=staff,dc=x", &[("cn", &[b"staff"]), GID, ("member", &[]), list]);
+        let mapping = mapping(false);
+        let mut members = Vec::new();
+        let shown = RemainingMembers { attribute: MEMBER, from };
+        let rest = mapping.members(&raw(&message), shown, &mut members).unwrap()?;
+        if from == 0 {
+            let read = mapping.group(&raw(&message), true).unwrap()?;
+            assert_eq!(read.rest, Vec::from_iter(rest));
+            assert_eq!(read.group.members.as_ref(), Some(&members));
+        }
+        Ok((members.len(), rest.map(|rest| rest.from)))
+    }
+
+    #[test]
+    fn members_in_range_continue_each_list() {
+        let attributes: [Values<'_>; 4] = [
+            ("cn", &[b"staff"]),
+            GID,
+            ("memberUid;range=0-1", &[b"a", b"b"]),
+            ("uniqueMember;range=0-0", &[b"uid=c,dc=x"]),
+        ];
+        let message = entry("cn=staff,dc=x", &attributes);
+        let mapping = mapping(false);
+        let read = mapping.group(&raw(&message), true).unwrap().unwrap();
+        assert_eq!(read.group.members.unwrap().len(), 3);
+        let rest: Vec<String> =
+            read.rest.into_iter().map(|rest| mapping.remaining_members_attribute(rest)).collect();
+        assert_eq!(rest, ["memberuid;range=2-*", "uniquemember;range=1-*"]);
+    }
+
+    #[test]
+    fn members_in_range_tell_next_position() {
+        assert_eq!(members("member;range=0-1499", 0), Ok((2, Some(1500))));
+        assert_eq!(members("MEMBER;Range=0-*", 0), Ok((2, None)));
+        assert_eq!(members("member;range=1500-2999", 1500), Ok((2, Some(3000))));
+        assert_eq!(members("member;range=1500-*", 1500), Ok((2, None)));
+        let rest = RemainingMembers { attribute: MEMBER, from: 1500 };
+        assert_eq!(mapping(false).remaining_members_attribute(rest), "member;range=1500-*");
+    }
+
+    #[test]
+    fn members_with_other_option_are_unreadable() {
+        for (description, from) in [
+            ("member;lang-ja", 0),
+            ("member;range=0-1499;lang-ja", 0),
+            ("member;range=1-1499", 0),
+            ("member;range=0-1499", 1500),
+            ("member;range=5-4", 5),
+            ("member;range=0-4294967295", 0),
+            ("member;range=-1", 0),
+            ("member;range=+0-*", 0),
+            ("member;range=0", 0),
+            ("member;range=", 0),
+            ("member;", 0),
+        ] {
+            let read = members(description, from);
+            if description == "member;" {
+                assert_eq!(read, Ok((2, None)), "no option");
+            } else {
+                assert!(read.unwrap_err().contains(description), "{description}");
+            }
+        }
+        assert_eq!(members("memberOf;range=0-1", 0), Ok((0, None)), "another attribute");
+    }
+
+    #[test]
+    fn attributes_with_options_of_a_user_are_left_aside() {
+        let japanese: Values<'_> = ("uid;lang-ja", &[b"arisu"]);
+        let binary: Values<'_> = ("uidNumber;binary", &[b"1"]);
+        let all = [NAME, japanese, UID, binary, GID, HOME];
+        assert_eq!(read("uid=Alice,dc=x", &all), Ok("alice".to_owned()));
+    }
+
+    #[test]
+    fn keys_are_read_in_every_spelling() {
+        let id = EntryId(*b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef");
+        for text in [
+            &b"01234567-89ab-cdef-0123-456789abcdef"[..],
+            b"01234567-89ABCDEF-01234567-89ABCDEF",
+            b"{0123456789abcdef0123456789abcdef}",
+            &id.0,
+        ] {
+            assert_eq!(entry_id(text), Some(id));
+        }
+        for text in [
+            &b""[..],
+            b"01234567-89ab-cdef-0123-456789abcde",
+            b"x1234567-89ab-cdef-0123-456789abcdef",
+            &[b'a'; 33],
+        ] {
+            assert_eq!(entry_id(text), None, "{text:?}");
+        }
+        assert_ne!(group_id(id), id);
+        assert_eq!(group_id(group_id(id)), id);
+    }
+
+    fn class<'a>(values: &'a [&'a [u8]]) -> Values<'a> {
+        ("objectClass", values)
+    }
+
+    #[test]
+    fn an_entry_can_be_a_user_and_a_group() {
+        let search = MirrorSearch {
+            id: SearchId(0),
+            kind: SearchKind::Both {
+                users: "posixAccount".to_owned(),
+                groups: "posixGroup".to_owned(),
+            },
+            base: String::new(),
+            canonical_base: Vec::new(),
+            filter: EncodedFilter::present("objectClass"),
+            has_computed_attribute: false,
+            attributes: Vec::new(),
+            description: String::new(),
+        };
+        let is = |attributes: &[Values<'_>]| {
+            let message = entry("cn=x", attributes);
+            search.classify(&raw(&message), &mapping(false)).unwrap()
+        };
+        assert_eq!(
+            is(&[class(&[&b"top"[..], b"posixaccount"])]),
+            EntryKind { user: true, group: false }
+        );
+        assert_eq!(is(&[class(&[b"posixGroup"])]), EntryKind { user: false, group: true });
+        assert_eq!(
+            is(&[class(&[&b"posixGroup"[..], b"posixAccount"])]),
+            EntryKind { user: true, group: true }
+        );
+        assert_eq!(is(&[class(&[b"organizationalUnit"])]), EntryKind { user: false, group: false });
+        assert_eq!(is(&[class(&[b"derived"]), UID]), EntryKind { user: true, group: false });
+        assert_eq!(is(&[class(&[b"derived"]), GID]), EntryKind { user: false, group: true });
+        let dns: Values<'_> = ("dc", &[b"host"]);
+        assert_eq!(is(&[class(&[b"dNSDomain"]), dns]), EntryKind { user: false, group: false });
+        let name: Values<'_> = ("cn", &[b"staff"]);
+        let hidden = is(&[class(&[b"derived"]), name]);
+        assert_eq!(hidden, EntryKind { user: false, group: true }, "its gid is missing");
+    }
+}

@@ -1,0 +1,45 @@
+//! The attribute that changes with each change of an entry, and whether all entries of a search show it.
+
+use crate::ber::BerError;
+use crate::message::{RawEntry, printable};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The stamps of one search's entries.
+pub(crate) struct StampAttribute {
+    pub name: &'static str,
+    is_missing: bool,
+    /// Counts the searches with an entry that does not show its stamp, for the status.
+    missing_searches: Arc<AtomicUsize>,
+}
+
+impl StampAttribute {
+    pub fn new(name: &'static str, missing_searches: Arc<AtomicUsize>) -> Self {
+        Self { name, is_missing: false, missing_searches }
+    }
+
+    /// Returns the stamp of an entry. Empty if the entry does not show it.
+    pub fn read<'a>(&self, entry: &RawEntry<'a>) -> Result<&'a [u8], BerError> {
+        Ok(entry.values(self.name)?.next().transpose()?.unwrap_or_default())
+    }
+
+    /// Returns whether an entry did not show its stamp.
+    pub fn is_missing(&self) -> bool {
+        self.is_missing
+    }
+
+    /// Records an entry without a readable stamp. Returns whether it is the first one.
+    pub fn note_missing(&mut self, entry: &RawEntry<'_>) -> bool {
+        if std::mem::replace(&mut self.is_missing, true) {
+            return false;
+        }
+        self.missing_searches.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            entry = printable(entry.dn),
+            "the server does not show {}, and without it no resumption is believed: everything is read \
+             anew at each connection; let the bind DN read it",
+            self.name
+        );
+        true
+    }
+}

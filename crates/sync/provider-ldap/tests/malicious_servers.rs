@@ -1,0 +1,711 @@
+//! Broken or hostile servers. The test plays them, since no real server does this on demand.
+
+mod common;
+
+use common::{Mirror, address, domain, keys, secrets};
+use roster_config::DomainMode;
+use roster_provider::{LookupError, LookupQuery, Provider};
+use roster_provider_ldap::ber::{BerReader, BerWriter, MessageFrame, frame, tag};
+use roster_provider_ldap::message::oid;
+use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions, wait_until};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+/// The action of the server after the mirror's search with this id arrives.
+type Deed = fn(&mut TcpStream, u32);
+
+/// Returns the URI of a server that accepts any bind and offers content synchronization.
+fn server(deed: Deed) -> String {
+    played(move |stream, id, kind, _| {
+        if kind == SEARCH {
+            deed(stream, id);
+        }
+    })
+}
+
+const SEARCH: u8 = 0x63;
+const ABANDON: u8 = 0x50;
+
+/// State that a server and its test share.
+#[derive(Default)]
+struct Stage {
+    /// Number of accepted connections.
+    accepted: AtomicUsize,
+    /// The server sends no more replies.
+    frozen: AtomicBool,
+}
+
+/// Returns the URI of a server with an action for each further request: its id, its kind and its bytes.
+fn played(act: impl Fn(&mut TcpStream, u32, u8, &[u8]) + Clone + Send + 'static) -> String {
+    played_on(&Arc::default(), act)
+}
+
+/// Returns the URI of such a server, which the test watches and freezes.
+fn played_on(
+    stage: &Arc<Stage>,
+    act: impl Fn(&mut TcpStream, u32, u8, &[u8]) + Clone + Send + 'static,
+) -> String {
+    let stage = Arc::clone(stage);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("ldap://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let act = act.clone();
+            let stage = Arc::clone(&stage);
+            stage.accepted.fetch_add(1, Ordering::SeqCst);
+            thread::spawn(move || {
+                let mut searches = 0;
+                let mut buffer = Vec::new();
+                loop {
+                    let length = match frame(&buffer, 1 << 20).unwrap() {
+                        MessageFrame::Whole(length) => length,
+                        MessageFrame::Needs(_) => {
+                            let mut some = [0; 4096];
+                            match stream.read(&mut some) {
+                                Ok(count @ 1..) => buffer.extend_from_slice(&some[..count]),
+                                _ => return,
+                            }
+                            continue;
+                        }
+                    };
+                    let request: Vec<u8> = buffer.drain(..length).collect();
+                    if stage.frozen.load(Ordering::SeqCst) {
+                        continue;
+                    }
+                    let mut reader = BerReader::new(&request).inner(tag::SEQUENCE).unwrap();
+                    let id = reader.number(tag::INTEGER).unwrap();
+                    match reader.element().unwrap().0 {
+                        0x60 => send(&mut stream, &done(id, 0x61, 0)),
+                        SEARCH if searches == 0 => {
+                            searches += 1;
+                            let controls = [oid::SYNC_REQUEST.as_bytes()];
+                            send(&mut stream, &entry(id, "", "supportedControl", &controls, &[]));
+                            send(&mut stream, &done(id, 0x65, 0));
+                        }
+                        0x42 => return,
+                        kind => act(&mut stream, id, kind, &request),
+                    }
+                }
+            });
+        }
+    });
+    uri
+}
+
+fn send(stream: &mut TcpStream, bytes: &[u8]) {
+    let _ = stream.write_all(bytes);
+}
+
+fn message(id: u32, operation: impl FnOnce(&mut BerWriter), controls: &[u8]) -> Vec<u8> {
+    let mut writer = BerWriter::default();
+    writer.constructed(tag::SEQUENCE, |writer| {
+        writer.number(tag::INTEGER, id);
+        operation(writer);
+        if !controls.is_empty() {
+            writer.constructed(tag::context_constructed(0), |writer| writer.raw(controls));
+        }
+    });
+    writer.into_bytes()
+}
+
+fn done(id: u32, kind: u8, code: u32) -> Vec<u8> {
+    let operation = |writer: &mut BerWriter| {
+        writer.constructed(kind, |writer| {
+            writer.number(tag::ENUMERATED, code);
+            writer.octets(b"");
+            writer.octets(b"so be it");
+        });
+    };
+    message(id, operation, &[])
+}
+
+fn entry(id: u32, dn: &str, name: &str, values: &[&[u8]], controls: &[u8]) -> Vec<u8> {
+    entry_of(id, dn, &[(name, values.to_vec())], controls)
+}
+
+fn entry_of(id: u32, dn: &str, attributes: &[(&str, Vec<&[u8]>)], controls: &[u8]) -> Vec<u8> {
+    let operation = |writer: &mut BerWriter| {
+        writer.constructed(0x64, |writer| {
+            writer.octets(dn.as_bytes());
+            writer.constructed(tag::SEQUENCE, |writer| {
+                for (name, values) in attributes {
+                    writer.constructed(tag::SEQUENCE, |writer| {
+                        writer.octets(name.as_bytes());
+                        writer.constructed(tag::SET, |writer| {
+                            values.iter().for_each(|value| writer.octets(value));
+                        });
+                    });
+                }
+            });
+        });
+    };
+    message(id, operation, controls)
+}
+
+/// The end of a refresh.
+fn refreshed(id: u32) -> Vec<u8> {
+    let mut value = BerWriter::default();
+    value.constructed(tag::context_constructed(1), |writer| writer.octets(b"rid=001,csn=1"));
+    let operation = |writer: &mut BerWriter| {
+        writer.constructed(0x79, |writer| {
+            writer.primitive(0x80, oid::SYNC_INFO.as_bytes());
+            writer.primitive(0x81, &value.into_bytes());
+        });
+    };
+    message(id, operation, &[])
+}
+
+/// An entry as content synchronization sends it.
+fn synchronized(id: u32) -> Vec<u8> {
+    synchronized_user(id, "eve")
+}
+
+/// All have the same UUID.
+fn synchronized_user(id: u32, name: &str) -> Vec<u8> {
+    let dn = format!("uid={name},dc=example,dc=com");
+    let attributes: [(&str, &[u8]); 5] = [
+        ("objectClass", b"posixAccount"),
+        ("uid", name.as_bytes()),
+        ("uidNumber", b"5001"),
+        ("gidNumber", b"5001"),
+        ("homeDirectory", b"/home"),
+    ];
+    let attributes = attributes.map(|(name, value)| (name, vec![value]));
+    entry_of(id, &dn, &attributes, &added([7; 16]))
+}
+
+/// The control of an entry that is new.
+fn added(uuid: [u8; 16]) -> Vec<u8> {
+    let mut state = BerWriter::default();
+    state.constructed(tag::SEQUENCE, |writer| {
+        writer.number(tag::ENUMERATED, 1);
+        writer.octets(&uuid);
+    });
+    let mut control = BerWriter::default();
+    control.constructed(tag::SEQUENCE, |writer| {
+        writer.octets(oid::SYNC_STATE.as_bytes());
+        writer.octets(&state.into_bytes());
+    });
+    control.into_bytes()
+}
+
+/// Mirrors the domain of a played server.
+fn mirror_of(uri: &str) -> Mirror {
+    mirror_with(uri, Duration::from_secs(1))
+}
+
+/// Mirrors with a search timeout that no test waits for.
+fn patient_mirror_of(uri: &str) -> Mirror {
+    mirror_with(uri, Duration::from_secs(3600))
+}
+
+fn mirror_with(uri: &str, search_timeout: Duration) -> Mirror {
+    static REAL: OnceLock<Slapd> = OnceLock::new();
+    let schema = Schema::Rfc2307;
+    let real = REAL
+        .get_or_init(|| Slapd::loaded(SlapdOptions::new(schema), &LdifBuilder::new(schema).tree()));
+    assert!(real.uri() != uri);
+    let mut domain = domain(real);
+    let keys = keys(&mut domain);
+    keys.servers = vec![address(uri)];
+    keys.search_timeout = search_timeout;
+    keys.message_bytes_max = 1 << 20;
+    Mirror::start(&domain, &secrets(None))
+}
+
+/// Sets up such a domain in on-demand mode, with long timeouts.
+fn asked(uri: &str) -> Mirror {
+    let real = Slapd::loaded(
+        SlapdOptions::new(Schema::Rfc2307),
+        &LdifBuilder::new(Schema::Rfc2307).tree(),
+    );
+    let mut domain = domain(&real);
+    domain.mode = DomainMode::OnDemand;
+    let keys = keys(&mut domain);
+    keys.servers = vec![address(uri)];
+    keys.search_timeout = Duration::from_secs(30);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("online", |book| book.online().is_some());
+    mirror
+}
+
+fn user(name: &str) -> LookupQuery {
+    LookupQuery::UserByName(name.as_bytes().to_vec())
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// Parsing 96 MiB of names from one of the servers takes long in a test build.
+const LONG: Duration = Duration::from_secs(300);
+
+/// Checks that the reason for being offline contains these words, and that nothing was published.
+#[track_caller]
+fn fails_with(deed: Deed, words: &str) {
+    let mirror = mirror_of(&server(deed));
+    mirror.within(LONG, words, |book| book.offline().is_some_and(|reason| reason.contains(words)));
+    // It is tried again, with the same outcome.
+    thread::sleep(Duration::from_millis(500));
+    assert!(mirror.book.ends().is_empty(), "no refresh was whole");
+    assert_eq!(mirror.book.flushes(), 0, "nothing was let out");
+}
+
+#[test]
+fn a_refresh_that_is_cut_short_is_no_refresh() {
+    for code in [3, 4, 11] {
+        let deed: Deed = match code {
+            3 => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 3)].concat()),
+            4 => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 4)].concat()),
+            _ => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 11)].concat()),
+        };
+        fails_with(deed, "lift the server's limits");
+    }
+    fails_with(|stream, id| send(stream, &[synchronized(id), done(id, 0x65, 51)].concat()), "busy");
+    fails_with(
+        |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 0)].concat()),
+        "although it was to go on",
+    );
+}
+
+#[test]
+fn a_connection_that_ends_in_a_refresh_is_no_refresh() {
+    fails_with(
+        |stream, id| {
+            send(stream, &synchronized(id));
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        },
+        "closed the connection",
+    );
+    fails_with(
+        |stream, id| {
+            let announcement = done(0, 0x78, 52);
+            send(stream, &[synchronized(id), announcement].concat());
+        },
+        "the server ends the connection: unavailable (52)",
+    );
+}
+
+#[test]
+fn silence_in_a_refresh_is_a_failure() {
+    fails_with(|stream, id| send(stream, &synchronized(id)), "no answer to a search within 1 s");
+}
+
+#[test]
+fn bytes_that_are_not_ldap_end_the_connection() {
+    fails_with(
+        |stream, _| send(stream, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        "not an LDAP message",
+    );
+    fails_with(|stream, _| send(stream, b"\x30\x80\x02\x01\x01\x00\x00"), "malformed");
+    fails_with(
+        |stream, _| send(stream, b"\x30\x88\xff\xff\xff\xff\xff\xff\xff\xff"),
+        "longer than message_bytes_max",
+    );
+    fails_with(|stream, _| send(stream, b"\x30\x03\x02\x01\xff"), "negative number");
+    // Nested as deeply as fits into a message.
+    fails_with(
+        |stream, _| {
+            let mut nest = vec![0x30, 0x84, 0, 0, 0xea, 0x60];
+            nest.resize(6 + 60_000, 0x30);
+            send(stream, &nest);
+        },
+        "malformed",
+    );
+}
+
+#[test]
+fn folders_without_end_are_refused() {
+    fails_with(
+        |stream, id| {
+            let pad = "x".repeat(200 << 10);
+            for number in 0..1000_u128 {
+                let dn = format!("ou={number}{pad},dc=example,dc=com");
+                let class = ("objectClass", vec![&b"organizationalUnit"[..]]);
+                send(stream, &entry_of(id, &dn, &[class], &added(number.to_be_bytes())));
+            }
+        },
+        "the names of folders below \"dc=example,dc=com\" take more than 96 MiB",
+    );
+}
+
+#[test]
+fn an_entry_without_its_key_is_not_guessed_at() {
+    fails_with(
+        |stream, id| send(stream, &entry(id, "uid=a", "uid", &[b"a"], &[])),
+        "an entry without its sync state",
+    );
+}
+
+#[test]
+fn a_slow_question_is_given_up_alone_and_the_server_is_told() {
+    let (told, abandoned) = mpsc::channel();
+    let mirror = asked(&played(move |stream, id, kind, request| match kind {
+        ABANDON => drop(told.send(())),
+        SEARCH if holds(request, "slow") => {}
+        _ => send(stream, &done(id, 0x65, 0)),
+    }));
+    let slow = mirror.start_query(|ldap| async move {
+        let patience = Duration::from_millis(500);
+        tokio::time::timeout(patience, ldap.lookup(&user("slow"))).await.expect_err("no answer");
+    });
+    let waiting = mirror.start_query(|ldap| async move { ldap.lookup(&user("slow")).await });
+    assert_eq!(slow.recv(), Ok(()), "whoever asked has left");
+    assert_eq!(abandoned.recv_timeout(common::SOON), Ok(()));
+    for name in 0..100 {
+        assert_eq!(mirror.look_up(user(&format!("quick{name}"))), Ok(false));
+    }
+    assert!(waiting.try_recv().is_err(), "the other one waits, on the same connection");
+    assert!(abandoned.try_recv().is_err());
+    assert_eq!(mirror.book.offline(), None);
+}
+
+#[test]
+fn questions_that_nobody_waits_for_any_more_leave_their_places_to_others() {
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind == SEARCH && !holds(request, "slow") {
+            send(stream, &done(id, 0x65, 0));
+        }
+    }));
+    let leavers: Vec<_> = (0..200)
+        .map(|number| {
+            mirror.start_query(move |ldap| async move {
+                let patience = Duration::from_millis(300);
+                let asked = user(&format!("slow{number}"));
+                tokio::time::timeout(patience, ldap.lookup(&asked)).await.expect_err("no answer");
+            })
+        })
+        .collect();
+    assert!(leavers.into_iter().all(|leaver| leaver.recv() == Ok(())));
+    assert_eq!(mirror.look_up(user("quick")), Ok(false));
+    assert_eq!(mirror.book.offline(), None);
+}
+
+#[test]
+fn a_server_that_leaves_a_question_and_a_probe_unanswered_is_gone() {
+    // It answers the trial queries.
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, "roster") {
+            send(stream, &done(id, 0x65, 0));
+        }
+    }));
+    let asked = mirror.start_query(|ldap| async move {
+        let patience = Duration::from_millis(100);
+        let _ = tokio::time::timeout(patience, ldap.lookup(&user("alice"))).await;
+        ldap.lookup(&user("alice")).await
+    });
+    mirror.until("offline", |book| {
+        book.offline().is_some_and(|reason| reason.contains("no answer to a probe"))
+    });
+    let failed = asked.recv_timeout(common::SOON).expect("told with the others");
+    assert!(matches!(failed, Err(LookupError::Unreachable(_))), "{failed:?}");
+}
+
+/// The search timeout is too long, so only the check over a second connection can end this.
+#[test]
+fn frozen_during_search_second_connection_reports_offline() {
+    let stage = Arc::new(Stage::default());
+    let on_stage = Arc::clone(&stage);
+    let uri = played_on(&stage, move |_, _, kind, _| {
+        if kind == SEARCH {
+            on_stage.frozen.store(true, Ordering::SeqCst);
+        }
+    });
+    let mirror = patient_mirror_of(&uri);
+    mirror.until("offline", |book| {
+        book.offline().is_some_and(|reason| reason.contains("no answer to a probe over a second"))
+    });
+    assert!(stage.accepted.load(Ordering::SeqCst) >= 2, "there was a second connection");
+}
+
+#[test]
+fn long_search_of_server_that_answers_probes_succeeds() {
+    let stage = Arc::new(Stage::default());
+    let on_stage = Arc::clone(&stage);
+    let uri = played_on(&stage, move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            // Two checks get replies. This connection reads nothing meanwhile.
+            let before = on_stage.accepted.load(Ordering::SeqCst);
+            wait_until(common::SOON, "two more connections", || {
+                on_stage.accepted.load(Ordering::SeqCst) >= before + 2
+            });
+            send(stream, &[synchronized_user(id, "eve"), refreshed(id)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    });
+    let mirror = patient_mirror_of(&uri);
+    mirror.until("eve", |book| book.users().contains_key("eve"));
+    assert_eq!((mirror.book.offline(), mirror.book.ends().len()), (None, 1));
+}
+
+#[test]
+fn frozen_while_idle_probe_reports_offline() {
+    let stage = Arc::new(Stage::default());
+    let uri = played_on(&stage, move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            send(stream, &[synchronized_user(id, "eve"), refreshed(id)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    });
+    let mirror = patient_mirror_of(&uri);
+    mirror.until("eve", |book| book.users().contains_key("eve"));
+    stage.frozen.store(true, Ordering::SeqCst);
+    mirror.until("offline", |book| {
+        book.offline().is_some_and(|reason| reason.contains("no answer to a probe"))
+    });
+}
+
+#[test]
+fn an_answer_without_end_is_refused_and_the_others_come() {
+    // A thousand messages with one entry, 70 MiB in total.
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, "vast") {
+            let value = vec![b'x'; 70 << 10];
+            for _ in 0..1024 {
+                send(stream, &entry(id, "uid=vast,dc=x", "uid", &[&value], &[]));
+            }
+        } else if kind == SEARCH {
+            send(stream, &done(id, 0x65, 0));
+        }
+    }));
+    let failed = mirror.run_query(|ldap| async move { ldap.lookup(&user("vast")).await });
+    let Err(LookupError::Failed(reason)) = failed else { panic!("{failed:?}") };
+    assert!(reason.contains("64 MiB at once"), "{reason}");
+    assert_eq!(mirror.look_up(user("quick")), Ok(false));
+}
+
+#[test]
+fn duplicates_same_uuid_second_is_reported() {
+    // Every search of the mirror lists both entries, however often the search begins again.
+    let mirror = mirror_of(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            let listing =
+                [synchronized_user(id, "eve"), synchronized_user(id, "adam"), refreshed(id)];
+            send(stream, &listing.concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    }));
+    mirror.until("eve", |book| book.users().contains_key("eve"));
+    assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["eve"]);
+    let rejected = mirror.book.rejected();
+    let reason = &rejected["uid=adam,dc=example,dc=com"];
+    let uuid = "07070707-0707-0707-0707-070707070707";
+    assert_eq!(*reason, format!("has the same UUID ({uuid}) as another entry, which is served"));
+    assert_eq!(
+        (mirror.book.ends().len(), mirror.book.offline()),
+        (1, None),
+        "asked twice, ended once"
+    );
+}
+
+/// The group of the servers below: more members than one reply shows.
+const STAFF: &str = "cn=staff,dc=example,dc=com";
+
+/// The entry of the group with one attribute of members, named as given.
+fn staff(id: u32, description: &str, members: &[String], controls: &[u8]) -> Vec<u8> {
+    let attributes = [
+        ("objectClass", vec![&b"posixGroup"[..]]),
+        ("cn", vec![b"staff"]),
+        ("gidNumber", vec![b"6000"]),
+        ("entryUUID", vec![b"00000000-0000-0000-0000-000000000009"]),
+        ("memberUid", Vec::new()),
+        (description, members.iter().map(String::as_bytes).collect()),
+    ];
+    entry_of(id, STAFF, &attributes, controls)
+}
+
+fn members(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|number| format!("member{number}")).collect()
+}
+
+/// A piece of the members, from a server that shows `most` of `all` at once.
+fn piece(id: u32, request: &[u8], all: u32, most: u32) -> Vec<u8> {
+    let asked = |from: u32| holds(request, &format!("memberuid;range={from}-*"));
+    let from = (0..=all).find(|&from| asked(from)).unwrap_or(0);
+    let end = (from + most).min(all);
+    let last = if end == all { "*".to_owned() } else { (end - 1).to_string() };
+    staff(id, &format!("memberUid;range={from}-{last}"), &members(from..end), &[])
+}
+
+/// A server that shows few members at once, of a group that its refresh lists.
+fn ranged(all: u32, most: u32) -> String {
+    played(move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            let shown = format!("memberUid;range=0-{}", most - 1);
+            let group = staff(id, &shown, &members(0..most), &added([9; 16]));
+            send(stream, &[group, refreshed(id)].concat());
+        } else if kind == SEARCH && holds(request, "memberuid;range=") {
+            send(stream, &[piece(id, request, all, most), done(id, 0x65, 0)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    })
+}
+
+#[test]
+fn members_in_ranges_are_mirrored_whole() {
+    for (all, most) in [(7, 3), (6, 3), (1501, 1500)] {
+        let mirror = mirror_of(&ranged(all, most));
+        mirror.until("the group", |book| book.groups().contains_key("staff"));
+        let names = members(0..all).iter().map(|name| format!("?{name}")).collect();
+        assert_eq!(mirror.book.groups()["staff"], (6000, names), "{all} in pieces of {most}");
+        assert_eq!(mirror.book.rejected(), [].into());
+    }
+}
+
+/// The entry of the group with lists of DNs, each named as given.
+fn staff_of_dns(
+    id: u32,
+    lists: &[(&'static str, std::ops::Range<u32>)],
+    names: &[&str],
+    controls: &[u8],
+) -> Vec<u8> {
+    let dns = |(list, range): &(&'static str, std::ops::Range<u32>)| {
+        (*list, range.clone().map(|number| format!("uid=m{number},dc=x")).collect::<Vec<_>>())
+    };
+    let lists: Vec<_> = lists.iter().map(dns).collect();
+    let mut attributes = vec![
+        ("objectClass", vec![&b"posixGroup"[..]]),
+        ("cn", vec![b"staff"]),
+        ("gidNumber", vec![b"6000"]),
+        ("entryUUID", vec![b"00000000-0000-0000-0000-000000000009"]),
+        ("memberUid", names.iter().map(|name| name.as_bytes()).collect()),
+    ];
+    for (list, dns) in &lists {
+        attributes.push((list, dns.iter().map(String::as_bytes).collect()));
+    }
+    entry_of(id, STAFF, &attributes, controls)
+}
+
+#[test]
+fn ranges_of_two_lists_are_mirrored_whole() {
+    const RESTS: [(&str, &str, std::ops::Range<u32>); 3] = [
+        ("uniquemember;range=2-*", "uniqueMember;range=2-3", 2..4),
+        ("uniquemember;range=4-*", "uniqueMember;range=4-*", 4..5),
+        ("member;range=1-*", "member;range=1-*", 7..9),
+    ];
+    let mirror = mirror_of(&played(|stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        if holds(request, oid::SYNC_REQUEST) {
+            let lists = [("uniqueMember;range=0-1", 0..2), ("member;range=0-0", 6..7)];
+            let group = staff_of_dns(id, &lists, &["named"], &added([9; 16]));
+            return send(stream, &[group, refreshed(id)].concat());
+        }
+        let found = match RESTS.into_iter().find(|(asked, ..)| holds(request, asked)) {
+            Some((_, list, range)) => staff_of_dns(id, &[(list, range)], &[], &[]),
+            None => entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]),
+        };
+        send(stream, &[found, done(id, 0x65, 0)].concat());
+    }));
+    mirror.until("the group", |book| book.groups().contains_key("staff"));
+    let dns = (0..5).chain(6..9).map(|number| format!("?uid=m{number},dc=x"));
+    let names = dns.chain(["?named".to_owned()]).collect();
+    assert_eq!(mirror.book.groups()["staff"], (6000, names));
+    assert_eq!(mirror.book.rejected(), [].into());
+}
+
+#[test]
+fn members_in_ranges_are_published_whole_or_not() {
+    // The third piece is sent after the test has checked.
+    let (go_on, gate) = mpsc::channel::<()>();
+    let gate = Arc::new(std::sync::Mutex::new(gate));
+    let (reached, at_gate) = mpsc::channel();
+    let mirror = mirror_of(&played(move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
+            send(stream, &[synchronized(id), group, refreshed(id)].concat());
+        } else if kind == SEARCH && holds(request, "memberuid;range=") {
+            if holds(request, "memberuid;range=6-*") {
+                let _ = reached.send(());
+                let _ = gate.lock().expect("no other locks it").recv();
+            }
+            send(stream, &[piece(id, request, 7, 3), done(id, 0x65, 0)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    }));
+    at_gate.recv_timeout(common::SOON).expect("the third piece is asked for");
+    assert_eq!(mirror.book.flushes(), 0, "nothing was let out");
+    drop(go_on);
+    mirror.until("the group", |book| book.groups().contains_key("staff"));
+    assert_eq!(mirror.book.groups()["staff"].1.len(), 7);
+}
+
+#[test]
+fn members_without_rest_reject_the_group() {
+    let refused: fn(u32) -> Vec<u8> = |id| done(id, 0x65, 50);
+    let entry_alone: fn(u32) -> Vec<u8> =
+        |id| [staff(id, "seeAlso", &members(0..1), &[]), done(id, 0x65, 0)].concat();
+    for rest in [refused, entry_alone] {
+        rejects_the_group(rest);
+    }
+}
+
+/// Checks that the group is rejected if the server shows the beginning of a list and sends this reply for its rest.
+fn rejects_the_group(rest: fn(u32) -> Vec<u8>) {
+    let mirror = mirror_of(&played(move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
+            send(stream, &[group, refreshed(id)].concat());
+        } else if kind == SEARCH && holds(request, "memberuid;range=") {
+            send(stream, &rest(id));
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    }));
+    mirror.until("a rejection", |book| book.rejected().contains_key(STAFF));
+    assert!(mirror.book.rejected()[STAFF].contains("shows the first 3 members and not the rest"));
+    assert!(!mirror.book.groups().contains_key("staff"));
+}
+
+#[test]
+fn members_with_unknown_option_reject_the_group() {
+    for list in ["memberUid;x-part", "member;x-part", "uniqueMember;range=1-2"] {
+        let mirror = mirror_of(&played(move |stream, id, kind, request| {
+            if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+                let group = staff(id, list, &members(0..3), &added([9; 16]));
+                send(stream, &[group, refreshed(id)].concat());
+            } else if kind == SEARCH {
+                let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+                send(stream, &[base, done(id, 0x65, 0)].concat());
+            }
+        }));
+        mirror.until("a rejection", |book| book.rejected().contains_key(STAFF));
+        assert!(mirror.book.rejected()[STAFF].contains(list));
+        assert!(!mirror.book.groups().contains_key("staff"));
+    }
+}
+
+#[test]
+fn members_in_ranges_are_looked_up_whole() {
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        if holds(request, "memberuid;range=") {
+            send(stream, &piece(id, request, 7, 3));
+        } else if holds(request, "staff") && holds(request, "memberuid") {
+            send(stream, &staff(id, "memberUid;range=0-2", &members(0..3), &[]));
+        }
+        send(stream, &done(id, 0x65, 0));
+    }));
+    assert_eq!(mirror.look_up(LookupQuery::GroupByName(b"staff".to_vec())), Ok(true));
+    let names = members(0..7).iter().map(|name| format!("?{name}")).collect();
+    assert_eq!(mirror.book.groups()["staff"], (6000, names));
+}

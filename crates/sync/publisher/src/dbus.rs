@@ -1,0 +1,171 @@
+//! The publisher's interface on the bus.
+
+use super::PublisherTasks;
+use super::on_demand::{LookupReply, LookupRequest, RequestLookup, Unavailable, find_user, lookup};
+use super::snapshot_build::PASSWD;
+use roster_bus::interfaces::{
+    BusError, EntryDetails, MESSAGE_BYTES_MAX, PublisherStatus, REJECTED_PER_REPLY_MAX,
+    RejectedEntry, ServedUser, lookup_kind,
+};
+use roster_bus::zbus::{self, interface, object_server::SignalEmitter};
+use roster_passwd_format::{Group, User};
+use roster_role::directories::SNAPSHOT_FILE;
+use roster_role::usdt_probes::{self, ProbeOutcome};
+use roster_wire::encode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest wait of `Publish` for the new snapshot.
+const PUBLISH_DEADLINE: Duration = Duration::from_secs(9);
+
+/// Longest reply that fits into a bus message together with the message header.
+#[allow(clippy::cast_possible_truncation)]
+const FRAME_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - 4096;
+
+pub(super) struct PublisherObject {
+    tasks: Arc<PublisherTasks>,
+}
+
+impl PublisherObject {
+    pub(super) fn new(hub: Arc<PublisherTasks>) -> Self {
+        Self { tasks: hub }
+    }
+
+    fn note_failure(&self, reason: &str) {
+        let mut failures = self.tasks.failures.lock();
+        failures.note(Instant::now(), reason);
+    }
+}
+
+/// Encodes the reply as the responder forwards it.
+fn reply_frame(answer: &LookupReply) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let encoded = match answer {
+        LookupReply::Absent => return encode::ABSENT.to_vec(),
+        LookupReply::Gids(gids) => encode::groups(&mut frame, gids.iter().copied()),
+        LookupReply::Group { name, gid, members } => {
+            let group = Group { name, passwd: Some(PASSWD), gid: *gid };
+            encode::group(&mut frame, &group, members.iter().map(Vec::as_slice))
+        }
+        LookupReply::User { name, uid, gid, gecos, dir, shell } => {
+            let user = User {
+                name,
+                passwd: Some(PASSWD),
+                uid: *uid,
+                gid: *gid,
+                gecos: Some(gecos),
+                dir: Some(dir),
+                shell: Some(shell),
+            };
+            encode::user(&mut frame, &user)
+        }
+    };
+    // An entry that cannot be encoded exists all the same, so the reply is not "absent".
+    if encoded.is_ok() && frame.len() <= FRAME_BYTES_MAX {
+        frame
+    } else {
+        encode::UNAVAILABLE.to_vec()
+    }
+}
+
+#[interface(name = "org.roster.Publisher1")]
+impl PublisherObject {
+    async fn look_up(
+        &self,
+        request: u64,
+        kind: u32,
+        name: Vec<u8>,
+        id: u32,
+    ) -> Result<Vec<u8>, BusError> {
+        let kind = lookup_kind(kind)?;
+        usdt_probes::publisher_received(request, kind);
+        let inquiry = RequestLookup { tasks: &self.tasks, request };
+        let answer = lookup(&inquiry, &LookupRequest::new(kind, name, id)).await;
+        let outcome = ProbeOutcome::from_result(&answer, |answer| *answer != LookupReply::Absent);
+        if let Err(Unavailable(reason)) = &answer {
+            self.note_failure(reason);
+        }
+        let frame = answer.map(|answer| reply_frame(&answer));
+        usdt_probes::publisher_answered(request, kind, outcome);
+        frame.map_err(|Unavailable(reason)| BusError::Unavailable(reason))
+    }
+
+    async fn find_user(&self, request: u64, name: Vec<u8>) -> Result<ServedUser, BusError> {
+        let inquiry = RequestLookup { tasks: &self.tasks, request };
+        match find_user(&inquiry, &name).await {
+            Ok(Some((domain, uid))) => Ok(ServedUser { domain, name, uid }),
+            Ok(None) => Ok(ServedUser::default()),
+            Err(Unavailable(reason)) => {
+                self.note_failure(&reason);
+                Err(BusError::Unavailable(reason))
+            }
+        }
+    }
+
+    async fn status(&self) -> Result<PublisherStatus, BusError> {
+        let domains = self.tasks.state.read().await.domain_counts();
+        let status = self.tasks.status.lock().clone();
+        let mut failures = self.tasks.failures.lock();
+        let (failed_lookups, reason) = failures.recent(Instant::now());
+        let failed_lookup = reason.to_owned();
+        Ok(PublisherStatus { domains, failed_lookups, failed_lookup, ..status })
+    }
+
+    async fn rejected(
+        &self,
+        domain: String,
+        from: u32,
+        at_most: u32,
+    ) -> Result<Vec<RejectedEntry>, BusError> {
+        let state = self.tasks.state.read().await;
+        let rejected = state.rejected(&domain, from, at_most.min(REJECTED_PER_REPLY_MAX));
+        rejected.ok_or_else(|| BusError::Invalid(format!("there is no domain {domain}")))
+    }
+
+    async fn show(&self, kind: u32, name: Vec<u8>) -> Result<Vec<EntryDetails>, BusError> {
+        let kind = lookup_kind(kind)?;
+        Ok(self.tasks.state.read().await.show_entries(kind, &name))
+    }
+
+    async fn confirm(&self, domain: String) -> Result<u64, BusError> {
+        let confirmed = self.tasks.state.write().await.confirm(&domain);
+        let (position, removals) =
+            confirmed.ok_or_else(|| BusError::Invalid(format!("there is no domain {domain}")))?;
+        self.tasks.domain_wakeups[position].notify_one();
+        Ok(removals)
+    }
+
+    async fn publish(&self) -> Result<u64, BusError> {
+        let attempted = tokio::time::timeout(PUBLISH_DEADLINE, self.tasks.wait_for_attempt()).await;
+        let status = self.tasks.status.lock().clone();
+        match attempted {
+            Ok(()) if !status.error.is_empty() => Err(BusError::Unavailable(status.error)),
+            Ok(()) if !status.waits_for.is_empty() => {
+                Err(BusError::Unavailable(format!("the next is made when {}", status.waits_for)))
+            }
+            Ok(()) => Ok(status.generation),
+            Err(_) => Err(BusError::Unavailable(format!("{SNAPSHOT_FILE} is still being written"))),
+        }
+    }
+
+    #[zbus(signal)]
+    pub(super) async fn snapshot_published(
+        emitter: &SignalEmitter<'_>,
+        generation: u64,
+    ) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    pub(super) async fn invalidate_user(
+        emitter: &SignalEmitter<'_>,
+        name: &[u8],
+    ) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    pub(super) async fn invalidate_group(
+        emitter: &SignalEmitter<'_>,
+        name: &[u8],
+    ) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    pub(super) async fn invalidate_all(emitter: &SignalEmitter<'_>) -> zbus::Result<()>;
+}

@@ -1,0 +1,104 @@
+//! The snapshot that is in place when the publisher starts.
+
+use super::disk;
+use super::entry_counts::{EntryCounts, ServedCounts, counts_of_snapshot};
+use super::own::{CurrentSnapshot, SnapshotIdentity, SnapshotStamp};
+use super::own_record;
+use crate::role_config::PublisherRoleConfig;
+use roster_snapshot::layout::SnapshotKind;
+use roster_snapshot_build::verify::verify;
+use std::io;
+use std::path::Path;
+
+/// The snapshot in place.
+#[derive(Default)]
+pub(super) struct ExistingSnapshot {
+    /// The counts that count as served.
+    pub(super) served: ServedCounts,
+    /// Its bytes, unless another program wrote them.
+    pub(super) previous: Option<Vec<u8>>,
+    /// The snapshot's identity, if this publisher's last process wrote it.
+    pub(super) own: Option<CurrentSnapshot>,
+    /// The newest recorded generation.
+    pub(super) newest: u64,
+    /// Description of a snapshot of another program, or empty.
+    pub(super) foreign: String,
+}
+
+impl ExistingSnapshot {
+    /// Reads the snapshot in place. If its list of domains cannot be read, it may have entries of every domain.
+    pub(super) fn read(
+        state_dir: &Path,
+        snapshot: &Path,
+        copies: Option<&Path>,
+        config: &PublisherRoleConfig,
+    ) -> Self {
+        let records = own_record::read(state_dir);
+        let newest = records.iter().flatten().map(|record| record.generation).max();
+        let newest = newest.unwrap_or(0);
+        let stamp = SnapshotStamp::from_path(snapshot).ok();
+        let bytes = match disk::read_snapshot(snapshot, copies) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Self { newest, ..Self::default() };
+            }
+            Err(error) => {
+                tracing::warn!("cannot read {}: {error}", snapshot.display());
+                Vec::new()
+            }
+        };
+        let Some(records) = records else {
+            tracing::warn!(
+                "{}: missing or damaged. The next snapshot waits for every domain, and its removals are not limited.",
+                own_record::FILE
+            );
+            let served = every_domain(config);
+            return Self { served, previous: Some(bytes), newest, ..Self::default() };
+        };
+        Self { newest, ..Self::compare(&records, bytes, stamp, snapshot, config) }
+    }
+
+    fn kept(bytes: Vec<u8>, config: &PublisherRoleConfig) -> Self {
+        let served = counts_of_snapshot(&bytes).unwrap_or_else(|| every_domain(config));
+        Self { served, previous: Some(bytes), ..Self::default() }
+    }
+
+    /// Compares the snapshot with the records of this publisher's snapshots.
+    fn compare(
+        records: &[SnapshotIdentity],
+        bytes: Vec<u8>,
+        stamp: Option<SnapshotStamp>,
+        snapshot: &Path,
+        config: &PublisherRoleConfig,
+    ) -> Self {
+        let identity = SnapshotIdentity::from_bytes(&bytes);
+        if let Some(identity) = identity.filter(|identity| records.contains(identity)) {
+            let own = CurrentSnapshot { identity, stamp };
+            return Self { own: Some(own), ..Self::kept(bytes, config) };
+        }
+        let generation = identity.map(|identity| identity.generation);
+        let is_recorded = records.iter().any(|record| Some(record.generation) == generation);
+        let is_damaged = verify(&bytes, SnapshotKind::Accounts).is_err();
+        match generation {
+            // This publisher wrote it, and it is damaged.
+            Some(_) if is_recorded && is_damaged => Self::kept(bytes, config),
+            // Its header cannot be read.
+            None => Self::kept(bytes, config),
+            Some(_) => {
+                let newest = records.iter().map(|record| record.generation).max();
+                let foreign = format!(
+                    "it is generation {}, which rosterd did not write; its last generation is {}",
+                    generation.unwrap_or_default(),
+                    newest.unwrap_or(0)
+                );
+                tracing::error!("{} is not rosterd's: {foreign}", snapshot.display());
+                // Holds until all domains are present, or until the wait for them ends.
+                Self { served: every_domain(config), foreign, ..Self::default() }
+            }
+        }
+    }
+}
+
+fn every_domain(config: &PublisherRoleConfig) -> ServedCounts {
+    config.domains.iter().map(|domain| (domain.name.clone(), EntryCounts::default())).collect()
+}

@@ -1,0 +1,152 @@
+//! Reports on the publisher's entries: rejected ones with counts and reasons, and the details of a name.
+
+use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
+use super::state::{DomainState, PublisherState};
+use roster_admission::Refusal;
+use roster_bus::domain_image::NO_REFERENCE;
+use roster_bus::interfaces::{EntryDetails, RejectedEntry};
+use roster_request::LookupKind;
+use std::collections::HashSet;
+
+/// Longest name in a report, in bytes. Longer names are rejected anyway, and 10,000 of them fit into one message.
+const NAME_BYTES_MAX: usize = 256;
+/// Members of a group, or groups of a user, in a report.
+const RELATED_MAX: usize = 10_000;
+
+impl PublisherState {
+    /// Returns rejected entries of a domain. `None` if there is no such domain.
+    #[must_use]
+    pub fn rejected(&self, domain: &str, from: u32, at_most: u32) -> Option<Vec<RejectedEntry>> {
+        let domain = self.domains.iter().find(|known| known.name == domain)?;
+        let refused = domain.rejected.iter().skip(from as usize).take(at_most as usize);
+        Some(
+            refused
+                .filter_map(|(number, refusal)| domain.rejected_entry(*number, refusal))
+                .collect(),
+        )
+    }
+
+    /// Returns every entry of that name in any domain: users if `kind` is a kind of user lookup, otherwise groups.
+    #[must_use]
+    pub fn show_entries(&self, kind: LookupKind, name: &[u8]) -> Vec<EntryDetails> {
+        let unread = self.first_unread();
+        let domains = self.domains.iter().enumerate();
+        let shown = domains.flat_map(|(position, domain)| {
+            let first = unread.filter(|unread| *unread < position);
+            let first = first.map(|unread| &*self.domains[unread].name);
+            let shown = domain.show_entries(kind, name);
+            shown.into_iter().map(move |shown| match first {
+                Some(first) => EntryDetails {
+                    refused: format!("domain {first}, which goes before, was never read"),
+                    ..shown
+                },
+                None => shown,
+            })
+        });
+        shown.collect()
+    }
+}
+
+impl DomainState {
+    fn show_entries(&self, kind: LookupKind, name: &[u8]) -> Vec<EntryDetails> {
+        let refused = |number: u32| {
+            let found = self.rejected.iter().find(|(refused, _)| *refused == number);
+            found.map(|(_, refusal)| refusal.to_string()).unwrap_or_default()
+        };
+        let shown = |number, id| EntryDetails {
+            domain: self.name.clone(),
+            name: printable(name),
+            id,
+            refused: refused(number),
+            ..EntryDetails::default()
+        };
+        match kind {
+            LookupKind::UserByName | LookupKind::UserByUid | LookupKind::GroupsOf => {
+                let users = self.entries.users().filter(|(_, user)| user.name() == name);
+                users
+                    .map(|(number, user)| EntryDetails {
+                        gid: user.gid,
+                        details: [user.gecos(), user.dir(), user.shell()].map(printable).into(),
+                        related: capped_names(self.groups_of(user)),
+                        ..shown(number, user.uid)
+                    })
+                    .collect()
+            }
+            LookupKind::GroupByName | LookupKind::GroupByGid => {
+                let groups = self.entries.groups().filter(|(_, group)| *group.name == *name);
+                groups
+                    .map(|(number, group)| EntryDetails {
+                        related: capped_names(self.members_of(group)),
+                        ..shown(number, group.gid)
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    fn rejected_entry(&self, number: u32, refusal: &Refusal) -> Option<RejectedEntry> {
+        let (kind, name) = match self.entries.entry(number)? {
+            ModelEntry::User(user) => ("user", user.name()),
+            ModelEntry::Group(group) => ("group", &*group.name),
+        };
+        let name = printable(name);
+        Some(RejectedEntry { kind: kind.into(), name, reason: refusal.to_string() })
+    }
+
+    /// Returns names behind a group's references; names of groups are in parentheses.
+    fn members_of(&self, group: &ModelGroup) -> impl Iterator<Item = String> {
+        let mut told = HashSet::new();
+        let references =
+            group.references().iter().filter(move |&&reference| told.insert(reference));
+        let mut seen = HashSet::new();
+        let numbers = references.flat_map(|&reference| self.entries.entries_referred(reference));
+        let numbers = numbers.filter(move |number| seen.insert(*number));
+        numbers.filter_map(|number| match self.entries.entry(number)? {
+            ModelEntry::User(user) => Some(printable(user.name())),
+            ModelEntry::Group(group) => Some(format!("({})", printable(&group.name))),
+        })
+    }
+
+    /// Returns names of the groups that list the user, or that the directory named in reply to a query.
+    fn groups_of(&self, user: &ModelUser) -> impl Iterator<Item = String> {
+        let asked: HashSet<u32> = user.groups.iter().flatten().copied().collect();
+        let references = user.references;
+        let lists = move |group: &ModelGroup| {
+            let mut named = group.references().iter().filter(|one| **one != NO_REFERENCE);
+            named.any(|member| references.contains(member))
+        };
+        let groups = self.entries.groups();
+        let groups = groups.filter(move |(number, group)| asked.contains(number) || lists(group));
+        groups.map(|(_, group)| printable(&group.name))
+    }
+}
+
+fn capped_names(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names = names;
+    let mut some: Vec<_> = names.by_ref().take(RELATED_MAX).collect();
+    let more = names.count();
+    if more > 0 {
+        some.push(format!("… and {more} more"));
+    }
+    some
+}
+
+/// Converts any bytes to printable text. The bus carries no NUL, and a terminal must not receive an escape sequence.
+fn printable(bytes: &[u8]) -> String {
+    let cut = &bytes[..bytes.len().min(NAME_BYTES_MAX)];
+    let mut text = String::with_capacity(cut.len());
+    for chunk in cut.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() {
+                text.extend(c.escape_default());
+            } else {
+                text.push(c);
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text.extend(byte.escape_ascii().map(char::from)));
+    }
+    if cut.len() < bytes.len() {
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,33 @@
+//! The part of the configuration that the monitor sends to the publisher.
+
+use roster_config as config;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Configuration of the publisher.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct PublisherRoleConfig {
+    /// `[host]`.
+    pub host: config::HostConfig,
+    /// `[publisher]`.
+    pub publisher: config::PublisherConfig,
+    /// Domains in order of precedence.
+    pub domains: Vec<DomainRules>,
+}
+
+/// Limits and rules of a domain.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct DomainRules {
+    /// Its name.
+    pub name: String,
+    /// Smallest accepted uid and gid.
+    pub min_id: u32,
+    /// Largest accepted uid and gid.
+    pub max_id: u32,
+    /// Whether the backend mirrors the directory or queries it on demand.
+    pub mode: config::DomainMode,
+    /// Share of the users, or of the groups, that may be removed at once.
+    pub mass_deletion: f64,
+    /// On demand: lifetime of negative entries.
+    pub negative: Duration,
+}

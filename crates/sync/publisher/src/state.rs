@@ -1,0 +1,609 @@
+//! The publisher's state: the entries of each domain, the host's own accounts, and the results of the last merge.
+//! Decides when to publish. Does no input or output.
+
+use super::domain_model::{
+    DomainImage, DomainModel, ImageRejection, MissingMembers, record_number,
+};
+use super::entry_counts::{EntryCounts, ServedCounts};
+use super::last_snapshot::LastSnapshot;
+use super::lookup_overlay::LookupOverlay;
+use super::merge::{DomainSource, MergedDomains, Ownership, merge};
+use super::model_entry::ModelEntry;
+use super::published_counts::domain_counts;
+use super::snapshot_build::build;
+use crate::role_config::{DomainRules, PublisherRoleConfig};
+use roster_admission::{Locals, Refusal, Rules};
+use roster_bus::domain_image::{COMPLETE, CURRENT, REMOVALS_JUDGED, Record};
+use roster_bus::interfaces::PublishedDomain;
+use roster_config::{DomainMode, HostConfig};
+use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
+use roster_snapshot::Snapshot;
+use roster_snapshot_build::{self as snapshot, TooLarge};
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Names that one change lists. With more names it invalidates everything.
+const NAMES_LISTED_MAX: usize = 100;
+/// Lifetime of an approval of removals. It lasts until the backend, perhaps after a restart, has sent its entries
+/// again.
+const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(600);
+
+/// Reason to reject updates while removals wait for an approval.
+pub(super) const HELD_REASON: &str = "more entries would go at once than go without a confirmation";
+
+/// One domain.
+pub struct DomainState {
+    /// Its name.
+    pub name: String,
+    /// Whether the backend mirrors the directory or queries it on demand.
+    pub mode: DomainMode,
+    pub(super) rules: Rules,
+    pub(super) entries: DomainModel,
+    /// Records in the model that no fetched state has yet.
+    pub(super) overlay: LookupOverlay,
+    pub(super) rejected: Vec<(u32, Refusal)>,
+    mass_deletion: f64,
+    /// Whether an image was current since this process began.
+    is_current: bool,
+    /// Whether to wait for a current image, because the snapshot in place may be newer.
+    is_awaited: bool,
+    /// Removals that wait for an approval.
+    held_removals: Option<u64>,
+    /// Expiry of an approval, and the number of approved removals.
+    confirmed_removals: Option<(Instant, u64)>,
+    /// The reason why updates are rejected. Empty while they are accepted.
+    update_error: String,
+    counts: PublishedDomain,
+}
+
+/// Everything.
+pub struct PublisherState {
+    pub(super) domains: Vec<DomainState>,
+    pub(super) locals: Option<Arc<Locals>>,
+    /// Owners of names and ids among all present entries. Filled only if a domain is on demand, because lookups read
+    /// it.
+    pub(super) ownership: Ownership,
+    /// Counts the changes of owners and lists.
+    pub(super) change_count: u64,
+    min_id: u32,
+    /// The socket for queries about on-demand domains.
+    responder: Option<Vec<u8>>,
+    /// Entries of each domain in the snapshot in place.
+    pub served: ServedCounts,
+    /// The snapshot that was in place when this process began, until the next publication.
+    previous: Option<LastSnapshot>,
+    /// Another program wrote the snapshot in place. It is replaced once all domains are present, or when the wait for
+    /// them ends.
+    is_foreign: bool,
+}
+
+/// Input of a snapshot: the state at one moment. It shares entries with the state, which continues to change.
+pub struct SnapshotInput {
+    domains: Vec<DomainInput>,
+    locals: Arc<Locals>,
+    min_id: u32,
+    responder: Option<Vec<u8>>,
+}
+
+/// One domain of the input.
+struct DomainInput {
+    name: String,
+    entries: DomainModel,
+    rules: Rules,
+}
+
+/// Results of a merge.
+pub struct MergeResult {
+    /// The new snapshot.
+    pub image: snapshot::SnapshotImage,
+    /// Entries of each domain in it.
+    pub served: ServedCounts,
+    rejected: Vec<Vec<(u32, Refusal)>>,
+    counts: Vec<PublishedDomain>,
+}
+
+/// The result of an image.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ImageOutcome {
+    /// The image is not applied for now, for this reason.
+    Deferred(&'static str),
+    /// A snapshot would show no difference.
+    Unchanged,
+    /// A new snapshot is due.
+    Changed(Invalidation),
+}
+
+/// Entries that other roles have to drop from their caches.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Invalidation {
+    /// Everything.
+    pub all: bool,
+    /// These users.
+    pub users: Vec<Vec<u8>>,
+    /// These groups.
+    pub groups: Vec<Vec<u8>>,
+}
+
+impl PublisherState {
+    /// Makes a state without entries. `responder` is the socket for queries about on-demand domains, if there are any.
+    /// `served` and `previous` describe the snapshot in place.
+    #[must_use]
+    pub fn new(
+        config: &PublisherRoleConfig,
+        responder: &Path,
+        served: ServedCounts,
+        previous: Option<Vec<u8>>,
+    ) -> Self {
+        let asked = config.domains.iter().any(|domain| domain.mode == DomainMode::OnDemand);
+        let domains = config.domains.iter().map(|rules| DomainState::new(rules, &config.host));
+        Self {
+            domains: domains.collect(),
+            min_id: config.host.min_id,
+            responder: asked.then(|| responder.as_os_str().as_bytes().to_owned()),
+            locals: None,
+            ownership: Ownership::default(),
+            change_count: 0,
+            served,
+            previous: previous.map(LastSnapshot::new),
+            is_foreign: false,
+        }
+    }
+
+    /// Records that another program wrote the snapshot in place. Nothing in it counts as served.
+    pub fn set_foreign(&mut self) {
+        self.is_foreign = true;
+    }
+
+    /// Replaces the host's own accounts. Returns whether they changed.
+    pub fn set_locals(&mut self, locals: Locals) -> bool {
+        if self.locals.as_deref() == Some(&locals) {
+            return false;
+        }
+        self.locals = Some(Arc::new(locals));
+        self.change_count += 1;
+        self.ownership = Ownership::default();
+        for position in 0..self.domains.len() {
+            self.claim_domain(position);
+        }
+        true
+    }
+
+    /// Returns the epoch and sequence number after which the next changes start.
+    #[must_use]
+    pub fn position(&self, domain: usize) -> (u64, u64) {
+        let entries = &self.domains[domain].entries;
+        (entries.epoch, entries.sequence)
+    }
+
+    /// Stores the reason why a backend's updates are rejected. Returns whether it is new.
+    pub fn set_update_error(&mut self, position: usize, why: &str) -> bool {
+        let not_taken = &mut self.domains[position].update_error;
+        let is_news = not_taken != why;
+        *not_taken = why.to_owned();
+        is_news
+    }
+
+    /// Applies an image from a backend. An image of a mirrored domain is deferred in three cases:
+    ///
+    /// - It is incomplete. A backend that lost its cache starts from nothing.
+    /// - It is not current, and comes from another process. A killed backend starts from a cache that may be outdated.
+    /// - It comes from another process and removes more entries than the limit. A backend that starts from nothing
+    ///   cannot tell.
+    pub fn apply(
+        &mut self,
+        position: usize,
+        image: DomainImage<'_>,
+    ) -> Result<ImageOutcome, ImageRejection> {
+        let header = *image.header();
+        let domain = &self.domains[position];
+        let complete = header.flags & COMPLETE != 0;
+        let current = header.flags & CURRENT != 0;
+        let is_another = header.epoch != domain.entries.epoch;
+        if domain.mode == DomainMode::Replicate && !complete {
+            return Ok(ImageOutcome::Deferred("the back-end does not have everything yet"));
+        }
+        let has_entries = domain.entries.is_present;
+        if domain.mode == DomainMode::Replicate && has_entries && is_another && !current {
+            return Ok(ImageOutcome::Deferred("the back-end has not heard from its directory yet"));
+        }
+        let mut forget = Invalidation::default();
+        match image {
+            DomainImage::Full(_, mut entries) => {
+                if domain.mode == DomainMode::Replicate && is_another {
+                    let is_judged = header.flags & REMOVALS_JUDGED != 0;
+                    let held = self.excess_removals(position, &entries, is_judged);
+                    self.domains[position].held_removals = held;
+                    if held.is_some() {
+                        return Ok(ImageOutcome::Deferred(HELD_REASON));
+                    }
+                    self.domains[position].confirmed_removals = None;
+                }
+                forget.all = true;
+                self.domains[position].overlay.apply_overlay(&mut entries);
+                self.replace(position, entries);
+            }
+            DomainImage::Changes(header, records) => {
+                forget = domain.invalidation(records.clone().flatten(), MissingMembers::Forget);
+                let mut learnt = std::mem::take(&mut self.domains[position].overlay);
+                let all = records.clone().chain(learnt.records_after(header.sequence));
+                let numbers: Vec<u32> =
+                    all.flatten().map(|record| record_number(&record)).collect();
+                let applied = self.change(position, &numbers, |entries| {
+                    entries.apply(&header, records)?;
+                    learnt.apply_overlay(entries);
+                    Ok(())
+                });
+                self.domains[position].overlay = learnt;
+                applied?;
+            }
+        }
+        let domain = &mut self.domains[position];
+        domain.entries.is_complete = domain.mode == DomainMode::Replicate;
+        let caught_up = current && !std::mem::replace(&mut domain.is_current, current);
+        let new = header.since == 0 || header.records > 0 || caught_up;
+        Ok(if new { ImageOutcome::Changed(forget) } else { ImageOutcome::Unchanged })
+    }
+
+    /// Returns the number of entries that would vanish from the snapshot in place, if that is too many. An entry with
+    /// another id counts as another entry. Entries that are missing from a backend without a cache get the stricter
+    /// limit: it does not know whether they were deleted.
+    fn excess_removals(
+        &self,
+        position: usize,
+        entries: &DomainModel,
+        is_judged: bool,
+    ) -> Option<u64> {
+        let domain = &self.domains[position];
+        if self.is_foreign {
+            return None;
+        }
+        let before = self.served.get(&domain.name)?;
+        let previous = match self.previous.as_ref().map(|previous| Snapshot::open(&previous.bytes))
+        {
+            None => None,
+            Some(Ok(snapshot)) => Some(snapshot),
+            // The snapshot cannot be read, so it serves nothing that could vanish.
+            Some(Err(_)) => return None,
+        };
+        let known = if previous.is_none() { domain.last_published() } else { HashSet::new() };
+        let is_served = |entry: ModelEntry<'_>| match (&previous, entry) {
+            (Some(snapshot), ModelEntry::User(user)) => match snapshot.user_by_name(user.name()) {
+                Ok(found) => found.is_some_and(|found| found.uid == user.uid),
+                // An unreadable record does not count as a removal.
+                Err(_) => true,
+            },
+            (Some(snapshot), ModelEntry::Group(group)) => match snapshot.group_by_name(&group.name)
+            {
+                Ok(found) => found.is_some_and(|found| found.gid == group.gid),
+                Err(_) => true,
+            },
+            (None, entry) => known.contains(&entry_identity(entry)),
+        };
+        let mut kept = EntryCounts::default();
+        for (_, entry) in entries.entries().filter(|(_, entry)| is_served(*entry)) {
+            match entry {
+                ModelEntry::User(_) => kept.users += 1,
+                ModelEntry::Group(_) => kept.groups += 1,
+            }
+        }
+        let gone = [(before.users, kept.users), (before.groups, kept.groups)]
+            .map(|(before, kept)| (before, before.saturating_sub(kept)));
+        let removals = gone.iter().map(|(_, gone)| gone).sum();
+        let now = Instant::now();
+        if domain.confirmed_removals.is_some_and(|(until, most)| now < until && removals <= most) {
+            return None;
+        }
+        let too_many = |&(before, gone): &(u64, u64)| {
+            let mut guard = match is_judged {
+                true => RemovalGuard::for_named(domain.mass_deletion),
+                false => RemovalGuard::for_missing(),
+            };
+            guard.decide(now, before, 0, gone) == RemovalDecision::Hold
+        };
+        gone.iter().any(too_many).then_some(removals)
+    }
+
+    /// Approves the waiting removals for the next fetch from the backend. Returns the domain's position and their
+    /// number; `None` if there is no such domain.
+    pub fn confirm(&mut self, domain: &str) -> Option<(usize, u64)> {
+        let position = self.domains.iter().position(|known| known.name == domain)?;
+        let domain = &mut self.domains[position];
+        let held = domain.held_removals.take().unwrap_or_default();
+        if held > 0 {
+            domain.confirmed_removals = Some((Instant::now() + CONFIRMATION_LIFETIME, held));
+        }
+        Some((position, held))
+    }
+
+    /// Replaces all entries. With on-demand domains a query may arrive before the next snapshot is made. The owners of
+    /// names and ids are therefore updated at once.
+    fn replace(&mut self, position: usize, entries: DomainModel) {
+        self.change_count += 1;
+        let old = std::mem::replace(&mut self.domains[position].entries, entries);
+        for (number, entry) in old.entries() {
+            self.ownership.remove((position, number), entry);
+        }
+        self.claim_domain(position);
+    }
+
+    /// Whether any domain is on demand, so that lookups need the owners.
+    fn has_on_demand(&self) -> bool {
+        self.responder.is_some()
+    }
+
+    /// Returns the condition that publication waits for. A served domain without entries from its backend would vanish,
+    /// and so would the domains below it. A domain that may be outdated would go back in time. The wait for that one is
+    /// limited, because its directory may be unreachable.
+    #[must_use]
+    pub fn waiting_for(&self) -> Option<String> {
+        if self.locals.is_none() {
+            return Some("the host's own accounts have been read".into());
+        }
+        let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
+        let missing = |(position, domain): &(usize, &DomainState)| {
+            let behind = domain.is_awaited && domain.may_be_outdated();
+            if self.is_foreign {
+                return domain.is_awaited && (behind || !domain.entries.is_present);
+            }
+            (!domain.entries.is_present || behind) && is_served(domain)
+                || domain.is_unread() && self.domains[*position..].iter().any(is_served)
+        };
+        let missing = self.domains.iter().enumerate().find(missing);
+        missing.map(|(_, DomainState { name, held_removals: held, .. })| match held {
+            Some(_) => {
+                format!("the removals of domain {name} are confirmed: roster domain approve-removals {name}")
+            }
+            None => format!("domain {name} can be read"),
+        })
+    }
+
+    /// Returns the domain and the uid of a user in the snapshot in place, while the domain at that position was not
+    /// read. Only domains at or below that position count. Programs still get that user.
+    #[must_use]
+    pub fn find_previously_served(&self, position: usize, name: &[u8]) -> Option<(String, u32)> {
+        let previous = self.previous.as_ref()?;
+        let snapshot = Snapshot::open(&previous.bytes).ok()?;
+        let user = snapshot.user_by_name(name).ok()??.record();
+        let known = snapshot.domains().ok()?.collect::<Result<Vec<_>, _>>().ok()?;
+        let domain = self.domains.get(position..)?.iter().find(|domain| {
+            let known = known.iter().find(|known| known.name == domain.name.as_bytes());
+            let mut of_domain = known.into_iter().flat_map(|known| known.users.clone());
+            of_domain.any(|position| match snapshot.user(position) {
+                Ok(Some(user)) => user.record().name == name,
+                Ok(None) | Err(_) => false,
+            })
+        })?;
+        domain
+            .rules
+            .user(&user, self.locals.as_ref()?)
+            .is_ok()
+            .then(|| (domain.name.clone(), user.uid))
+    }
+
+    /// Returns the snapshot that was in place when this process began, until the next publication.
+    #[must_use]
+    pub fn last_snapshot(&self) -> Option<LastSnapshot> {
+        self.previous.clone()
+    }
+
+    /// Whether a domain may have fewer entries than the snapshot in place, because its backend has not contacted the
+    /// directory since this process began.
+    #[must_use]
+    pub fn may_be_outdated(&self, position: usize) -> bool {
+        self.domains[position].may_be_outdated()
+    }
+
+    /// Serves the entries of the domain's backend from now on, even if they may be outdated.
+    pub fn accept_stale_data(&mut self, position: usize) {
+        self.domains[position].is_awaited = false;
+    }
+
+    /// Whether no domain has entries yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.domains.iter().all(|domain| !domain.entries.is_present)
+    }
+
+    /// Changes entries and updates their owners.
+    pub(super) fn change<T>(
+        &mut self,
+        position: usize,
+        numbers: &[u32],
+        change: impl FnOnce(&mut DomainModel) -> Result<T, ImageRejection>,
+    ) -> Result<T, ImageRejection> {
+        self.change_count += 1;
+        let entries = &mut self.domains[position].entries;
+        for &number in numbers {
+            if let Some(entry) = entries.entry(number) {
+                self.ownership.remove((position, number), entry);
+            }
+        }
+        let changed = change(entries);
+        self.claim(position, numbers.iter().copied());
+        changed
+    }
+
+    fn claim_domain(&mut self, position: usize) {
+        let numbers: Vec<_> =
+            self.domains[position].entries.entries().map(|(number, _)| number).collect();
+        self.claim(position, numbers.into_iter());
+    }
+
+    fn claim(&mut self, position: usize, numbers: impl Iterator<Item = u32>) {
+        if !self.has_on_demand() {
+            return;
+        }
+        let Self { domains, ownership: claims, locals: Some(locals), .. } = self else { return };
+        let DomainState { entries, rules, .. } = &domains[position];
+        for number in numbers {
+            if let Some(entry) = entries.entry(number) {
+                claims.add((position, number), entry, rules, locals);
+            }
+        }
+    }
+
+    /// Returns the input of the next snapshot. Below a domain that was never read nothing is served, because that
+    /// domain could own any name there.
+    pub fn snapshot_input(&self) -> SnapshotInput {
+        let unread = self.first_unread();
+        let domains = self.domains.iter().enumerate().map(|(position, domain)| {
+            let entries = match unread {
+                Some(unread) if unread < position => DomainModel::new(domain.entries.is_complete),
+                _ => domain.entries.clone(),
+            };
+            DomainInput { name: domain.name.clone(), entries, rules: domain.rules.clone() }
+        });
+        SnapshotInput {
+            domains: domains.collect(),
+            locals: self.locals.clone().unwrap_or_default(),
+            min_id: self.min_id,
+            responder: self.responder.clone(),
+        }
+    }
+
+    pub(super) fn first_unread(&self) -> Option<usize> {
+        self.domains.iter().position(DomainState::is_unread)
+    }
+
+    /// Records that a snapshot is in place.
+    pub fn apply_published(&mut self, made: MergeResult) {
+        self.served = made.served;
+        self.previous = None;
+        self.is_foreign = false;
+        // The snapshot in place now has the present entries.
+        self.domains.iter_mut().for_each(|domain| domain.is_awaited = false);
+        let results = made.rejected.into_iter().zip(made.counts);
+        for (domain, (refused, counts)) in self.domains.iter_mut().zip(results) {
+            (domain.rejected, domain.counts) = (refused, counts);
+        }
+    }
+
+    /// Returns the counts of each domain.
+    #[must_use]
+    pub fn domain_counts(&self) -> Vec<PublishedDomain> {
+        let unread = self.first_unread();
+        let counts = self.domains.iter().enumerate().map(|(position, domain)| PublishedDomain {
+            present: domain.entries.is_present,
+            held_removals: domain.held_removals.unwrap_or_default(),
+            not_taken: domain.update_error.clone(),
+            waits_for: unread
+                .filter(|unread| *unread < position)
+                .map(|unread| self.domains[unread].name.clone())
+                .unwrap_or_default(),
+            ..domain.counts.clone()
+        });
+        counts.collect()
+    }
+}
+
+impl SnapshotInput {
+    /// Merges and builds. The time is proportional to the number of all memberships.
+    pub fn make(&self) -> Result<MergeResult, TooLarge> {
+        let sources = self.domains.iter();
+        let sources: Vec<_> = sources
+            .map(|DomainInput { entries, rules, .. }| DomainSource { domain: entries, rules })
+            .collect();
+        let mut merged = merge(&sources, &self.locals);
+        let entries: Vec<_> = sources.iter().map(|source| source.domain).collect();
+        let names: Vec<_> = self.domains.iter().map(|part| part.name.as_str()).collect();
+        let image = build(&names, &entries, &mut merged, self.min_id, self.responder.as_deref())?;
+        let counts = domain_counts(&names, &merged);
+        let present = self.domains.iter().zip(&counts).filter(|(part, _)| part.entries.is_present);
+        let served = present.map(|(DomainInput { name, .. }, counts)| {
+            (name.clone(), EntryCounts { users: counts.users, groups: counts.groups })
+        });
+        let served = served.collect();
+        let MergedDomains { rejected: refused, .. } = merged;
+        Ok(MergeResult { image, served, rejected: refused, counts })
+    }
+}
+
+impl DomainState {
+    fn new(rules: &DomainRules, host: &HostConfig) -> Self {
+        let allowed_local_gids = host.allowed_local_gids.clone();
+        let DomainRules { name, mode, min_id, max_id, mass_deletion, .. } = rules.clone();
+        Self {
+            counts: PublishedDomain { domain: name.clone(), ..PublishedDomain::default() },
+            name,
+            mode,
+            rules: Rules {
+                min_id,
+                max_id,
+                allowed_local_gids,
+                exceptions: host.exceptions.clone(),
+            },
+            entries: DomainModel::new(mode == DomainMode::Replicate),
+            overlay: LookupOverlay::default(),
+            rejected: Vec::new(),
+            mass_deletion,
+            is_current: false,
+            is_awaited: true,
+            held_removals: None,
+            confirmed_removals: None,
+            update_error: String::new(),
+        }
+    }
+
+    fn may_be_outdated(&self) -> bool {
+        self.mode == DomainMode::Replicate && !self.is_current
+    }
+
+    /// Whether its entries are unknown: it is mirrored, and was never read.
+    fn is_unread(&self) -> bool {
+        self.mode == DomainMode::Replicate && !self.entries.is_present
+    }
+
+    /// Returns the entries that the last publication served.
+    fn last_published(&self) -> HashSet<(bool, &[u8], u32)> {
+        let refused: HashSet<u32> = self.rejected.iter().map(|(number, _)| *number).collect();
+        let served = self.entries.entries().filter(|(number, _)| !refused.contains(number));
+        served.map(|(_, entry)| entry_identity(entry)).collect()
+    }
+
+    /// Returns the entries that these records make outdated in other roles' caches. A record of a lookup comes once
+    /// more with the next changes. Entries that it leaves unchanged are not listed then.
+    pub(super) fn invalidation<'a>(
+        &self,
+        records: impl Iterator<Item = Record<'a>> + Clone,
+        untold: MissingMembers,
+    ) -> Invalidation {
+        let mut forget = Invalidation::default();
+        let news = records.filter(|record| self.entries.is_changed_by(record, untold));
+        if news.clone().nth(NAMES_LISTED_MAX).is_some() {
+            forget.all = true;
+        } else {
+            news.for_each(|record| self.invalidate_record(&record, &mut forget));
+        }
+        forget
+    }
+
+    /// Adds the names that a record makes outdated: the old one and the new one.
+    fn invalidate_record(&self, record: &Record<'_>, forget: &mut Invalidation) {
+        let (number, new) = match record {
+            Record::User(user) => (user.number, Some((true, user.name))),
+            Record::Group(group) => (group.number, Some((false, group.name))),
+            Record::Removed { number } | Record::GroupsOf { user: number, .. } => (*number, None),
+        };
+        let old = self.entries.entry(number).map(|entry| match entry {
+            ModelEntry::User(user) => (true, user.name()),
+            ModelEntry::Group(group) => (false, &*group.name),
+        });
+        for (is_user, name) in [old, new].into_iter().flatten() {
+            let list = if is_user { &mut forget.users } else { &mut forget.groups };
+            if !list.iter().any(|known| known == name) {
+                list.push(name.to_owned());
+            }
+        }
+    }
+}
+
+/// The identity of an entry: whether it is a user, name, id.
+fn entry_identity(entry: ModelEntry<'_>) -> (bool, &[u8], u32) {
+    match entry {
+        ModelEntry::User(user) => (true, user.name(), user.uid),
+        ModelEntry::Group(group) => (false, &group.name, group.gid),
+    }
+}

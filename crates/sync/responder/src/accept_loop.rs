@@ -1,0 +1,53 @@
+//! Accepts connections, and serves each in a separate task. `connection_limits` bounds the connections of one user.
+
+use super::connection_limits::{self, ConnectionLimits, ConnectionSlot, ConnectionTable};
+use roster_role::Shutdown;
+use std::io;
+use std::time::Duration;
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+/// Pause after an error of accept(2), which is most likely a lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until the role stops. `accept` returns the next connection and the user id of its client.
+pub async fn serve_connections<C, S>(
+    limits: ConnectionLimits,
+    shutdown: &mut Shutdown,
+    accept: impl AsyncFn() -> io::Result<(u32, C)>,
+    serve: impl Fn(u32, C, ConnectionSlot) -> S,
+) where
+    S: Future<Output = io::Result<()>> + Send + 'static,
+{
+    metrics::describe_counter!(
+        "roster_refused_connections_total",
+        "Connections closed at once, for their user had too many"
+    );
+    let table = ConnectionTable::new(limits);
+    loop {
+        let accepted = tokio::select! {
+            () = shutdown.wait() => return,
+            accepted = accept() => accepted,
+        };
+        let (uid, connection) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!("cannot accept a connection: {error}");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let admitted = connection_limits::admit(&table, uid, |slot| {
+            let served = serve(uid, connection, slot);
+            let served = async move {
+                if let Err(error) = served.await {
+                    debug!(uid, "a connection ended early: {error}");
+                }
+            };
+            tokio::spawn(served).abort_handle()
+        });
+        if !admitted {
+            metrics::counter!("roster_refused_connections_total").increment(1);
+        }
+    }
+}

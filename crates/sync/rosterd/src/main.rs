@@ -1,0 +1,8 @@
+//! `rosterd`, see the library beside this file.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    rosterd::main()
+}

@@ -1,0 +1,11 @@
+//! The man page rosterd(8), and the end of `--help`.
+
+use roster_cli_docs::ManPage;
+
+/// Its options come from [`crate::args`].
+pub const PAGE: ManPage = ManPage {
+    name: "rosterd",
+    section: "8",
+    synopsis: &["[--config FILE] [--state-dir FOLDER] [--run-dir FOLDER]"],
+    text: include_str!("../man/rosterd.txt"),
+};

@@ -1,0 +1,189 @@
+//! Reads the configuration and the files that it names, which only the monitor may read.
+
+use anyhow::{Context as _, anyhow, bail};
+use roster_config::{Config, ConfigFiles, ConfigReadError, Diagnostic, DomainSecrets, KeytabState};
+use roster_passwd_format::lines::{ParsedLine, passwd_line};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Time limit of a read. A reader cannot abort the read of a file on a hanging network mount.
+const READ_WAIT: Duration = Duration::from_secs(5);
+
+/// Reads configurations in a dedicated thread, because a read may hang. There is at most one such thread. While it
+/// hangs, nothing else is read.
+#[derive(Clone)]
+pub struct ConfigReader {
+    read_slot: Arc<Semaphore>,
+    wait: Duration,
+    /// The directory of this process's credentials.
+    pub credentials: Option<PathBuf>,
+}
+
+impl ConfigReader {
+    /// Makes the reader of this process.
+    pub fn new() -> Self {
+        Self {
+            read_slot: Arc::new(Semaphore::new(1)),
+            wait: READ_WAIT,
+            credentials: roster_config::credentials_directory(),
+        }
+    }
+
+    /// Reads everything, with a time limit. An error has one line for each fault. A mark in the directory `state` shows
+    /// that this host has used a keytab. `uses_keytab` has the same effect.
+    pub async fn read(
+        &self,
+        path: PathBuf,
+        state: PathBuf,
+        uses_keytab: bool,
+    ) -> anyhow::Result<LoadedConfig> {
+        let shown = path.display().to_string();
+        let credentials = self.credentials.clone();
+        let read = move || {
+            let was_used = uses_keytab || roster_config::was_keytab_used(&state);
+            LoadedConfig::read(&path, was_used, credentials.as_deref())
+        };
+        self.run_in_thread(shown, read).await
+    }
+
+    /// Runs a read in a thread, with a time limit.
+    pub async fn run_in_thread<T: Send + 'static>(
+        &self,
+        shown: String,
+        read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+    ) -> anyhow::Result<T> {
+        let read = async {
+            let turn = Arc::clone(&self.read_slot).acquire_owned().await?;
+            let reading = tokio::task::spawn_blocking(move || {
+                let outcome = read();
+                drop(turn);
+                outcome
+            });
+            reading.await?
+        };
+        match timeout(self.wait, read).await {
+            Ok(outcome) => outcome,
+            Err(_) => bail!(
+                "{shown}, or a file that it names, could not be read in {:?}: see whether one of \
+                 them lies on a mount that hangs",
+                self.wait,
+            ),
+        }
+    }
+}
+
+/// A valid configuration.
+pub struct LoadedConfig {
+    /// Content of the files.
+    pub config: Config,
+    /// Secrets of each domain, in the same order.
+    pub secrets: Vec<DomainSecrets>,
+    /// Uids of `trusted_users`.
+    pub trusted_uids: Vec<u32>,
+    /// Time of the read.
+    pub read_at: SystemTime,
+    /// Warnings about probable mistakes, one a line.
+    pub warnings: Vec<String>,
+}
+
+impl LoadedConfig {
+    fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> anyhow::Result<Self> {
+        let files = ConfigFiles::read(path).map_err(unreadable_error)?;
+        let refused = |problems: Vec<Diagnostic>| anyhow!(problem_lines(&problems).join("\n"));
+        let changeable = files.check_ownership();
+        if !changeable.is_empty() {
+            return Err(refused(changeable));
+        }
+        let parsed = roster_config::parse_files(&files).map_err(refused)?;
+        let secrets = parsed.read_secrets(was_used, credentials).map_err(refused)?;
+        let mut warnings = problem_lines(&parsed.warnings);
+        let missing = parsed.warn_missing_authorities(roster_config::host_anchors);
+        warnings.extend(problem_lines(&missing));
+        warnings.extend(problem_lines(&parsed.check_keytabs(was_used, credentials)));
+        let config = parsed.config;
+        let names = config.pam.iter().flat_map(|pam| &pam.trusted_users);
+        let trusted = trusted_uids(names, &config.host.passwd, &mut warnings)?;
+        Ok(Self { config, secrets, trusted_uids: trusted, read_at: SystemTime::now(), warnings })
+    }
+
+    /// Whether any domain uses a keytab.
+    pub fn uses_keytab(&self) -> bool {
+        self.secrets.iter().any(|secrets| matches!(secrets.keytab, KeytabState::Keys(_)))
+    }
+
+    /// Returns names of the domains, in order of precedence.
+    pub fn domain_names(&self) -> Vec<String> {
+        self.config.domains.iter().map(|domain| domain.name.clone()).collect()
+    }
+}
+
+/// Returns the uids of local users. A missing user has no rights, and may be added later.
+fn trusted_uids<'n>(
+    names: impl Iterator<Item = &'n String>,
+    passwd: &Path,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<Vec<u32>> {
+    let names: Vec<_> = names.collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let shown = passwd.display();
+    let text = fs::read(passwd).with_context(|| format!("cannot read {shown}"))?;
+    let mut uids = Vec::new();
+    for name in names {
+        // The first line of a name counts, as in glibc.
+        let uid = text.split(|&byte| byte == b'\n').find_map(|line| match passwd_line(line) {
+            ParsedLine::Entry(user) if user.name == name.as_bytes() => Some(user.uid),
+            _ => None,
+        });
+        match uid {
+            Some(uid) => uids.push(uid),
+            None => warnings.push(format!(
+                "trusted_users: {shown} has no user {name}; once it has: systemctl reload rosterd"
+            )),
+        }
+    }
+    Ok(uids)
+}
+
+fn problem_lines(problems: &[Diagnostic]) -> Vec<String> {
+    problems.iter().map(Diagnostic::render).collect()
+}
+
+fn unreadable_error(found: ConfigReadError) -> anyhow::Error {
+    let shown = found.path.display().to_string();
+    if found.is_missing() {
+        return anyhow!(
+            "cannot read {shown}: there is none; write it, as roster.toml(5) shows, or name another by \
+             --config"
+        );
+    }
+    anyhow::Error::new(found.error).context(format!("cannot read {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_file_that_hangs_is_an_error_in_time_and_holds_one_thread() {
+        let reader = ConfigReader { wait: Duration::from_millis(50), ..ConfigReader::new() };
+        let (go_on, hangs) = mpsc::channel::<()>();
+        let first = reader.run_in_thread("roster.toml".into(), move || {
+            let _ = hangs.recv();
+            Ok(())
+        });
+        let error = first.await.unwrap_err().to_string();
+        assert!(error.starts_with("roster.toml, or a file that it names"), "{error}");
+        let second = reader.run_in_thread("roster.toml".into(), || -> anyhow::Result<()> {
+            panic!("read beside the one that hangs")
+        });
+        assert!(second.await.is_err());
+        drop(go_on);
+    }
+}

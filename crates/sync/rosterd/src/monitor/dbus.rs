@@ -1,0 +1,69 @@
+//! `org.roster.Monitor1`: the status, and requests to reload the configuration.
+
+use parking_lot::Mutex;
+use roster_bus::interfaces::{BusError, MonitorStatus};
+use roster_bus::zbus;
+use roster_bus::zbus::message::Header;
+use roster_bus::zbus::object_server::SignalEmitter;
+use roster_role::role_object::require_monitor;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Time that a caller waits for a reload.
+const RELOAD_WAIT: Duration = Duration::from_secs(8);
+
+/// The status, which the monitor updates.
+#[derive(Clone, Default)]
+pub struct SharedStatus(Arc<Mutex<MonitorStatus>>);
+
+impl SharedStatus {
+    /// Returns a copy.
+    pub fn get(&self) -> MonitorStatus {
+        self.0.lock().clone()
+    }
+
+    /// Replaces the status.
+    pub fn set(&self, status: MonitorStatus) {
+        *self.0.lock() = status;
+    }
+}
+
+/// A request to reload the configuration, as the channel for its outcome.
+pub type ReloadRequest = oneshot::Sender<Result<(), String>>;
+
+/// The monitor's object.
+pub struct MonitorObject {
+    /// The status.
+    pub status: SharedStatus,
+    /// Channel for reload requests. Its bound limits the requests that wait.
+    pub reloads: mpsc::Sender<ReloadRequest>,
+    /// The monitor's own user.
+    pub uid: u32,
+}
+
+#[zbus::interface(name = "org.roster.Monitor1", introspection_docs = false)]
+impl MonitorObject {
+    fn status(&self) -> MonitorStatus {
+        self.status.get()
+    }
+
+    async fn reload(
+        &self,
+        #[zbus(connection)] connection: &zbus::Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<(), BusError> {
+        require_monitor(connection, &header, self.uid).await?;
+        let (done, outcome) = oneshot::channel();
+        let busy = |_| BusError::Busy("the configuration is being read already".into());
+        self.reloads.try_send(done).map_err(busy)?;
+        match tokio::time::timeout(RELOAD_WAIT, outcome).await {
+            Ok(Ok(outcome)) => outcome.map_err(BusError::Invalid),
+            Ok(Err(_)) => Err(BusError::Unavailable("the monitor stops".into())),
+            Err(_) => Err(BusError::Busy("the configuration is still being read".into())),
+        }
+    }
+
+    #[zbus(signal)]
+    pub async fn config_reloaded(emitter: &SignalEmitter<'_>) -> zbus::Result<()>;
+}

@@ -1,0 +1,186 @@
+//! Derives the required processes from a configuration.
+
+use super::config_load::LoadedConfig;
+use super::role_users::{RESPONDER_USERS, RoleUsers};
+use crate::roles::RoleConfig;
+use anyhow::anyhow;
+use roster_backend::BackendRoleConfig;
+use roster_bus::bus_names::RoleName;
+use roster_config::{AuthMethod, DomainConfig, DomainMode, ListenAddress, RESPONDER_PATH_MAX};
+use roster_publisher::{DomainRules, PublisherRoleConfig};
+use roster_responder::metrics::MetricsRoleConfig;
+use roster_responder::nss::NssRoleConfig;
+use roster_responder::pam::{LoginDomain, PamRoleConfig};
+use roster_role::UserIds;
+use roster_snapshot::layout::RESPONDER_BYTES;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+const _: () = assert!(RESPONDER_PATH_MAX == RESPONDER_BYTES - 1);
+
+/// The socket of PAM modules in the run-time directory.
+const PAM_SOCKET: &str = "pam";
+
+/// A process of the daemon, the bus first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProcessKey {
+    /// dbus-daemon.
+    Bus,
+    /// A role on it.
+    Role(RoleName),
+}
+
+impl fmt::Display for ProcessKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bus => f.write_str("bus"),
+            Self::Role(role) => role.fmt(f),
+        }
+    }
+}
+
+/// Settings of a process. A process with equal settings stays when the configuration changes.
+#[derive(Clone, PartialEq)]
+pub struct DesiredProcess {
+    /// Its configuration.
+    pub config: RoleConfig,
+    /// Its user.
+    pub user: UserIds,
+    /// Its listening address. Such a process starts only at the first connection.
+    pub listen: Option<ListenAddress>,
+}
+
+/// Plans every process except the bus. An error states the fault and the fix.
+pub fn plan(
+    settings: &LoadedConfig,
+    users: &RoleUsers,
+    run_dir: &Path,
+) -> anyhow::Result<ProcessPlan> {
+    let domains = settings.domain_names();
+    let mut planner = Planner { settings, users, run_dir, domains, plan: BTreeMap::new() };
+    planner.add_publisher()?;
+    planner.add_backends()?;
+    planner.add_nss()?;
+    planner.add_pam()?;
+    planner.add_metrics()?;
+    Ok(planner.plan)
+}
+
+/// The required processes without the bus.
+pub type ProcessPlan = BTreeMap<ProcessKey, DesiredProcess>;
+
+struct Planner<'a> {
+    settings: &'a LoadedConfig,
+    users: &'a RoleUsers,
+    run_dir: &'a Path,
+    domains: Vec<String>,
+    plan: ProcessPlan,
+}
+
+impl Planner<'_> {
+    fn user_of(&self, role: &RoleName) -> anyhow::Result<UserIds> {
+        let user = self.users.user_of_role(role, &self.domains);
+        user.ok_or_else(|| missing_user_error(role))
+    }
+
+    fn add(
+        &mut self,
+        role: RoleName,
+        config: RoleConfig,
+        listen: Option<ListenAddress>,
+    ) -> anyhow::Result<()> {
+        let user = self.user_of(&role)?;
+        let process = DesiredProcess { config, user, listen };
+        self.plan.insert(ProcessKey::Role(role), process);
+        Ok(())
+    }
+
+    fn add_publisher(&mut self) -> anyhow::Result<()> {
+        let config = &self.settings.config;
+        let publisher = PublisherRoleConfig {
+            host: config.host.clone(),
+            publisher: config.publisher.clone(),
+            domains: config.domains.iter().map(domain_rules).collect(),
+        };
+        self.add(RoleName::Publisher, RoleConfig::Publisher(publisher), None)
+    }
+
+    fn add_backends(&mut self) -> anyhow::Result<()> {
+        let settings = self.settings;
+        for (domain, secrets) in settings.config.domains.iter().zip(&settings.secrets) {
+            let backend = BackendRoleConfig { domain: domain.clone(), secrets: secrets.clone() };
+            let role = RoleName::Backend(domain.name.clone());
+            self.add(role, RoleConfig::Backend(Box::new(backend)), None)?;
+        }
+        Ok(())
+    }
+
+    fn add_nss(&mut self) -> anyhow::Result<()> {
+        let config = &self.settings.config;
+        let on_demand = config.domains.iter().filter(|domain| domain.mode == DomainMode::OnDemand);
+        let responder = config
+            .responder_path(self.run_dir)
+            .map_err(|error| anyhow!("mode = on-demand: {error}"))?;
+        let negative = on_demand.map(|domain| domain.negative).min();
+        let (Some(negative), Some(path)) = (negative, responder) else { return Ok(()) };
+        let nss = NssRoleConfig { negative };
+        let listen = Some(ListenAddress::Unix(path));
+        self.add(RoleName::Responder("nss".into()), RoleConfig::Nss(nss), listen)
+    }
+
+    fn add_pam(&mut self) -> anyhow::Result<()> {
+        let config = &self.settings.config;
+        let Some(pam) = &config.pam else { return Ok(()) };
+        let domain = |domain: &DomainConfig| LoginDomain {
+            name: domain.name.clone(),
+            authenticates: domain.auth.method != AuthMethod::None,
+        };
+        let role_config = PamRoleConfig {
+            domains: config.domains.iter().map(domain).collect(),
+            trusted: self.settings.trusted_uids.clone(),
+            timeout: pam.timeout,
+            tries_per_minute: pam.tries_per_minute,
+        };
+        let listen = ListenAddress::Unix(self.run_dir.join(PAM_SOCKET));
+        self.add(RoleName::Responder("pam".into()), RoleConfig::Pam(role_config), Some(listen))
+    }
+
+    /// Adds the metrics responder. It is added last, because it knows all other roles.
+    fn add_metrics(&mut self) -> anyhow::Result<()> {
+        let Some(metrics) = &self.settings.config.metrics else { return Ok(()) };
+        let mut roles: Vec<_> = self.plan.keys().map(ProcessKey::to_string).collect();
+        roles.push(RoleName::Monitor.to_string());
+        let role_config = RoleConfig::Metrics(MetricsRoleConfig { roles });
+        let listen = Some(metrics.listen.clone());
+        self.add(RoleName::Responder("metrics".into()), role_config, listen)
+    }
+}
+
+/// Returns the error for a required responder without a user, with the fix.
+fn missing_user_error(role: &RoleName) -> anyhow::Error {
+    let names =
+        RESPONDER_USERS.iter().find(|(name, _)| *role == RoleName::Responder((*name).into()));
+    let Some((name, user)) = names else { return anyhow!("{role} has no user to run as") };
+    let wanted = match *name {
+        "nss" => "a domain has mode = on-demand".to_owned(),
+        "metrics" => "[metrics] is there".to_owned(),
+        name => format!("[responder.{name}] is on"),
+    };
+    anyhow!(
+        "{wanted}, and /etc/passwd lacks the user that it runs as, {user}, with the group of roster-bus: make it \
+         with systemd-sysusers, for which make install puts roster.conf in place, or with useradd --system \
+         --gid roster {user}"
+    )
+}
+
+fn domain_rules(domain: &DomainConfig) -> DomainRules {
+    DomainRules {
+        name: domain.name.clone(),
+        min_id: domain.min_id,
+        max_id: domain.max_id,
+        mode: domain.mode,
+        mass_deletion: domain.mass_deletion,
+        negative: domain.negative,
+    }
+}

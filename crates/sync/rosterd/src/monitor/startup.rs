@@ -1,0 +1,188 @@
+//! From the command line to a running monitor. Missing requirements are reported here, before anything starts.
+
+use super::Monitor;
+use super::config_load::ConfigReader;
+use super::role_users::{self, RoleUsers};
+use super::runtime_dirs::RuntimeDirs;
+use crate::args::MonitorOptions;
+use anyhow::{Context as _, anyhow};
+use roster_bus::bus_names::RoleName;
+use roster_config::HostConfig;
+use roster_role::UserIds;
+use roster_role::exit_status::{self, ExitFailure, WithExitStatus};
+use roster_role::logging;
+use roster_snapshot_build::{floor_file, mark};
+use rustix::process::Gid;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
+
+/// Default of `--state-dir`.
+const STATE_DIR: &str = "/var/lib/roster";
+/// Local users.
+const PASSWD: &str = "/etc/passwd";
+/// Largest /etc/passwd that is read.
+const PASSWD_BYTES_MAX: u64 = 64 << 20;
+
+/// Runs the monitor from its start. Returns the exit status.
+#[must_use]
+pub fn main(options: &MonitorOptions) -> u8 {
+    match run(options) {
+        Ok(()) => 0,
+        Err(ExitFailure { status, error }) => {
+            logging::print_stderr(format_args!("rosterd: {error:#}"));
+            status
+        }
+    }
+}
+
+fn run(options: &MonitorOptions) -> Result<(), ExitFailure> {
+    let ping = ping_interval(options)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .with_exit_status(exit_status::SYSTEM)?;
+    // From now on a reload request during the start does not end the process, which is the default action of the
+    // signal.
+    let hangup = runtime
+        .block_on(async { signal(SignalKind::hangup()) })
+        .with_exit_status(exit_status::SYSTEM)?;
+    let result = start_monitor(options, ping, &runtime, hangup);
+    // A thread may still wait for a file that could not be read in time. The program does not wait for that thread.
+    runtime.shutdown_background();
+    result
+}
+
+fn start_monitor(
+    options: &MonitorOptions,
+    ping: Duration,
+    runtime: &Runtime,
+    hangup: Signal,
+) -> Result<(), ExitFailure> {
+    let reader = ConfigReader::new();
+    let state_dir = options.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
+    let settings = reader.read(options.config.clone(), state_dir.to_owned(), false);
+    let settings = runtime.block_on(settings).with_exit_status(exit_status::CONFIG)?;
+    let users = role_users(options, settings.config.domains.len())?;
+    let bus_program = bus_program()?;
+    let _ = rustix::thread::set_no_new_privs(true);
+    // The memory of this process has passwords.
+    let hidden = rustix::process::DumpableBehavior::NotDumpable;
+    let _ = rustix::process::set_dumpable_behavior(hidden);
+    let publisher = Some(&users).filter(|users| users.are_separate());
+    let publisher = publisher.and_then(|users| users.user_of_role(&RoleName::Publisher, &[]));
+    let folders = RuntimeDirs::create_and_lock(state_dir, &options.run_dir, publisher)?;
+    let level = logging::start(&RoleName::Monitor, &settings.config.log);
+    if users.are_separate() {
+        write_floor(&settings.config.host);
+        // The group of roles gives access to the directory of the bus's socket, also without the capability to override
+        // that. With it, a failure changes nothing.
+        let _ = rustix::thread::set_thread_groups(&[Gid::from_raw(users.bus().gid)]);
+    }
+    runtime.block_on(async {
+        let config = std::path::absolute(&options.config).with_exit_status(exit_status::SYSTEM)?;
+        let settings = (reader, settings);
+        let monitor = Monitor::new(config, ping, settings, users, bus_program, folders, level);
+        monitor?.run(hangup).await
+    })
+}
+
+/// Writes the floor, with which programs limit the ids that they accept from the publisher's snapshot. Without it they
+/// apply the default floor, so the daemon continues after an error.
+pub(super) fn write_floor(host: &HostConfig) {
+    let path = floor_file::path();
+    match floor_file::write(path, &host.floor()) {
+        Ok(true) => info!("{} has min_id {}", path.display(), host.min_id),
+        Ok(false) => {}
+        Err(error) => warn!(
+            "{:#}: programs refuse ids by the floor that they have; see roster doctor",
+            anyhow::Error::new(error)
+        ),
+    }
+}
+
+/// Marks a host on which a snapshot was published, so that programs report a missing one as an error. Returns `false`
+/// until the mark exists. `is_news`: the log does not have the failure yet.
+pub(super) fn mark_published(is_news: bool) -> bool {
+    match mark::set(mark::path()) {
+        Ok(true) => info!("{} marks that a snapshot was published", mark::path().display()),
+        Ok(false) => {}
+        Err(error) if is_news => {
+            warn!(
+                "{}: cannot be created: {error}. Programs take a missing snapshot for a host without \
+                 users. Create the file.",
+                mark::path().display()
+            );
+            return false;
+        }
+        Err(_) => return false,
+    }
+    true
+}
+
+/// Returns the interval of pings to roles, and of systemd's watchdog.
+fn ping_interval(options: &MonitorOptions) -> Result<Duration, ExitFailure> {
+    let ping = Duration::try_from_secs_f64(options.ping).ok().filter(|ping| !ping.is_zero());
+    let ping = ping
+        .context("--ping: that is no time between two pings")
+        .with_exit_status(exit_status::USAGE)?;
+    Ok(sd_notify::watchdog_enabled().map_or(ping, |watchdog| ping.min(watchdog / 2)))
+}
+
+/// Returns the users of the roles.
+fn role_users(options: &MonitorOptions, domains: usize) -> Result<RoleUsers, ExitFailure> {
+    let uid = rustix::process::geteuid().as_raw();
+    if uid != 0 || options.state_dir.is_some() {
+        let gid = rustix::process::getegid().as_raw();
+        return Ok(RoleUsers::Invoking(UserIds { uid, gid }));
+    }
+    separate_users(domains)
+}
+
+/// Returns the users of that many backends and of the other roles.
+pub(super) fn separate_users(domains: usize) -> Result<RoleUsers, ExitFailure> {
+    let text = read_passwd()
+        .with_context(|| format!("cannot read {PASSWD}"))
+        .with_exit_status(exit_status::SYSTEM)?;
+    RoleUsers::from_passwd(&text, domains)
+        .map_err(|missing| {
+            anyhow!(
+                "{PASSWD} lacks users that roles run as, each with a uid of its own and all with the \
+                 group of roster-bus: {}; make them with systemd-sysusers, for which make install puts \
+                 roster.conf in place, or with groupadd --system roster and useradd --system --gid \
+                 roster; or give --state-dir to run everything as root",
+                missing.join(", "),
+            )
+        })
+        .with_exit_status(exit_status::NO_USER)
+}
+
+/// Whether /etc/passwd has a user of that id.
+pub(super) fn is_in_passwd(uid: u32) -> bool {
+    read_passwd().is_ok_and(|text| role_users::has_uid(&text, uid))
+}
+
+fn read_passwd() -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(PASSWD)?.take(PASSWD_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Returns the path of dbus-daemon.
+fn bus_program() -> Result<PathBuf, ExitFailure> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
+    let mut candidates =
+        std::env::split_paths(&path).chain(usual).map(|folder| folder.join("dbus-daemon"));
+    candidates
+        .find(|program| program.is_absolute() && program.is_file())
+        .context(
+            "there is no dbus-daemon, which carries what roles say to each other: install the \
+             package dbus-daemon (Debian, Fedora) or dbus",
+        )
+        .with_exit_status(exit_status::UNAVAILABLE)
+}

@@ -1,0 +1,77 @@
+//! The status, for `roster status` and for systemd.
+
+use super::supervision::ProcessPhase;
+use super::{Monitor, describe_phase};
+use roster_bus::bus_names::RoleName;
+use roster_bus::interfaces::{MonitorStatus, SupervisedRole};
+use roster_role::clock::unix_seconds;
+use sd_notify::NotifyState;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// Time after which readiness is reported even if a role is not ready. One broken domain must delay neither the others
+/// nor the start of the machine.
+const READY_WAIT: Duration = Duration::from_secs(30);
+
+impl Monitor {
+    /// Updates the status for the bus and for systemd.
+    pub(super) fn update_status(&mut self) {
+        let domains = self.config.loaded.domain_names();
+        let bus_uid = self.users.bus().uid;
+        let mut roles = vec![SupervisedRole {
+            role: RoleName::Monitor.to_string(),
+            state: "running".into(),
+            pid: std::process::id(),
+            uid: rustix::process::geteuid().as_raw(),
+            since_unix: unix_seconds(self.process.started),
+            ..SupervisedRole::default()
+        }];
+        let mut waits_for = Vec::new();
+        for (key, minded) in &self.processes {
+            let state = describe_phase(minded.state.phase);
+            if !matches!(minded.state.phase, ProcessPhase::Idle | ProcessPhase::Running { .. }) {
+                waits_for.push(format!("{key} ({state})"));
+            }
+            roles.push(SupervisedRole {
+                role: key.to_string(),
+                state: state.into(),
+                pid: minded.pid(),
+                uid: minded.desired.as_ref().map_or(bus_uid, |wanted| wanted.user.uid),
+                restarts: minded.state.starts.saturating_sub(1),
+                since_unix: unix_seconds(minded.since),
+                last_end: minded.last_exit.clone(),
+            });
+        }
+        let all_run = waits_for.is_empty();
+        let status = match (self.end_deadline, all_run) {
+            (Some(_), _) => "Ending".to_owned(),
+            (None, true) => format!("{} domains, all roles run", domains.len()),
+            (None, false) => format!("Waiting for {}", waits_for.join(", ")),
+        };
+        self.report.status.set(MonitorStatus {
+            config: self.config.path.display().to_string(),
+            config_read_unix: unix_seconds(self.config.loaded.read_at),
+            config_error: self.config.error.clone(),
+            state_dir: self.runtime_dirs.state_dir.display().to_string(),
+            separate_users: self.users.are_separate(),
+            domains,
+            roles,
+        });
+        if !self.report.is_ready_sent && self.end_deadline.is_none() {
+            let waited = self.process.started_at.elapsed() >= READY_WAIT;
+            if all_run {
+                info!("all roles run");
+            } else if waited {
+                warn!("ready as far as can be; waits for {}", waits_for.join(", "));
+            }
+            if all_run || waited {
+                self.report.is_ready_sent = true;
+                let _ = sd_notify::notify(&[NotifyState::Ready]);
+            }
+        }
+        if status != self.report.sent {
+            let _ = sd_notify::notify(&[NotifyState::Status(&status)]);
+            self.report.sent = status;
+        }
+    }
+}
