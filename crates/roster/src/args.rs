@@ -1,4 +1,5 @@
-//! What may be typed: the one source of the parser, of `--help`, man pages and completions.
+//! The arguments of `roster`: the only source of the parser, `--help`, man pages and completions. [`help_text`] has the
+//! other text of help.
 
 use crate::generate::{Corpus, ENTRIES_MAX, MembershipShape};
 use crate::get::Database;
@@ -10,19 +11,18 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Users and groups from memory: snapshots, and what is needed to serve them
+/// Compile, show, check and enable snapshots of users and groups, and query rosterd
 ///
-/// Roster answers "who is this user, and which groups are they in" from one compact file, the
-/// snapshot, that glibc programs read in-process through the name service `roster`. This program
-/// makes snapshots from passwd(5) and group(5) text, shows and checks them, and puts the service
-/// into nsswitch.conf(5). Where rosterd(8) mirrors directories into the snapshot, it tells how that
-/// goes.
+/// A snapshot is a compact file with users and groups. Programs with glibc read it in their own
+/// process through the name service `roster`. This program compiles snapshots from passwd(5) and
+/// group(5) files, shows and verifies them, and adds the service to nsswitch.conf(5). rosterd(8)
+/// mirrors directories into the snapshot; this program shows its state.
 #[derive(Debug, Parser)]
 #[command(
     name = "roster",
     version,
     styles = roster_cli_docs::STYLES,
-    max_term_width = 100,
+    max_term_width = 80,
     after_long_help = help_text::after_help("")
 )]
 pub struct Cli {
@@ -47,10 +47,10 @@ pub enum Command {
     LogLevel(LogLevelArgs),
     CheckConfig(CheckConfigArgs),
     Nscd(NscdArgs),
-    /// Ask the host's name services, for a server of maps
+    /// Query the name services of the host for roster nscd
     #[command(hide = true, after_long_help = help_text::after_help("nscd"))]
     NscdHelper,
-    /// Start helpers of a server of maps
+    /// Start helpers of roster nscd
     #[command(hide = true, after_long_help = help_text::after_help("nscd"))]
     NscdStarter,
     Generate(GenerateArgs),
@@ -58,57 +58,57 @@ pub enum Command {
     Completions(CompletionsArgs),
 }
 
-/// Make a snapshot from passwd and group files
+/// Compile passwd and group files into a snapshot
 ///
-/// The snapshot answers what glibc's `files` service would answer from the same text, entry by
-/// entry and in the same order. Lines that `files` skips are skipped and named on standard error
-/// with file, line and reason; so are entries that no look-up reaches because an earlier one has
-/// the same name or id. The new file takes the place of the old one in one step: programs that run
-/// see it within 100 ms, and an error leaves the old one as it is.
+/// The snapshot has the same entries in the same order as the `files` service of glibc for the same
+/// files. The command skips lines that `files` skips, and reports them on standard error with file,
+/// line and reason. It also reports entries that no lookup reaches because an earlier entry has the
+/// same name or id. The new file replaces the old one atomically. Running programs use it within
+/// 100 ms. After an error the old file stays in place.
 ///
-/// Password hashes go into a file of their own, mode 0640, for group `shadow` if root runs this.
+/// Password hashes are written to a separate file with mode 0640. If root runs the command, the file
+/// belongs to group `shadow`.
 ///
-/// There is no judgement here of what the sources hold: an empty file is a snapshot without users.
-/// Where a command makes the sources, see to it that its failure is noticed (`set -o pipefail`)
-/// before this runs.
+/// The command accepts any valid source: an empty file becomes a snapshot without users. If a program
+/// creates the sources, check its exit status first (`set -o pipefail`).
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("compile"))]
 pub struct CompileArgs {
-    /// Users, in the format of passwd(5)
+    /// Read users from FILE, in the format of passwd(5)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub passwd: PathBuf,
 
-    /// Groups, in the format of group(5)
+    /// Read groups from FILE, in the format of group(5)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub group: PathBuf,
 
-    /// Password hashes, in the format of shadow(5)
+    /// Read password hashes from FILE, in the format of shadow(5)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub shadow: Option<PathBuf>,
 
-    /// The snapshot to write or replace
+    /// Write or replace this snapshot
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
 
-    /// The snapshot of password hashes [default: shadow.v3.snap beside --output; for the default snapshot,
-    /// /var/lib/roster/shadow/shadow.v3.snap]
+    /// Write password hashes to this file [default: shadow.v3.snap in the directory of --output;
+    /// /var/lib/roster/shadow/shadow.v3.snap for the default snapshot]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "shadow")]
     pub shadow_output: Option<PathBuf>,
 
-    /// Print the report as JSON, with all remarks on lines
+    /// Print the report as JSON, with all remarks
     #[arg(long)]
     pub json: bool,
 }
 
-/// Show what a snapshot holds
+/// Show the content of a snapshot
 ///
-/// Header, counts, sections with their sizes, the largest group, the user with most groups, and
-/// the buffer that getpwnam_r(3) and getgrnam_r(3) need for any entry. Reads every record, but
-/// does not prove that the file is sound: see `roster verify`.
+/// Prints the header, counts, sections with their sizes, the largest group, the user with most
+/// groups, and the buffers that getpwnam_r(3) and getgrnam_r(3) need for any entry. The command reads
+/// every record, but does not verify the file: see `roster verify`.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("inspect"))]
 pub struct InspectArgs {
-    /// The snapshot
+    /// Read this snapshot
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 
@@ -117,14 +117,14 @@ pub struct InspectArgs {
     pub json: bool,
 }
 
-/// Read a whole snapshot and prove that it is sound
+/// Verify all of a snapshot
 ///
-/// Checks every checksum, offset and list, and that every entry is found under its name and id.
-/// Look-ups check what they touch by themselves; this is for finding damage before they do.
+/// Checks every checksum, offset and list, and that lookups find every entry by name and id. Lookups
+/// check the records that they read. This command finds damage before they do.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("verify"))]
 pub struct VerifyArgs {
-    /// The snapshot
+    /// Read this snapshot
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 
@@ -133,23 +133,23 @@ pub struct VerifyArgs {
     pub json: bool,
 }
 
-/// Look entries up in a snapshot, as getent does in the system
+/// Look up entries in a snapshot, as getent does in the system
 ///
-/// Output and exit status are those of getent(1), so that the two can be compared. Keys that are
-/// numbers are ids. Without a key all entries are printed, in the order of the source. Unlike
-/// getent, a snapshot that is missing or damaged is an error with a message, never "not found".
+/// Output and exit status are those of getent(1), so that you can compare both. Numbers are ids.
+/// Without a key the command prints all entries, in the order of the source. A missing or damaged
+/// snapshot is an error with a message; getent reports "not found" instead.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("get"))]
 pub struct GetArgs {
-    /// passwd, group, initgroups (the supplementary groups of a user), or shadow
+    /// Search passwd, group, initgroups (supplementary groups of a user) or shadow
     #[arg(value_name = "DATABASE", value_enum)]
     pub database: Database,
 
-    /// Names or ids
+    /// Look up these names or ids
     #[arg(value_name = "KEY")]
     pub keys: Vec<OsString>,
 
-    /// The snapshot; for shadow, the file of password hashes that belongs to it
+    /// Read this snapshot; for shadow, its file of password hashes
     #[arg(
         long,
         value_name = "FILE",
@@ -164,34 +164,34 @@ pub struct GetArgs {
     pub json: bool,
 }
 
-/// Put Roster into nsswitch.conf
+/// Add roster to nsswitch.conf
 ///
-/// Adds `roster` behind `files` on the passwd and group lines, so that local accounts win. Where
-/// there is an initgroups line, `roster` goes there too, and the services around it go on after a
-/// success (`[SUCCESS=continue]`): without that, a user in one local group would lose all groups of
-/// the snapshot. Where there is none, glibc goes by the group line and asks all of it. Other
-/// services, such as systemd or sss, stay on all lines, behind `roster`.
+/// Adds `roster` behind `files` on the passwd and group lines, so that local accounts have priority.
+/// On an existing initgroups line it also adds `[SUCCESS=continue]` to the services before `roster`.
+/// Otherwise a user in a local group would lose all groups of the snapshot. Without an initgroups
+/// line, glibc asks all services of the group line. Other services, such as systemd or sss, stay
+/// behind `roster`.
 ///
-/// Prints the change as a diff. The file is replaced in one step and keeps its owner, mode and
-/// labels; what it was stays in a backup beside it. Enabling twice changes nothing.
+/// Prints the change as a diff. Replaces the file atomically, keeps its owner, mode and labels, and
+/// writes a backup to the same directory. A second run changes nothing.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("enable"))]
 pub struct EnableArgs {
     #[command(flatten)]
     pub edit: NsswitchEditArgs,
 
-    /// Also serve password hashes: add `roster` to the shadow line
+    /// Add `roster` to the shadow line too, to serve password hashes
     ///
-    /// Not done otherwise, because few hosts need it: it is for users who log in here with a
-    /// password out of the snapshot, that is after `roster compile --shadow`.
+    /// Few hosts need this: users then log in with a password hash of the snapshot, after `roster
+    /// compile --shadow`.
     #[arg(long)]
     pub shadow: bool,
 }
 
-/// Take Roster out of nsswitch.conf
+/// Remove roster from nsswitch.conf
 ///
-/// Undoes `roster enable`: a file that was not edited since is restored byte for byte; from one
-/// that was, only Roster goes. Prints the change as a diff.
+/// Undoes `roster enable`. Restores a file byte for byte if it was not edited since. Otherwise only
+/// `roster` is removed. Prints the change as a diff.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("disable"))]
 pub struct DisableArgs {
@@ -201,28 +201,27 @@ pub struct DisableArgs {
 
 #[derive(Debug, Args)]
 pub struct NsswitchEditArgs {
-    /// The file to edit
+    /// Edit this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = NSSWITCH)]
     pub file: PathBuf,
 
-    /// Print the change and leave the file as it is
+    /// Print the change without editing the file
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Say what keeps programs from seeing the snapshot
+/// Find the faults that keep programs from the snapshot
 ///
-/// Looks at the order of services in nsswitch.conf, the module, the snapshot with its rights and
-/// content, rosterd if there is a configuration for it, whether the stacks in /etc/pam.d go with what
-/// that says of log-ins, a running nscd that hides changes, and at AppArmor and SELinux with what
-/// they denied. Where the module is installed, getent(1) looks one user up through it. Changes
-/// nothing. The age of the snapshot is shown; it is judged only where rosterd should renew it, as
-/// only you know how often another one should come. Each finding is marked ✓ (well), ! (works, with a
-/// drawback) or ✗ (a problem), with what to do next. Run it as root to have everything checked.
+/// Checks the order of services in nsswitch.conf, the NSS module, the snapshot with its permissions
+/// and content, rosterd if it is configured, the PAM stacks in /etc/pam.d, a running nscd, AppArmor
+/// and SELinux with their denials. If the module is installed, getent(1) looks up a user through it.
+/// The command changes nothing. It shows the age of the snapshot, and evaluates it only if rosterd
+/// should publish. The mark of a finding is ✓ (no fault), ! (warning) or ✗ (problem). Warnings and
+/// problems have a fix and a code. Run the command as root to make all checks.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("doctor"))]
 pub struct DoctorArgs {
-    /// Examine the system in this folder, such as a mounted image
+    /// Examine the system in this directory, such as a mounted image
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/")]
     pub root: PathBuf,
 
@@ -231,10 +230,10 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// Where a running rosterd is found.
+/// The location of a running rosterd.
 #[derive(Debug, Args)]
 pub struct BusArgs {
-    /// The folder with the daemon's sockets
+    /// Connect to the sockets of the daemon in this directory
     #[arg(
         long,
         value_name = "DIR",
@@ -245,13 +244,13 @@ pub struct BusArgs {
     pub run_dir: PathBuf,
 }
 
-/// Say how rosterd is: roles, domains, snapshot
+/// Show the state of rosterd: roles, domains, snapshot
 ///
-/// Shows the snapshot with its generation and age, each domain with its directory's state, server,
-/// entries and last change, and each process of the daemon. Below are the findings, marked ! (works,
-/// with a drawback) or ✗ (a problem), with what to do next: a directory that does not answer, a
-/// process that does not stay up, a configuration that is not in force, entries that are rejected and
-/// why. Look-ups do not need the daemon: what was published is served without it.
+/// Shows the snapshot with its generation and age, each domain with its state, server, entries and
+/// last change, and each process of the daemon. Below are the findings with fix and code, marked
+/// ! (warning) or ✗ (problem). Examples are an unreachable directory, a process that restarts, a
+/// rejected configuration, and rejected entries with the reason. Lookups do not need the daemon:
+/// programs read the published snapshot.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("status"))]
 pub struct StatusArgs {
@@ -263,7 +262,7 @@ pub struct StatusArgs {
     pub bus: BusArgs,
 }
 
-/// Show the directories that rosterd mirrors, and talk to one
+/// Show the domains of rosterd, and send requests to one
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("domain"))]
 pub struct DomainArgs {
@@ -273,34 +272,34 @@ pub struct DomainArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum DomainCommand {
-    /// List the domains in order of precedence
+    /// List the domains in order of priority
     #[command(after_long_help = help_text::after_help("domain list"))]
     List(ListDomainsArgs),
-    /// Show all that is known of one domain
+    /// Show the state of one domain
     #[command(after_long_help = help_text::after_help("domain show"))]
     Show(ShowDomainArgs),
-    /// Connect to the directory and read all of it again
+    /// Connect to the directory again and read all of it
     ///
-    /// Not needed in the ordinary run of things, as changes are followed; for a directory that is
-    /// known to be back, or that was restored from a backup. Returns at once. What is served goes on
-    /// being served until the new reading is whole.
+    /// rosterd follows changes, so this is rarely needed: for a directory that is reachable again, or
+    /// that was restored from a backup. The command returns immediately. rosterd serves the previous
+    /// entries until the read is complete.
     #[command(after_long_help = help_text::after_help("domain refresh"))]
     Refresh(DomainNameArgs),
-    /// List entries that are not served, by reason
+    /// List rejected entries by reason
     ///
-    /// Those that cannot be read as users or groups, and those that may not be served: ids outside
-    /// the bounds, names and ids of local accounts or of an earlier domain, primary gids that are groups
-    /// of an earlier domain, groups of primary gids of its users, impossible names. Shows
-    /// each reason with the number of entries, a few of them, and what to do about it.
+    /// The backend rejects entries that it cannot parse as users or groups. The publisher rejects ids
+    /// outside the limits, names and ids of local accounts or of a higher-priority domain, primary
+    /// groups of a higher-priority domain, and invalid names. The command shows each reason with the
+    /// number of entries, some of them, and the fix.
     #[command(after_long_help = help_text::after_help("domain rejected"))]
     Rejected(RejectedArgs),
-    /// Remove held entries that the directory does not have
+    /// Approve held removals of entries
     ///
-    /// rosterd keeps and serves entries that the directory does not show any more when they are more
-    /// than 3 and more than 2 % of the domain's users or groups within ten minutes, and entries that it
-    /// names as deleted when they are more than mass_deletion_threshold in roster.toml(5) allows. The command looks
-    /// for each of them once more, removes those that are still not there, and says how many go and how
-    /// many stay. To keep them, fix the directory: rosterd looks again every minute.
+    /// rosterd holds removals of many entries at once, and serves these entries. For entries that
+    /// disappeared without a notification the limit is 3, and 2 % of the users or groups of the domain
+    /// within ten minutes. For deletions it is mass_deletion_threshold in roster.toml(5). The command
+    /// searches for each entry again, removes the absent ones, and prints how many were removed and how
+    /// many stay. To keep the entries, fix the directory: rosterd searches again every minute.
     #[command(after_long_help = help_text::after_help("domain approve-removals"))]
     ApproveRemovals(DomainNameArgs),
 }
@@ -329,7 +328,7 @@ pub struct ListDomainsArgs {
 
 #[derive(Debug, Args)]
 pub struct ShowDomainArgs {
-    /// The domain
+    /// Select this domain
     #[arg(value_name = "NAME")]
     pub name: String,
 
@@ -343,7 +342,7 @@ pub struct ShowDomainArgs {
 
 #[derive(Debug, Args)]
 pub struct DomainNameArgs {
-    /// The domain
+    /// Select this domain
     #[arg(value_name = "NAME")]
     pub name: String,
 
@@ -353,11 +352,11 @@ pub struct DomainNameArgs {
 
 #[derive(Debug, Args)]
 pub struct RejectedArgs {
-    /// The domain
+    /// Select this domain
     #[arg(value_name = "NAME")]
     pub name: String,
 
-    /// List every entry, a line each
+    /// List every entry, one on each line
     #[arg(long, conflicts_with = "json")]
     pub all: bool,
 
@@ -369,7 +368,7 @@ pub struct RejectedArgs {
     pub bus: BusArgs,
 }
 
-/// Show what rosterd knows of a user or group, or have it asked for again
+/// Show or expire the cached data of users and groups
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("cache"))]
 pub struct CacheArgs {
@@ -379,22 +378,21 @@ pub struct CacheArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// Show every entry of a name, in each domain, with why it is not served if it is not
+    /// Show the entries of a name in each domain, with the reason of a rejection
     ///
-    /// What programs see is what `getent` prints; this shows the entries behind it.
+    /// Programs see the output of `getent`. This command shows the entries behind it.
     #[command(after_long_help = help_text::after_help("cache show"))]
     Show(ShowEntryArgs),
-    /// Have entries asked for again
+    /// Expire cached entries and query the directory again
     ///
-    /// For domains that are asked on demand: what is remembered of the entries is forgotten, and the
-    /// directory is asked. Mirrored domains are up to date by themselves; there it has everything
-    /// enumerated anew, to make sure.
+    /// For on-demand domains, the command removes the cached entries and queries the directory. Mirrored
+    /// domains are up to date; there the command reads all entries again.
     #[command(after_long_help = help_text::after_help("cache expire"))]
     Expire(ExpireArgs),
-    /// List whose passwords are kept for when the directory is away
+    /// List users with cached credentials for offline logins
     ///
-    /// With the time until which each is believed, and wrong passwords since the last log-in by the
-    /// directory. Hashes are never shown. `roster cache expire --credentials` has them forgotten.
+    /// Shows the expiration of each credential, and the wrong passwords since the last online login.
+    /// Hashes are never shown. `roster cache expire --credentials` removes credentials.
     #[command(after_long_help = help_text::after_help("cache credentials"))]
     Credentials(ListCredentialsArgs),
 }
@@ -416,11 +414,11 @@ impl fmt::Display for EntryMap {
 
 #[derive(Debug, Args)]
 pub struct ShowEntryArgs {
-    /// What it is
+    /// Select the type of the entry: user or group
     #[arg(value_name = "user|group", value_enum)]
     pub map: EntryMap,
 
-    /// Its name
+    /// Show the user or group of this name
     #[arg(value_name = "NAME")]
     pub name: String,
 
@@ -435,25 +433,25 @@ pub struct ShowEntryArgs {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["user", "group", "all"])))]
 pub struct ExpireArgs {
-    /// This user; may be given again
+    /// Expire this user; repeat the option for more users
     #[arg(long, value_name = "NAME")]
     pub user: Vec<String>,
 
-    /// This group; may be given again
+    /// Expire this group; repeat the option for more groups
     #[arg(long, value_name = "NAME")]
     pub group: Vec<String>,
 
-    /// Everything
+    /// Expire everything
     #[arg(long, conflicts_with_all = ["user", "group"])]
     pub all: bool,
 
-    /// Forget what is kept of passwords instead, of these users or with --all of everybody
+    /// Remove cached credentials instead, of these users or with --all of all users
     ///
-    /// Whoever it is has to log in while the directory answers before it is possible again without.
+    /// Those users must log in once while the directory is reachable before offline login works again.
     #[arg(long, conflicts_with = "group")]
     pub credentials: bool,
 
-    /// In this domain only
+    /// Select this domain only
     #[arg(long, value_name = "NAME")]
     pub domain: Option<String>,
 
@@ -463,7 +461,7 @@ pub struct ExpireArgs {
 
 #[derive(Debug, Args)]
 pub struct ListCredentialsArgs {
-    /// In this domain only
+    /// Select this domain only
     #[arg(long, value_name = "NAME")]
     pub domain: Option<String>,
 
@@ -475,20 +473,20 @@ pub struct ListCredentialsArgs {
     pub bus: BusArgs,
 }
 
-/// Say whether a user may log in to this host, rule by rule
+/// Show whether a user may log in to this host, rule by rule
 ///
-/// Asks what pam_roster(8) asks when the user logs in, and shows every rule with what it saw: lists of
-/// users and groups, the filter, and what the directory says of the account. All of them have to allow.
-/// The rules are those of the table access of the user's domain in roster.toml(5). Passwords are not
-/// looked at. For root.
+/// Sends the request of pam_roster(8) for a login, and shows every rule with its input: lists of users
+/// and groups, the filter, and the account data of the directory. Every rule must allow the login. The
+/// rules are those of the table access of the domain in roster.toml(5). The command checks no password.
+/// Only root may run it.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("access"))]
 pub struct AccessArgs {
-    /// The user
+    /// Check this user
     #[arg(value_name = "USER")]
     pub user: String,
 
-    /// The PAM service to log in by, as its file in /etc/pam.d is called
+    /// Check logins by this PAM service, a file name in /etc/pam.d
     #[arg(long, value_name = "SERVICE", default_value = "sshd")]
     pub service: String,
 
@@ -500,16 +498,16 @@ pub struct AccessArgs {
     pub bus: BusArgs,
 }
 
-/// Print a user's ssh keys, for AuthorizedKeysCommand of sshd
+/// Print the ssh keys of a user, for AuthorizedKeysCommand of sshd
 ///
-/// The keys are the directory's, as the daemon has them: they are there while the directory is away,
-/// too. One that is malformed, weak, or has options in front that ssh_key_options in roster.toml(5)
-/// does not name is left out, and named in the daemon's log. Users who may not log in by sshd have none,
-/// nor have users of the host. Any user may run this.
+/// The keys come from the cache of the daemon, so they are available while the directory is
+/// unreachable. The command omits keys that are malformed or weak, or that have other options than
+/// ssh_key_options in roster.toml(5). The log of the daemon names them. Local users, and users that may
+/// not log in by sshd, have no keys. Any user may run the command.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("ssh-keys"))]
 pub struct SshKeysArgs {
-    /// The user
+    /// Print the keys of this user
     #[arg(value_name = "USER")]
     pub user: String,
 
@@ -517,20 +515,20 @@ pub struct SshKeysArgs {
     pub bus: BusArgs,
 }
 
-/// Show or set how much rosterd logs
+/// Show or set the log level of rosterd
 ///
-/// Without arguments, shows the level of each role. A role is one process of the daemon, as `roster
-/// status` names it: monitor, publisher, backend:DOMAIN, responder:NAME. With a level alone, sets it
-/// for all of them. What is set here holds until the role is started again; for longer, set the key
-/// level of the table log in roster.toml(5).
+/// Without arguments, the command shows the level of each role. A role is one process of the daemon, as
+/// in `roster status`: monitor, publisher, backend:DOMAIN, responder:NAME. A level alone applies to all
+/// roles. The level lasts until the role restarts. For a permanent level, set the key level of the table
+/// log in roster.toml(5).
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("log-level"))]
 pub struct LogLevelArgs {
-    /// The role; all of them if none is given
+    /// Select this role [default: all roles]
     #[arg(value_name = "ROLE")]
     pub role: Option<String>,
 
-    /// The new level
+    /// Set this level
     #[arg(value_name = "LEVEL", value_enum)]
     pub level: Option<LevelName>,
 
@@ -542,7 +540,7 @@ pub struct LogLevelArgs {
     pub bus: BusArgs,
 }
 
-/// From the fewest lines to the most.
+/// The log levels, from the fewest lines to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LevelName {
     Error,
@@ -564,25 +562,25 @@ impl LevelName {
     }
 }
 
-/// Check rosterd's configuration, with every mistake by line
+/// Check the configuration of rosterd, and list every mistake
 ///
-/// Reads the file and its drop-ins as rosterd would, and the files with passwords and certificates that they
-/// name, and prints what is wrong, in which file and line, and what to write instead. Needs no daemon and contacts no
-/// directory. Lists users and groups of the snapshot that the configuration would refuse, with the key
-/// that allows each. Run it as root, which may read the passwords, and with the --run-dir of rosterd if
-/// that is another than the usual one.
+/// Reads the file and its drop-ins as rosterd does, and the files with passwords and certificates that
+/// they name. Prints each mistake with file, line and fix. The command needs no daemon and contacts no
+/// directory. It lists users and groups of the snapshot that the configuration would reject, with the
+/// key that allows each. Run it as root, which may read the passwords. If rosterd uses another
+/// --run-dir, pass the same one.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("check-config"))]
 pub struct CheckConfigArgs {
-    /// The configuration, with drop-ins in FILE.d
+    /// Check this configuration, with drop-ins in FILE.d
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, default_value = CONFIG)]
     pub file: PathBuf,
 
-    /// Print the configuration with every key written down, and where each value is from
+    /// Print every key with its value and the origin of the value
     #[arg(long)]
     pub explain: bool,
 
-    /// Judge the users and groups of this snapshot by the configuration
+    /// Apply the rules to the users and groups of this snapshot
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = DEFAULT_SNAPSHOT)]
     pub snapshot: PathBuf,
 
@@ -594,41 +592,39 @@ pub struct CheckConfigArgs {
     pub bus: BusArgs,
 }
 
-/// Serve users and groups through glibc's own client of nscd
+/// Serve users and groups through the nscd client of glibc
 ///
-/// Takes the place of nscd(8): every glibc program, static and set-uid ones too, first asks at nscd's
-/// socket, and reads the map that it is handed without a system call for each look-up. The map is made
-/// before anybody asks, out of the passwd and group files and of the snapshot, in the order of
-/// nsswitch.conf(5); other services that stand there are asked by a helper process, and their answers
-/// are kept for a while. Changes of all these files are followed. Programs on musl are answered over
-/// the socket.
+/// Replaces nscd(8). Every glibc program, also static and set-uid ones, first connects to the socket of
+/// nscd. It receives a map and reads it without a system call for each lookup. The server builds the
+/// map in advance from the passwd and group files and the snapshot, in the order of nsswitch.conf(5). A
+/// helper process queries other services of that file, and the server caches their replies. It follows
+/// changes of all these files. Programs on musl receive replies over the socket.
 ///
-/// It needs no daemon and no configuration. It stays in the foreground and takes a listening socket as
-/// standard input, if there is one there, for socket activation. It ends at once when somebody else, such
-/// as nscd, serves the socket.
+/// The server needs no daemon and no configuration. It runs in the foreground, and accepts a listening
+/// socket as standard input for socket activation. It exits immediately if another process (for example
+/// nscd) already serves the socket.
 ///
-/// With one of --statistics, --invalidate and --shutdown it tells a server that runs, also nscd's own
-/// where it knows the order.
+/// With --statistics, --invalidate or --shutdown the command sends a request to a running server, also
+/// to nscd itself if nscd knows the request.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = help_text::after_help("nscd"),
-    group(ArgGroup::new("order").multiple(false).args(["statistics", "invalidate", "shutdown"]))
+    group(ArgGroup::new("request").multiple(false).args(["statistics", "invalidate", "shutdown"]))
 )]
 pub struct NscdArgs {
-    /// Print the figures of a server that runs, as root
+    /// Print the statistics of a running server, as root
     #[arg(short = 'g', long)]
     pub statistics: bool,
 
-    /// Have a server make a map anew (passwd or group; it keeps nothing of nscd's other tables), as root; may be given
-    /// again
+    /// Rebuild the map of a running server (passwd or group), as root; repeat the option for more maps
     #[arg(short, long, value_name = "TABLE", value_parser = ["passwd", "group", "hosts", "services", "netgroup"])]
     pub invalidate: Vec<String>,
 
-    /// Have a server end, as root
+    /// Stop a running server, as root
     #[arg(short = 'K', long)]
     pub shutdown: bool,
 
-    /// Where programs ask
+    /// Listen on this socket
     #[arg(
         long,
         value_name = "PATH",
@@ -637,7 +633,7 @@ pub struct NscdArgs {
     )]
     pub socket: PathBuf,
 
-    /// Folder of the maps, made if missing, of the server's user alone; a tmpfs of its own, best with huge pages
+    /// Write the maps to this directory, best a dedicated tmpfs with huge pages; created if missing
     #[arg(
         long,
         value_name = "DIR",
@@ -646,14 +642,14 @@ pub struct NscdArgs {
     )]
     pub maps: PathBuf,
 
-    /// The user of the server, once the socket and the folder are there; only root can become another user
+    /// Drop privileges to this user after opening the socket and the map directory; requires root
     ///
-    /// This user and roster-nscd-helper, the user of the helper process, are in the file of --passwd itself.
-    /// Without the option server and helper run as the user that starts the server.
+    /// This user and roster-nscd-helper, the user of the helper process, must be in the file of --passwd.
+    /// Without the option, server and helper run as the user that starts the server.
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
     pub user: Option<String>,
 
-    /// The host's users
+    /// Read local users from FILE
     #[arg(
         long,
         value_name = "FILE",
@@ -662,19 +658,19 @@ pub struct NscdArgs {
     )]
     pub passwd: PathBuf,
 
-    /// The host's groups
+    /// Read local groups from FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "/etc/group")]
     pub group: PathBuf,
 
-    /// The order of name services
+    /// Read the order of name services from FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = NSSWITCH)]
     pub nsswitch: PathBuf,
 
-    /// The snapshot; used where nsswitch.conf names roster
+    /// Read this snapshot if nsswitch.conf names roster
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = DEFAULT_SNAPSHOT)]
     pub snapshot: PathBuf,
 
-    /// KiB in each map for answers of other name services; when they are full, all are asked for again
+    /// Reserve this space in each map for replies of other name services; expire all if it is full
     #[arg(
         long,
         value_name = "KIB",
@@ -683,7 +679,7 @@ pub struct NscdArgs {
     )]
     pub cache_kib: u32,
 
-    /// For how many seconds an answer of another name service is kept
+    /// Cache replies of other name services for this time
     #[arg(
         long,
         value_name = "SECONDS",
@@ -692,7 +688,7 @@ pub struct NscdArgs {
     )]
     pub positive: u32,
 
-    /// For how many seconds it is kept that nobody has a name or id
+    /// Cache negative replies of other name services for this time
     #[arg(
         long,
         value_name = "SECONDS",
@@ -702,32 +698,32 @@ pub struct NscdArgs {
     pub negative: u32,
 }
 
-/// Invent users and groups, for tests and benchmarks
+/// Generate users and groups for tests and benchmarks
 ///
-/// Writes `passwd` and `group` into a folder: users u_1000000, u_1000001 … and groups g_1000000,
-/// g_1000001 …, each id the number in the name, each user's primary group one of the groups. The
-/// same options give the same files on every machine. Files that are no earlier corpus are never
-/// overwritten.
+/// Writes `passwd` and `group` into a directory: users u_1000000, u_1000001 … and groups g_1000000,
+/// g_1000001 …. The id of an entry is the number in its name, and the primary group of each user is one
+/// of the groups. The same options produce the same files on every machine. The command replaces only
+/// files of an earlier corpus.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("generate"))]
 pub struct GenerateArgs {
-    /// Number of users
+    /// Generate this number of users
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = entries())]
     users: u32,
 
-    /// Number of groups
+    /// Generate this number of groups
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = entries())]
     groups: u32,
 
-    /// Members of a group, on average
+    /// Set the mean number of members of a group
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = entries())]
     members: u32,
 
-    /// How members spread over groups
+    /// Set the distribution of members over groups
     #[arg(long, value_enum, default_value_t = MembershipShape::Consecutive)]
     shape: MembershipShape,
 
-    /// Start of the random numbers
+    /// Set the seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
@@ -735,7 +731,7 @@ pub struct GenerateArgs {
     #[arg(long)]
     pub shadow: bool,
 
-    /// Folder for the files, made if missing
+    /// Write the files into this directory; created if missing
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub output: PathBuf,
 }
@@ -751,14 +747,14 @@ fn entries() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(0..=i64::from(ENTRIES_MAX))
 }
 
-/// Write the man pages into a folder
+/// Write the man pages into a directory
 ///
-/// One page for the program and one for each command, in section 1, roster.toml(5) and pam_roster(8): for
-/// packages, and for `make install`.
+/// The pages are one for the program and one for each command in section 1, roster.toml(5) and
+/// pam_roster(8). Packages and `make install` use the command.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("man"))]
 pub struct ManArgs {
-    /// Folder for the pages, made if missing
+    /// Write the pages into this directory; created if missing
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
 }
@@ -767,7 +763,7 @@ pub struct ManArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("completions"))]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Generate the script for this shell
     #[arg(value_name = "SHELL", value_enum)]
     pub shell: clap_complete::Shell,
 }

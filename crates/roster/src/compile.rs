@@ -1,9 +1,14 @@
-//! `roster compile`: from text to a published snapshot, and the report about it.
+//! `roster compile`: publishes a snapshot of passwd and group files, and prints a report. `roster-snapshot-build` compiles
+//! and publishes.
 
 use crate::args::CompileArgs;
-use crate::output::{Progress, bytes, count_with_noun, duration, lossy, print_stderr};
+use crate::output::{
+    Progress, bytes, count_with_noun, duration, lossy, print_stderr, print_warning,
+};
 use crate::snapshot_file;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::Result;
+use roster_messages::table::tools;
+use roster_messages::{CodedError, Message};
 use roster_passwd_format::lines::{ParsedLine, group_line};
 use roster_snapshot::layout::{MAGIC, SnapshotKind};
 use roster_snapshot_build::SnapshotImage;
@@ -20,21 +25,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// For everybody to read, as /etc/passwd is.
+/// Mode of a snapshot, as that of /etc/passwd.
 const MODE: u32 = 0o644;
-/// For root and group `shadow`, as /etc/shadow is.
+/// Mode of password hashes, as that of /etc/shadow.
 const SHADOW_MODE: u32 = 0o640;
 
-/// Remarks shown to a person; `--json` has all of them.
+/// Remarks in the text output. `--json` lists all.
 const REMARKS_SHOWN: usize = 20;
 
-/// The bar's length. Reading takes about half the time, most of it for groups.
+/// Length of the bar. Reading takes about half of the time, mostly for groups.
 const BAR_STEPS: u64 = 1000;
 const GROUPS: u64 = 50;
 const INDEXING: u64 = 500;
 const PUBLISHING: u64 = 800;
-
-const NOT_PUBLISHED: &str = "nothing was published";
 
 /// Compiles, publishes, reports.
 pub fn run(args: &CompileArgs, out: &mut dyn Write) -> Result<()> {
@@ -47,17 +50,17 @@ pub fn run(args: &CompileArgs, out: &mut dyn Write) -> Result<()> {
 
     let mut bar = Progress::new(BAR_STEPS, "Compiling");
     let mut progress = |at| bar.at(progress_steps(at));
-    // All is compiled before anything is published, so that an error leaves both old files.
+    // Both images are compiled before publication, so that an error leaves both old files.
     let shadow = match &args.shadow {
-        Some(path) => Some(compile::shadow(path, &mut progress).context(NOT_PUBLISHED)?),
+        Some(path) => Some(compile::shadow(path, &mut progress).map_err(not_compiled)?),
         None => None,
     };
     let accounts =
-        compile::accounts(&args.passwd, &args.group, &mut progress).context(NOT_PUBLISHED)?;
+        compile::accounts(&args.passwd, &args.group, &mut progress).map_err(not_compiled)?;
 
     bar.at(PUBLISHING);
     let mut outputs = Vec::new();
-    // Hashes first: a user who is there has a password.
+    // Password hashes are published first, so that each published user has one.
     if let Some(CompiledImage { image, report }) = shadow {
         let rights = FileRights { mode: SHADOW_MODE, gid: shadow_group() };
         let published = publish_image(&shadow_output, rights, &image)?;
@@ -95,21 +98,23 @@ pub fn run(args: &CompileArgs, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// From now on programs report a missing snapshot as an error.
+/// Returns the error of sources that cannot be compiled.
+fn not_compiled(error: impl std::error::Error + Send + Sync + 'static) -> CodedError {
+    CodedError::new(&tools::NOT_COMPILED, "nothing was published").caused_by(error)
+}
+
+/// Sets the mark of a published snapshot. Programs then report a missing snapshot as an error.
 fn set_mark(output: &Path) {
     if output == Path::new(snapshot_file::DEFAULT_SNAPSHOT)
         && rustix::process::geteuid().is_root()
         && let Err(error) = mark::set(mark::path())
     {
-        print_stderr(format_args!(
-            "roster: {}: cannot be created: {error}. Programs take a missing snapshot for a host without \
-             users.",
-            mark::path().display()
-        ));
+        let text = format!("{} cannot be created", mark::path().display());
+        print_warning(&CodedError::new(&tools::MARK_NOT_SET, text).caused_by(error));
     }
 }
 
-/// Programs map the copy, and a sector of the disk that cannot be read ends none of them.
+/// Copies the snapshot to memory. Programs map the copy, so that a bad sector of the disk ends none of them.
 fn copy_to_memory(output: &Path) {
     if output != Path::new(snapshot_file::DEFAULT_SNAPSHOT) || !rustix::process::geteuid().is_root()
     {
@@ -123,14 +128,12 @@ fn copy_to_memory(output: &Path) {
         copy::put(folder, &stat, stat.mode(), file)?;
         copy::remove_others(folder, stat.ino())
     };
-    // A copy on a disk would gain nothing.
+    // A copy on a disk would have no advantage.
     if let Err(error) = copied()
         && error.kind() != ErrorKind::Unsupported
     {
-        print_stderr(format_args!(
-            "roster: {}: no copy of the snapshot: {error}. Each program reads the whole file when it opens it.",
-            folder.display()
-        ));
+        let text = format!("{}: the snapshot was not copied", folder.display());
+        print_warning(&CodedError::new(&tools::COPY_NOT_MADE, text).caused_by(error));
     }
 }
 
@@ -153,9 +156,9 @@ impl ResourceUsage {
     }
 }
 
-/// Publishing renames over whatever is there. That must be neither what it was made from nor a
-/// snapshot of the other kind, nor any other file: all that would be gone with one slip of the pen.
-fn check_outputs(args: &CompileArgs, shadow_output: &Path) -> Result<()> {
+/// Checks the files that publication would replace: not a source, not a snapshot of the other kind, and not any other
+/// file.
+fn check_outputs(args: &CompileArgs, shadow_output: &Path) -> Result<(), CodedError> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let sources = [Some(&args.passwd), Some(&args.group), args.shadow.as_ref()];
     let accounts = Some((&*args.output, SnapshotKind::Accounts));
@@ -163,35 +166,34 @@ fn check_outputs(args: &CompileArgs, shadow_output: &Path) -> Result<()> {
     for (output, kind) in accounts.into_iter().chain(shadows) {
         for source in sources.into_iter().flatten() {
             if identity(output).is_some_and(|found| identity(source) == Some(found)) {
-                bail!("{} is a source; choose another output", output.display());
+                let text = format!("{} is a source", output.display());
+                return Err(CodedError::new(&tools::OUTPUT_IS_SOURCE, text));
             }
         }
         let there = snapshot_file::read_beginning(output).unwrap_or_default();
-        // A damaged snapshot, or one of another version, is there to be replaced: what begins as
-        // one does, or has the name of one and no longer its beginning.
+        // A damaged snapshot, or one of another version, may be replaced. It has the magic or the name of a snapshot.
         let is_ours = there.is_empty()
             || there.starts_with(&MAGIC)
             || output.extension() == Some(OsStr::new("snap"));
         let held = match snapshot_file::kind(&there) {
             Some(found) if found != kind => kind_contents(found),
-            None if !is_ours => "something else",
+            None if !is_ours => "other data",
             _ => continue,
         };
-        let name = output.display();
-        bail!("{name} holds {held}; choose another output, or remove it first");
+        let text = format!("{} holds {held}", output.display());
+        return Err(CodedError::new(&tools::OUTPUT_HAS_OTHER_CONTENT, text));
     }
     let shared = resolved_path(&args.output)
         .is_some_and(|output| Some(output) == resolved_path(shadow_output));
     if args.shadow.is_some() && shared {
-        bail!(
-            "{} cannot hold both users and password hashes; choose another --shadow-output",
-            shadow_output.display()
-        );
+        let name = shadow_output.display();
+        let text = format!("{name} cannot hold both users and password hashes");
+        return Err(CodedError::new(&tools::OUTPUTS_ARE_ONE_FILE, text));
     }
     Ok(())
 }
 
-/// Where a file is, however it is spelt, and whether or not it is there yet.
+/// Returns the canonical directory and the name of a file, which need not exist yet.
 fn resolved_path(path: &Path) -> Option<(PathBuf, &OsStr)> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -207,30 +209,35 @@ fn kind_contents(kind: SnapshotKind) -> &'static str {
     }
 }
 
-fn publish_image(path: &Path, rights: FileRights, image: &SnapshotImage) -> Result<Publication> {
-    publish(path, rights, |file, generation| image.write(file, generation)).map_err(|error| {
-        let advice = advice(&error, path);
-        anyhow!("{:#}{advice}", anyhow::Error::new(error))
-    })
+fn publish_image(
+    path: &Path,
+    rights: FileRights,
+    image: &SnapshotImage,
+) -> Result<Publication, CodedError> {
+    publish(path, rights, |file, generation| image.write(file, generation))
+        .map_err(|error| publish_error(error, path))
 }
 
-fn advice(error: &PublishError, path: &Path) -> String {
+fn publish_error(error: PublishError, path: &Path) -> CodedError {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.display(),
         _ => Path::new(".").display(),
     };
-    if error.action == SYNC {
-        return "; the new file is in place, but a power failure may bring the old one back"
-            .to_owned();
-    }
-    match error.source.kind() {
-        ErrorKind::NotFound => format!("; make the folder first: mkdir -p -m 755 {folder}"),
-        ErrorKind::PermissionDenied => format!("; run this as a user who may write to {folder}"),
-        ErrorKind::StorageFull => {
-            format!("; make room in {folder}, what was there before is untouched")
-        }
-        _ => String::new(),
-    }
+    let (message, fix) = match error.source.kind() {
+        _ if error.action == SYNC => (&tools::PUBLICATION_NOT_SYNCED, None),
+        ErrorKind::NotFound => (
+            &tools::PUBLICATION_DIRECTORY_MISSING,
+            Some(format!("Create the directory: `mkdir -p -m 755 {folder}`.")),
+        ),
+        ErrorKind::PermissionDenied => (
+            &tools::PUBLICATION_DENIED,
+            Some(format!("Run the command as a user that may write to {folder}.")),
+        ),
+        ErrorKind::StorageFull => (&tools::PUBLICATION_DISK_FULL, None),
+        _ => (&tools::PUBLICATION_FAILED, None),
+    };
+    let text = format!("{}: the snapshot was not published", path.display());
+    CodedError { fix, ..CodedError::new(message, text).caused_by(error) }
 }
 
 fn progress_steps(at: At) -> u64 {
@@ -245,8 +252,8 @@ fn progress_steps(at: At) -> u64 {
     }
 }
 
-/// The local group that owns /etc/shadow on Debian and its kin. Others have none, and then the
-/// file is root's alone.
+/// Returns the gid of the local group shadow, which exists on Debian and its derivatives. Otherwise only root can read
+/// the file.
 fn shadow_group() -> Option<u32> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -258,7 +265,7 @@ fn shadow_group() -> Option<u32> {
     })
 }
 
-/// The kernel's high-water mark of this process.
+/// Returns the peak memory of this process.
 fn peak_memory_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -297,7 +304,7 @@ fn text(output: &CompiledSnapshot<'_>) -> String {
 fn remarks(args: &CompileArgs, report: &CompileReport) -> Vec<String> {
     let shown = report.notes.iter().take(REMARKS_SHOWN).map(|note| {
         let path = source_path(args, note.source).display();
-        format!("{path}:{}: {}", note.line, note.remark)
+        format!("{path}:{}: {} [{}]", note.line, note.remark, remark_message(note.remark))
     });
     let mut lines: Vec<_> = shown.collect();
     let more = report.notes.len().saturating_sub(REMARKS_SHOWN) as u64 + report.notes_omitted;
@@ -341,6 +348,16 @@ fn json(args: &CompileArgs, outputs: &[CompiledSnapshot<'_>], cost: &ResourceUsa
     })
 }
 
+fn remark_message(remark: Remark) -> &'static Message {
+    match remark {
+        Remark::Skipped(_) => &tools::LINE_SKIPPED,
+        Remark::Hidden { .. } => &tools::ENTRY_HIDDEN,
+        Remark::Nul => &tools::LINE_HAS_NUL,
+        Remark::Garbled => &tools::LAST_LINE_GARBLED,
+        Remark::InitgroupsOnly => &tools::GROUP_ONLY_IN_INITGROUPS,
+    }
+}
+
 fn remark(args: &CompileArgs, note: &CompileNote) -> Value {
     let kind = match note.remark {
         Remark::Skipped(_) => "skipped",
@@ -353,6 +370,7 @@ fn remark(args: &CompileArgs, note: &CompileNote) -> Value {
         "file": lossy(source_path(args, note.source)),
         "line": note.line,
         "kind": kind,
+        "code": remark_message(note.remark).code,
         "text": note.remark.to_string(),
     })
 }

@@ -1,44 +1,43 @@
-//! `roster generate`: invented users and groups, the same for the same seed on every machine.
-//!
-//! Text is written as it is made: memory holds one number a user and one a group, never the
-//! members.
+//! `roster generate`: invents users and groups, the same for the same seed on every machine. The text is written while it
+//! is generated. Memory holds one number for each user and group, and no members.
 
 use crate::output::{Progress, count_with_noun};
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use roster_messages::CodedError;
+use roster_messages::table::tools;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Number of the first user and group, in names and ids: above what distributions hand out.
+/// Number of the first user and group, in names and ids: above the ids of distributions.
 const FIRST_ID: u32 = 1_000_000;
 
-/// Day of the last password change in shadow entries; any will do, but always the same.
+/// Day of the last password change in shadow entries. It must not change.
 const LAST_CHANGE: u32 = 20_000;
 
-/// Members between two looks at the clock for the progress bar.
+/// Members between two updates of the progress bar.
 const MEMBERS_PER_TICK: u64 = 1 << 16;
 
-/// What to make.
+/// The arguments of a corpus.
 #[derive(Clone, Copy, Debug)]
 pub struct Corpus {
     pub users: u32,
     pub groups: u32,
-    /// Members of a group, on average.
+    /// Mean number of members of a group.
     pub members: u32,
     pub shape: MembershipShape,
     pub seed: u64,
 }
 
-/// How members spread over groups.
+/// Distribution of members over groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum MembershipShape {
-    /// Group i has i mod 2×MEMBERS members in a row, starting at user i: the corpus of published
-    /// benchmarks, which favours formats that store runs of ids as ranges
+    /// Give group i the i mod 2×MEMBERS users from user i on, as published benchmarks do
     Consecutive,
-    /// A few huge groups and many small ones, members drawn at random: the corpus of real life
+    /// Make a few huge groups and many small ones with random members, as in real directories
     Zipf,
-    /// Sizes as in `consecutive`, members drawn at random
+    /// Use the sizes of `consecutive` with random members
     Random,
 }
 
@@ -48,10 +47,9 @@ struct WrittenGroups {
     largest: u32,
 }
 
-/// Makes the corpus in `folder` and says what it made.
+/// Writes the corpus into `folder` and prints a summary.
 pub fn run(corpus: Corpus, shadow: bool, folder: &Path, out: &mut dyn Write) -> Result<()> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    create_directory(folder)?;
     let mut say = |path: &Path, what: &str| writeln!(out, "{}: {what}", path.display());
 
     let users = count_with_noun(u64::from(corpus.users), "user");
@@ -75,8 +73,21 @@ pub fn run(corpus: Corpus, shadow: bool, folder: &Path, out: &mut dyn Write) -> 
     Ok(())
 }
 
-/// Writes one file, over an older corpus if need be, but over nothing else: `--output /etc` must
-/// not cost anybody their accounts.
+/// Creates a directory for output, with its parents.
+pub fn create_directory(path: &Path) -> Result<(), CodedError> {
+    fs::create_dir_all(path).map_err(|error| {
+        let text = format!("{}: the directory cannot be created", path.display());
+        CodedError::new(&tools::DIRECTORY_NOT_CREATED, text).caused_by(error)
+    })
+}
+
+/// Returns the error of a file that cannot be written.
+pub fn write_error(path: &Path, error: io::Error) -> CodedError {
+    let text = format!("{} cannot be written", path.display());
+    CodedError::new(&tools::FILE_NOT_WRITTEN, text).caused_by(error)
+}
+
+/// Writes one file. Replaces an older corpus, and no other file: `--output /etc` must not replace accounts.
 fn write<T>(
     folder: &Path,
     name: &str,
@@ -85,18 +96,21 @@ fn write<T>(
     fill: impl FnOnce(&mut dyn Write) -> io::Result<T>,
 ) -> Result<(PathBuf, T)> {
     let path = folder.join(name);
-    if !is_replaceable(&path, prefix).with_context(|| format!("cannot read {}", path.display()))? {
-        bail!(
-            "{} exists and is no earlier corpus; remove it first or choose another --output",
-            path.display()
-        );
+    let replaceable = is_replaceable(&path, prefix).map_err(|error| {
+        let text = format!("{} cannot be read", path.display());
+        CodedError::new(&tools::FILE_UNREADABLE, text).caused_by(error)
+    });
+    if !replaceable? {
+        let text = format!("{} is not an earlier corpus", path.display());
+        return Err(CodedError::new(&tools::CORPUS_WOULD_REPLACE_FILE, text).into());
     }
-    let failed = || format!("cannot write {}", path.display());
+    let failed = |error| write_error(&path, error);
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(true).mode(mode);
-    let mut file = BufWriter::with_capacity(1 << 18, options.open(&path).with_context(failed)?);
+    let mut file = BufWriter::with_capacity(1 << 18, options.open(&path).map_err(failed)?);
     let result = fill(&mut file).and_then(|result| file.flush().map(|()| result));
-    Ok((path.clone(), result.with_context(failed)?))
+    let result = result.map_err(failed)?;
+    Ok((path, result))
 }
 
 fn is_replaceable(path: &Path, prefix: &str) -> io::Result<bool> {
@@ -118,7 +132,7 @@ impl Corpus {
         Ok(())
     }
 
-    /// Every user's primary group exists, so that `id` finds a name for it.
+    /// Returns the primary group of a user. The group exists, so that `id` finds its name.
     fn primary_group(self, user: u32) -> u32 {
         if self.groups == 0 { user } else { user % self.groups }
     }
@@ -185,7 +199,7 @@ impl Corpus {
             MembershipShape::Zipf => {
                 let mut sizes = zipf_sizes(users, groups, members);
                 for nth in 0..groups {
-                    // Shuffled, so that a group's number says nothing of its size.
+                    // The order is shuffled, so that the number of a group is independent of its size.
                     draw(&mut sizes, nth, random);
                 }
                 Box::new(sizes.into_iter())
@@ -194,7 +208,7 @@ impl Corpus {
     }
 }
 
-/// Sizes by rank after Zipf's law, scale/rank, none above `users`, with the wanted mean.
+/// Returns sizes by rank with Zipf's law, scale/rank, at most `users`, with the requested mean.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -206,7 +220,7 @@ fn zipf_sizes(users: u32, groups: u32, members: u32) -> Vec<u32> {
     let size = |scale: f64, rank: u32| (scale / f64::from(rank)).min(cap);
     let total = |scale: f64| (1..=groups).map(|rank| size(scale, rank)).sum::<f64>();
     let (mut low, mut high) = (0.0, cap * f64::from(groups));
-    // Halved until the sum is within a thousandth of a member.
+    // The interval is halved until the sum is within a thousandth of a member.
     for _ in 0..64 {
         let middle = f64::midpoint(low, high);
         if total(middle) < wanted {
@@ -220,7 +234,7 @@ fn zipf_sizes(users: u32, groups: u32, members: u32) -> Vec<u32> {
     }
     let mut owed = 0.0;
     let whole = (1..=groups).map(|rank| {
-        // What rounding takes from one group the next gets, so that the mean holds.
+        // The next group receives the rounding error, so that the mean is exact.
         owed += size(high, rank);
         let size = owed.floor().min(cap);
         owed -= size;
@@ -229,8 +243,8 @@ fn zipf_sizes(users: u32, groups: u32, members: u32) -> Vec<u32> {
     whole.collect()
 }
 
-/// The `nth` of distinct elements drawn without putting back. The pool stays a permutation of
-/// itself, so the next group starts from where this one ended, in time that its size bounds.
+/// Draws the `nth` of distinct elements. The pool stays a permutation of itself, so the next group needs no reset, and
+/// the time depends only on the size of the group.
 fn draw(pool: &mut [u32], nth: u32, random: &mut SplitMix64) -> u32 {
     let left = u32::try_from(pool.len()).unwrap_or(u32::MAX) - nth;
     let chosen = nth + random.below(left);
@@ -238,7 +252,7 @@ fn draw(pool: &mut [u32], nth: u32, random: &mut SplitMix64) -> u32 {
     pool[nth as usize]
 }
 
-/// `write!` takes four times as long, and this is called for every member.
+/// Appends a user name. `write!` takes four times as long, and each member needs a call.
 fn push_name(line: &mut Vec<u8>, mut id: u32) {
     let mut digits = [0; 10];
     let mut start = digits.len();
@@ -251,7 +265,7 @@ fn push_name(line: &mut Vec<u8>, mut id: u32) {
     line.extend_from_slice(&digits[start..]);
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): tiny, and the same everywhere for ever.
+/// The random numbers: SplitMix64 (Steele, Lea, Flood 2014), which is the same on all machines and in all versions.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -263,13 +277,13 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is above 0; uneven by less than one in four billion.
+    /// Returns a number below `bound`, which is above 0. The bias is less than one in four billion.
     fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u32
     }
 }
 
-/// The most users or groups, so that every id fits and none is the invalid 4294967295.
+/// Limit of users and groups. Every id is then below the invalid 4294967295.
 pub const ENTRIES_MAX: u32 = u32::MAX - FIRST_ID;
 
 #[cfg(test)]
@@ -337,7 +351,7 @@ mod tests {
         let random = corpus(MembershipShape::Random);
         assert_eq!(groups(random).0, groups(random).0);
         assert_ne!(groups(random).0, groups(Corpus { seed: 2, ..random }).0);
-        // Held still across versions: figures of different days must be of one corpus.
+        // The value must not change: measurements of different days must use one corpus.
         assert_eq!(SplitMix64(1).next(), 0x910a_2dec_8902_5cc1);
     }
 

@@ -1,11 +1,12 @@
-//! `roster get`: getent(1) asked of one snapshot, without glibc, nsswitch.conf or the module.
-//!
-//! Output and exit codes are getent's, so that the two can be compared with diff(1). One thing
-//! differs: getent says "not found" of a database it cannot read, this says what is wrong.
+//! `roster get`: getent(1) for one snapshot, without glibc, nsswitch.conf or the NSS module. Output and exit statuses are
+//! those of getent, so that diff(1) can compare both. One difference: getent reports "not found" for a database that it
+//! cannot read, and this command reports the error.
 
-use crate::output::print_stderr;
+use crate::output::{print_stderr, print_warning};
 use crate::snapshot_file;
-use anyhow::{Context, Result, anyhow};
+use anyhow::Result;
+use roster_messages::CodedError;
+use roster_messages::table::tools;
 use roster_passwd_format::is_nis;
 use roster_snapshot::layout::SnapshotKind;
 use roster_snapshot::{Damage, Gids, Group, LookupResult, Shadow, Snapshot, User};
@@ -15,7 +16,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// getent's exit codes.
+/// Exit statuses of getent.
 pub const EXIT_FOUND: u8 = 0;
 pub const EXIT_WRONG_USE: u8 = 1;
 pub const EXIT_NOT_FOUND: u8 = 2;
@@ -53,7 +54,7 @@ pub fn run(
         print_stderr("Enumeration not supported on initgroups");
         return Ok(EXIT_NO_ENUMERATION);
     }
-    // `ROSTER_SNAPSHOT=` before a command is the usual way to do without it.
+    // An empty ROSTER_SNAPSHOT counts as unset.
     let snapshot = if snapshot.as_os_str().is_empty() {
         Path::new(snapshot_file::DEFAULT_SNAPSHOT)
     } else {
@@ -68,21 +69,19 @@ pub fn run(
         Database::Shadow => Snapshot::open_shadow(&bytes),
         _ => Snapshot::open(&bytes),
     };
-    let opened = opened.map_err(anyhow::Error::new).with_context(|| path.display().to_string())?;
+    let opened = opened.map_err(|error| snapshot_file::invalid(&path, &error))?;
     let mut printer = EntryPrinter { database, json, out };
     let result = match keys {
         [] => printer.print_all(&opened),
         keys => printer.print_keys(&opened, keys),
     };
     result.map_err(|error| match error.downcast::<Damage>() {
-        Ok(damage) => {
-            anyhow!("{}: {damage}; see `roster verify`, and compile it anew", path.display())
-        }
+        Ok(damage) => snapshot_file::invalid(&path, &damage).into(),
         Err(other) => other,
     })
 }
 
-/// Password hashes lie in a file of their own, unless that one was named.
+/// Returns the file of password hashes. `snapshot` may name it, or the snapshot that it belongs to.
 fn shadow_file(snapshot: &Path) -> PathBuf {
     if snapshot_file::kind_at(snapshot) == Some(SnapshotKind::Shadow) {
         return snapshot.to_owned();
@@ -133,10 +132,8 @@ impl EntryPrinter<'_> {
             let line = String::from_utf8_lossy(&entry.line);
             let name = line.split(':').next().unwrap_or_default();
             let database = self.database.name();
-            print_stderr(format_args!(
-                "roster: the {database} entry of {name:?} cannot be written as a line, because a \
-                 field has a ':' in it; getent leaves it out as well (--json shows it)"
-            ));
+            let text = format!("the {database} entry of {name:?} cannot be printed as a line");
+            print_warning(&CodedError::new(&tools::ENTRY_NOT_PRINTABLE, text));
         }
         Ok(())
     }
@@ -166,8 +163,8 @@ fn find(database: Database, snapshot: &Snapshot<'_>, key: &[u8]) -> Result<Optio
     })
 }
 
-/// What getent takes for an id: all that strtoul(3) reads to its end, cut to 32 bits, so that
-/// ` 5`, `+5` and 4294967301 are all 5.
+/// Parses an id as getent does: any text that strtoul(3) reads to its end, truncated to 32 bits. So ` 5`, `+5` and
+/// 4294967301 are all 5.
 fn numeric(key: &[u8]) -> Option<u32> {
     let text = &key[key.iter().take_while(|byte| matches!(byte, b' ' | 9..=13)).count()..];
     let (negative, digits) = match text {
@@ -188,11 +185,11 @@ fn numeric(key: &[u8]) -> Option<u32> {
     Some(value as u32)
 }
 
-/// One answer in both forms.
+/// An entry in both formats.
 #[derive(Debug)]
 struct EntryOutput {
     line: Vec<u8>,
-    /// Whether the C library would write it: a ':' in the wrong field makes it refuse.
+    /// Whether the C library prints it. It rejects a colon or line break in a field.
     printable: bool,
     json: Value,
 }
@@ -285,8 +282,8 @@ impl EntryOutput {
         }
     }
 
-    /// An unknown name is a user without groups. The gid that getent gives as the primary one to
-    /// leave out is 4294967295.
+    /// Formats a list of groups. An unknown name is a user without groups. getent passes 4294967295 as the primary gid, so
+    /// the list omits it.
     fn initgroups(name: &[u8], gids: LookupResult<Gids<'_>>) -> Result<Self, Damage> {
         let mut found = Vec::new();
         if let Some(gids) = gids? {
@@ -317,7 +314,7 @@ fn is_plain(field: &[u8]) -> bool {
     !field.iter().any(|&byte| byte == b':' || byte == b'\n')
 }
 
-/// JSON has no bytes; what is not UTF-8 shows as U+FFFD.
+/// Returns a field for JSON. U+FFFD replaces invalid UTF-8.
 fn text(field: Option<&[u8]>) -> Value {
     field.map_or(Value::Null, |bytes| String::from_utf8_lossy(bytes).into_owned().into())
 }

@@ -1,9 +1,10 @@
-//! The prose of `--help` and of the man pages: examples, exit codes, files, other pages.
+//! The text of `--help` and the man pages beyond the arguments: examples, exit statuses, files, other pages. `args` has
+//! the arguments.
 
-/// A page for each command, and one for the program.
+/// The page of the program and of each command.
 pub const COMMANDS: &str = include_str!("../man/commands.txt");
 
-/// The end of `roster NAME --help`.
+/// Returns the text at the end of `roster NAME --help`.
 pub fn after_help(name: &str) -> String {
     roster_cli_docs::after_help(COMMANDS, name)
 }

@@ -1,8 +1,9 @@
-//! `roster inspect` and `roster verify`: what a snapshot holds, and whether all of it is sound.
+//! `roster inspect` and `roster verify`: shows the content of a snapshot, and checks all of it. `roster-snapshot-build`
+//! counts and verifies; this module formats.
 
-use crate::output::{bytes, count, count_with_noun, lossy, print_stderr, printable};
+use crate::output::{bytes, count, count_with_noun, lossy, print_error, printable};
 use crate::snapshot_file;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use roster_snapshot::layout::{SnapshotKind, VERSION};
 use roster_snapshot::{SectionInfo, Snapshot, SnapshotSummary};
 use roster_snapshot_build::inspect::{self, Inspection};
@@ -11,16 +12,16 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
 
-/// Prints figures about a snapshot.
+/// Prints the counts and sections of a snapshot.
 pub fn inspect(path: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
-    let name = || path.display().to_string();
     let bytes = snapshot_file::read(path)?;
     let (kind, opened) = match kind(&bytes) {
         SnapshotKind::Accounts => ("accounts", Snapshot::open(&bytes)),
         SnapshotKind::Shadow => ("shadow", Snapshot::open_shadow(&bytes)),
     };
-    let snapshot = opened.with_context(name)?;
-    let found = inspect::inspect(&snapshot).with_context(name)?;
+    let snapshot = opened.map_err(|error| snapshot_file::invalid(path, &error))?;
+    let found =
+        inspect::inspect(&snapshot).map_err(|error| snapshot_file::invalid(path, &error))?;
     if json {
         writeln!(out, "{:#}", as_json(path, kind, &found))?;
     } else {
@@ -29,31 +30,35 @@ pub fn inspect(path: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Says whether a snapshot is sound. `true`: it is.
+/// Verifies a snapshot. Returns whether it is valid.
 pub fn verify(path: &Path, json: bool, out: &mut dyn Write) -> Result<bool> {
     let bytes = snapshot_file::read(path)?;
-    let verdict = verify::verify(&bytes, kind(&bytes));
-    match (&verdict, json) {
+    let result = verify::verify(&bytes, kind(&bytes));
+    let result = result.map_err(|error| snapshot_file::invalid(path, &error));
+    match (&result, json) {
         (Ok(shape), true) => {
             let report = json!({"file": lossy(path), "ok": true, "generation": shape.generation});
             writeln!(out, "{report:#}")?;
         }
         (Err(error), true) => {
-            let report = json!({"file": lossy(path), "ok": false, "error": error.to_string()});
+            let report = json!({
+                "file": lossy(path),
+                "ok": false,
+                "error": error.text,
+                "code": error.message.code,
+            });
             writeln!(out, "{report:#}")?;
         }
         (Ok(shape), false) => {
             let generation = shape.generation;
-            writeln!(out, "{}: sound, generation {generation}, {}", path.display(), holds(shape))?;
+            writeln!(out, "{}: valid, generation {generation}, {}", path.display(), holds(shape))?;
         }
-        (Err(error), false) => {
-            print_stderr(format_args!("roster: {}: {error}", path.display()));
-        }
+        (Err(error), false) => print_error(error),
     }
-    Ok(verdict.is_ok())
+    Ok(result.is_ok())
 }
 
-/// What is no snapshot is taken for one of accounts, and found wanting.
+/// Returns the kind of a snapshot. Any other file counts as accounts, and then fails the checks.
 fn kind(bytes: &[u8]) -> SnapshotKind {
     snapshot_file::kind(bytes).unwrap_or(SnapshotKind::Accounts)
 }
@@ -175,7 +180,7 @@ fn as_json(path: &Path, kind: &str, found: &Inspection<'_>) -> Value {
     })
 }
 
-/// `ByUserName` as `by user name`.
+/// Formats `ByUserName` as `by user name`.
 fn section_name(variant: &str, separator: &str) -> String {
     let mut name = String::new();
     for (at, letter) in variant.chars().enumerate() {

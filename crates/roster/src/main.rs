@@ -1,12 +1,10 @@
-//! `roster`: makes, shows, checks and switches on snapshots of users and groups, and tells how the
-//! daemon is that mirrors directories into one.
-//!
-//! One file a command; [`args`] is the only definition of what may be typed, and [`help_text`] of what
-//! help and man pages say beyond it. Nothing here serves look-ups: that is the NSS module's part; nor
-//! mirrors anything: that is rosterd's, which [`rosterd_client`] asks over its bus.
+//! `roster`: compiles, shows, checks and enables snapshots of users and groups, and queries the daemon. Each command has
+//! its own file. [`args`] defines all arguments, and [`help_text`] the other text of help and man pages. The program
+//! serves no lookups: the NSS module does. It mirrors no directory: rosterd does, and [`rosterd_client`] queries it over
+//! its bus.
 
 #![forbid(unsafe_code)]
-// Those two end the program where a stream is full or broken: see `output::print_stderr`.
+// These macros end the program if a stream is full or closed: see `output::print_stderr`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
@@ -37,7 +35,7 @@ use output::{Stdout, print_stderr};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
-/// Something is wrong, and it has been said.
+/// Exit status after a reported failure or problem.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
@@ -46,7 +44,7 @@ fn main() -> ExitCode {
     let result = run(cli.command, &mut out).and_then(|code| Ok(out.flush().map(|()| code)?));
     match result {
         Ok(code) => ExitCode::from(code),
-        // Whoever reads us has seen enough, as `head` has.
+        // The reader closed the pipe, as `head` does.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = out.flush();
@@ -84,7 +82,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
     }
 }
 
-/// Prints clap's message and leaves. `get` has getent's codes, where 2 says "not found".
+/// Prints the message of clap and exits. `get` has the exit statuses of getent, where 2 means "not found".
 fn exit_usage_error(error: &clap::Error) -> ! {
     let is_get = std::env::args_os().nth(1).is_some_and(|command| command == "get");
     let _ = error.print();

@@ -1,23 +1,23 @@
-//! The man pages and the scripts of completion, made of [`args`](crate::args) and [`help_text`](crate::help_text).
+//! Generates man pages and completion scripts from [`args`](crate::args) and [`help_text`](crate::help_text).
 
 use crate::args::Cli;
+use crate::generate::{create_directory, write_error};
 use crate::help_text::COMMANDS;
 use crate::man_roster_toml;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Command, CommandFactory};
 use roster_cli_docs::{completions, write_command_page, write_file_page};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-/// pam_roster(8). The module's few words are those of `crates/sync/pam/src/options.rs`.
+/// pam_roster(8). `crates/sync/pam/src/options.rs` defines the options of the module.
 const PAM_ROSTER: &str = include_str!("../man/pam_roster.txt");
 
 /// Writes roster.1, roster-compile.1 and so on, roster.toml.5 and pam_roster.8.
 pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    // clap's own command `help` has no page to show.
+    create_directory(folder)?;
+    // The command `help` of clap has no page.
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let mut pages = Vec::new();
@@ -35,7 +35,7 @@ pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
     write_page(folder, "pam_roster.8", &text, out)
 }
 
-/// A command and all below it, each with its name behind that of the program.
+/// Collects a command and its subcommands, with their names behind the program name.
 fn collect<'c>(name: &str, command: &'c Command, pages: &mut Vec<(String, &'c Command)>) {
     pages.push((name.to_owned(), command));
     let shown = |command: &&Command| command.get_name() != "help" && !command.is_hide_set();
@@ -44,14 +44,14 @@ fn collect<'c>(name: &str, command: &'c Command, pages: &mut Vec<(String, &'c Co
     }
 }
 
-/// `domain list` as `roster-domain-list`.
+/// Formats `domain list` as `roster-domain-list`.
 fn page_name(name: &str) -> String {
     format!("roster {name}").trim_end().replace(' ', "-")
 }
 
 fn write_page(folder: &Path, name: &str, text: &[u8], out: &mut dyn Write) -> Result<()> {
     let path = folder.join(name);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    fs::write(&path, text).map_err(|error| write_error(&path, error))?;
     Ok(writeln!(out, "{}", path.display())?)
 }
 

@@ -1,11 +1,11 @@
-//! roster.toml(5), out of the table of keys that the parser goes by.
+//! Generates roster.toml(5) from the table of keys, which the parser of the configuration uses.
 
 use clap_mangen::roff::{Roff, bold, roman};
 use roster_cli_docs::{begin_man_page, man_sections};
 use roster_config::keys::{ConfigKey, ConfigTable, KEYS, KeyDefault};
 use std::io::{self, Write};
 
-/// The prose, in which the section "Keys" has no text: the tables take its place.
+/// The other text. Its section "Keys" is empty: the tables of keys replace it.
 const TEXT: &str = include_str!("../man/roster.toml.txt");
 
 /// Writes the page.

@@ -1,60 +1,62 @@
-//! nsswitch.conf as glibc reads it, and the edits that switch Roster on and off.
-//!
-//! Text in, text or a refusal out: no file is touched here, see [`crate::nsswitch_edit`]. Where glibc's
-//! reading surprises, it was taken from the behaviour of glibc 2.36: of two lines for one database
-//! the last counts, the colon may be left out, `#` starts a comment anywhere, and a `group:` line
-//! that also serves initgroups goes on to later services after a success.
+//! Parses nsswitch.conf as glibc does, and edits its text to enable and disable Roster. [`crate::nsswitch_edit`] reads and
+//! writes the file. The rules are those of glibc 2.36: the last of several lines for one database is in force, the colon
+//! is optional, and `#` starts a comment anywhere. A `group:` line that also serves initgroups continues after a success.
 
+use roster_messages::CodedError;
+use roster_messages::table::host;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
-/// Our name in the file.
+/// Name of the service of Roster.
 pub const SERVICE: &str = "roster";
 
-/// Databases that hold look-ups of single entries.
+/// Databases for lookups of single entries.
 const LOOKUPS: [&str; 2] = ["passwd", "group"];
 
-/// Where services start in a line of ours when the file has no other line to align with.
+/// Column of the services in a new line, if the file has no line to align with.
 const COLUMN: usize = 16;
 
-/// Why a file is left as it is.
+/// The reason that a file is not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditRejection {
-    /// A line whose actions glibc does not understand either.
+    /// The line has an action that glibc cannot parse.
     Malformed { line: usize, database: String, found: String },
-    /// Local accounts would have to come after ours, or not at all.
+    /// The line names no service for local accounts.
     NoFiles { line: usize, database: String },
-    /// An action in front of our place keeps glibc from ever asking us.
+    /// An action before the position of Roster ends each lookup.
     Hidden { line: usize, database: String, service: String, actions: String },
 }
 
-impl fmt::Display for EditRejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl EditRejection {
+    /// Returns the error for that file.
+    pub fn coded(&self, file: &Path) -> CodedError {
+        let of = |line: &usize, database: &str, what: String| {
+            format!("{}:{line}: {database}: {what}; the file was not changed", file.display())
+        };
         match self {
-            Self::Malformed { line, database, found } => write!(
-                f,
-                "line {line}: cannot make sense of `{found}` on the {database} line; correct it \
-                 (nsswitch.conf(5)) and try again"
+            Self::Malformed { line, database, found } => CodedError::new(
+                &host::NSSWITCH_LINE_INVALID,
+                of(line, database, format!("glibc cannot parse `{found}`")),
             ),
-            Self::NoFiles { line, database } => write!(
-                f,
-                "line {line}: the {database} line names neither `files` nor `compat`, after which \
-                 `{SERVICE}` belongs so that local accounts win; add `files` and try again"
+            Self::NoFiles { line, database } => CodedError::new(
+                &host::FILES_NOT_NAMED,
+                of(line, database, "neither `files` nor `compat` is named".to_owned()),
             ),
-            Self::Hidden { line, database, service, actions } => write!(
-                f,
-                "line {line}: `{service} {actions}` on the {database} line ends a look-up before \
-                 `{SERVICE}` would be asked; remove that action, or put `{SERVICE}` where you want \
-                 it by hand"
+            Self::Hidden { line, database, service, actions } => CodedError::new(
+                &host::LOOKUP_ENDS_BEFORE_SERVICE,
+                of(
+                    line,
+                    database,
+                    format!("`{service} {actions}` ends each lookup before `{SERVICE}`"),
+                ),
             ),
         }
     }
 }
 
-impl std::error::Error for EditRejection {}
-
-/// What glibc does after a service has answered.
+/// The action of glibc after the reply of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusAction {
     Return,
@@ -62,7 +64,7 @@ pub enum StatusAction {
     Merge,
 }
 
-/// The action for each answer, in the order of [`STATUSES`].
+/// The action for each status, in the order of [`STATUSES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusActions([StatusAction; 4]);
 
@@ -91,7 +93,7 @@ impl StatusActions {
         self
     }
 
-    /// Reads what stands between the brackets.
+    /// Parses the text between the brackets.
     fn parse(text: &str) -> Option<Self> {
         let mut actions = Self::DEFAULT;
         let spaced = text.replace('=', " = ").replace('!', " ! ");
@@ -117,7 +119,7 @@ impl StatusActions {
     }
 }
 
-/// The shortest text of the actions: nothing for glibc's defaults.
+/// The shortest text of the actions, which is empty for the defaults of glibc.
 impl fmt::Display for StatusActions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut open = "[";
@@ -136,32 +138,32 @@ impl fmt::Display for StatusActions {
     }
 }
 
-/// One service of a line, with its place in the file.
+/// A service of a line, with its position in the file.
 #[derive(Clone, Debug)]
 pub struct ServiceEntry {
     pub name: String,
     pub actions: StatusActions,
     /// Name and brackets.
     span: Range<usize>,
-    /// The brackets, when there are any.
+    /// The brackets, if the service has any.
     brackets: Option<Range<usize>>,
-    /// Whether the next service follows without a space, as after brackets it may.
+    /// Whether the next service follows the brackets without a space.
     glued: bool,
 }
 
-/// The line that counts for one database.
+/// The line in force for one database.
 #[derive(Clone, Debug)]
 pub struct DatabaseLine {
     /// Counted from 1.
     pub line: usize,
     pub services: Vec<ServiceEntry>,
-    /// What glibc cannot read; it ignores the rest of the line.
+    /// The text that glibc cannot parse. It ignores the rest of the line.
     pub malformed: Option<String>,
     /// The line with its newline.
     span: Range<usize>,
     /// Columns from the start of the line to the first service.
     column: usize,
-    /// Whether tabs set the services apart from the name of the database.
+    /// Whether tabs separate the services from the name of the database.
     tabbed: bool,
     commented: bool,
 }
@@ -171,13 +173,13 @@ impl DatabaseLine {
         self.services.iter().position(|other| other.name == service)
     }
 
-    /// Where local accounts come from.
+    /// Returns the position of the service for local accounts.
     pub fn local_position(&self) -> Option<usize> {
         self.position("files").or_else(|| self.position("compat"))
     }
 }
 
-/// Every line, in order; of several for one database the last is the one that counts.
+/// Parses all lines in order. The last of several lines for one database is in force.
 fn parse_lines(text: &str) -> Vec<(String, DatabaseLine)> {
     let mut start = 0;
     let mut found = Vec::new();
@@ -189,7 +191,7 @@ fn parse_lines(text: &str) -> Vec<(String, DatabaseLine)> {
     found
 }
 
-/// The lines that count, by database.
+/// Returns the lines in force by database.
 pub fn parse(text: &str) -> BTreeMap<String, DatabaseLine> {
     parse_lines(text).into_iter().collect()
 }
@@ -259,12 +261,11 @@ fn find(line: &str, from: usize, end: usize, what: impl Fn(char) -> bool) -> usi
     line[from..end].find(what).map_or(end, |at| from + at)
 }
 
-/// The file with Roster behind `files` on the passwd and group lines, on the shadow line if wanted,
-/// and on the initgroups line where there is one. Lines that name Roster already stay.
+/// Returns the text with roster behind `files` on the passwd and group lines, on an existing initgroups line, and with
+/// `shadow` on the shadow line. Lines that already name roster stay.
 ///
-/// Where there is no initgroups line none is made: glibc then goes by the group line, on after every
-/// success, and so it will when another service is added to that line. Packages that add theirs to
-/// passwd and group know of no initgroups line.
+/// The function adds no initgroups line. Without one, glibc uses the group line and continues after every success, also
+/// for services that packages add to that line later.
 pub fn enable(text: &str, shadow: bool) -> Result<String, EditRejection> {
     let entries = parse(text);
     let mut edits = TextEdits::default();
@@ -291,7 +292,7 @@ pub fn enable(text: &str, shadow: bool) -> Result<String, EditRejection> {
     Ok(text)
 }
 
-/// Our place on a line: right behind the local accounts, if a look-up gets that far.
+/// Returns the position of roster on a line: behind the local accounts, if lookups reach it.
 fn insert_position(database: &str, entry: &DatabaseLine) -> Result<usize, EditRejection> {
     let line = entry.line;
     let database = database.to_owned();
@@ -315,8 +316,8 @@ fn insert_position(database: &str, entry: &DatabaseLine) -> Result<usize, EditRe
     }
 }
 
-/// A service that merges its groups with those of later ones must go on doing so when we stand
-/// between them; otherwise the first that knows an entry answers.
+/// Adds roster to a line for lookups. A service that merges its groups with those of later services must merge with those
+/// of roster too. Otherwise the first service with the entry replies.
 fn add_to_lookups(
     database: &str,
     entry: &DatabaseLine,
@@ -330,8 +331,8 @@ fn add_to_lookups(
     Ok(())
 }
 
-/// An initgroups line obeys its actions, so that everything up to our place must go on after a
-/// success, and so must we when others follow: a user would lose groups otherwise.
+/// Adds roster to an initgroups line. Each service before it must continue after a success, and so must roster if others
+/// follow. Otherwise users lose groups.
 fn add_to_initgroups(entry: &DatabaseLine, edits: &mut TextEdits) -> Result<(), EditRejection> {
     let local = insert_position("initgroups", entry)?;
     for service in &entry.services[..=local] {
@@ -350,7 +351,7 @@ fn add_to_initgroups(entry: &DatabaseLine, edits: &mut TextEdits) -> Result<(), 
     Ok(())
 }
 
-/// Our name and actions, to follow `before`.
+/// Formats roster with its actions, as the service behind `before`.
 fn own_service(on_success: StatusAction, before: &ServiceEntry) -> String {
     let service = format_service(SERVICE, StatusActions::DEFAULT.with_success(on_success));
     format!(" {service}{}", if before.glued { " " } else { "" })
@@ -360,7 +361,7 @@ fn format_service(service: &str, actions: StatusActions) -> String {
     format!("{service} {actions}").trim_end().to_owned()
 }
 
-/// Services and actions with the success of all normalised.
+/// Returns services and actions with SUCCESS=continue for all.
 fn initgroups_meaning(entry: &DatabaseLine) -> Vec<(String, StatusActions)> {
     let services = entry.services.iter();
     services.map(|s| (s.name.clone(), s.actions.with_success(StatusAction::Continue))).collect()
@@ -377,8 +378,8 @@ fn new_line(database: &str, services: &str, like: Option<&DatabaseLine>) -> Stri
     }
 }
 
-/// The file without Roster. Lines that still are what [`enable`] made of `original` become what
-/// they were, byte for byte; from lines that were edited since, only our name goes.
+/// Returns the text without roster. Lines that [`enable`] made of `original` become the original lines, byte for byte.
+/// From lines that were edited since, only roster is removed.
 pub fn disable(text: &str, original: Option<&str>) -> String {
     let before = original.map(|original| (original, [false, true].map(|s| enable(original, s))));
     if let Some((original, enabled)) = &before
@@ -403,7 +404,7 @@ pub fn disable(text: &str, original: Option<&str>) -> String {
         }
         let line = &text[entry.span.clone()];
         if let Some(original) = known.get(&(database.clone(), line.trim_end().to_owned())) {
-            // The last line of the original may have had no newline; here others may follow it.
+            // The last line of the original may have no newline. Here other lines may follow it.
             let ended = original.is_empty() || original.ends_with('\n') || !line.ends_with('\n');
             edits.replace(entry.span, format!("{original}{}", if ended { "" } else { "\n" }));
         } else if database == "initgroups" && is_ours(&entry, counting.get("group")) {
@@ -421,7 +422,7 @@ fn lines_of(text: impl AsRef<str>) -> BTreeMap<String, String> {
     counting.map(|(database, entry)| (database, text[entry.span].to_owned())).collect()
 }
 
-/// Whether an initgroups line says, apart from us, just what the group line says without it.
+/// Returns whether an initgroups line without roster has the same meaning as no initgroups line.
 fn is_ours(initgroups: &DatabaseLine, group: Option<&DatabaseLine>) -> bool {
     let without_us = |entry: &DatabaseLine| {
         let mut services = initgroups_meaning(entry);
@@ -438,7 +439,7 @@ fn is_ours(initgroups: &DatabaseLine, group: Option<&DatabaseLine>) -> bool {
 }
 
 fn remove_from(text: &str, entry: &DatabaseLine, edits: &mut TextEdits) {
-    // A database without services knows nobody, root included.
+    // A database without services has no entries, not even root.
     let alone = entry.services.iter().all(|service| service.name == SERVICE);
     for (at, service) in entry.services.iter().enumerate() {
         if service.name != SERVICE {
@@ -458,7 +459,7 @@ fn remove_from(text: &str, entry: &DatabaseLine, edits: &mut TextEdits) {
     }
 }
 
-/// Changes against one text, by place, so that none moves another.
+/// Edits of one text by position, so that no edit moves another.
 #[derive(Default)]
 struct TextEdits(Vec<(Range<usize>, String)>);
 

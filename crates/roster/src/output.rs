@@ -1,24 +1,34 @@
-//! How things look to a person: numbers, sizes, marks, and the bar of something that takes long.
-//!
-//! Colour and bars are for terminals only, so that files and pipes get plain text.
+//! Formats the output of commands: numbers, sizes, tables, errors, and a progress bar. Colours and bars are for terminals
+//! only; files and pipes receive plain text.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use roster_messages::CodedError;
+use roster_messages::table::tools;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::iter;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Below this a bar would only flicker.
+/// Age of a task from which the bar is shown. Before that it would flicker.
 const BAR_AFTER: Duration = Duration::from_secs(1);
 
-/// A line on standard error. Where that is full or broken, nobody is left to tell, and what is being
-/// done matters more.
+/// Prints a line on standard error. Ignores an error of that stream, so that the command continues.
 pub fn print_stderr(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Standard output, with errors that say so.
+/// Prints an error without ending the command.
+pub fn print_error(error: &CodedError) {
+    print_stderr(format_args!("roster: {error}"));
+}
+
+/// Prints a warning.
+pub fn print_warning(warning: &CodedError) {
+    print_stderr(format_args!("roster: warning: {warning}"));
+}
+
+/// Standard output with coded errors.
 pub struct Stdout(StdoutLock<'static>);
 
 impl Stdout {
@@ -38,16 +48,17 @@ impl Write for Stdout {
 }
 
 fn on_stdout(error: &io::Error) -> io::Error {
-    // The kind stays: an interrupted call is made again, and a broken pipe is no failure.
-    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
+    // The kind stays: callers repeat an interrupted call, and a broken pipe is not a failure.
+    let coded = CodedError::new(&tools::OUTPUT_STREAM_FAILED, "standard output: write failed");
+    io::Error::new(error.kind(), coded.caused_by(error.to_string()))
 }
 
-/// A path for JSON, which has no bytes; what is not UTF-8 shows as U+FFFD.
+/// Returns a path for JSON. U+FFFD replaces invalid UTF-8.
 pub fn lossy(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -60,7 +71,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// `1` as `1 group`, `2` as `2 groups`.
+/// Formats `1` as `1 group`, `2` as `2 groups`.
 pub fn count_with_noun(number: u64, what: &str) -> String {
     match (number, what.strip_suffix("ry")) {
         (1, _) => format!("1 {what}"),
@@ -69,7 +80,7 @@ pub fn count_with_noun(number: u64, what: &str) -> String {
     }
 }
 
-/// Sizes in the units that `ls -h` shows, with enough digits to compare two of them.
+/// Formats a size in the units of `ls -h`, with three digits.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if number < 1024 {
@@ -86,7 +97,7 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// Durations from microseconds to days, in the unit that fits.
+/// Formats a duration in one unit, from microseconds to days.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match duration.as_secs() {
@@ -99,7 +110,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// Text that came from elsewhere, without what a terminal would obey.
+/// Escapes control characters in text from other programs.
 pub fn printable(text: &str) -> String {
     let escape = |char: char| -> Box<dyn Iterator<Item = char>> {
         if char.is_control() { Box::new(char.escape_default()) } else { Box::new(iter::once(char)) }
@@ -107,14 +118,14 @@ pub fn printable(text: &str) -> String {
     text.chars().flat_map(escape).collect()
 }
 
-/// To which side the cells of a column are pushed.
+/// Alignment of the cells of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     Left,
     Right,
 }
 
-/// Rows of cells under each other.
+/// Formats rows of cells as a table.
 pub fn table(rows: &[Vec<String>], columns: &[Align]) -> String {
     let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
     let widths: Vec<usize> = (0..columns.len())
@@ -142,7 +153,7 @@ pub struct Paint {
     on: bool,
 }
 
-/// The few colours in use, by their ANSI number.
+/// Colours by their ANSI number.
 #[derive(Clone, Copy)]
 pub enum Colour {
     Red = 31,
@@ -152,7 +163,7 @@ pub enum Colour {
 }
 
 impl Paint {
-    /// For text that goes to standard output. `NO_COLOR` is the common wish for none.
+    /// Returns colours for standard output. `NO_COLOR` disables them.
     pub fn stdout() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Self { on: wanted && io::stdout().is_terminal() }
@@ -168,7 +179,7 @@ impl Paint {
     }
 }
 
-/// A bar that shows itself on a terminal once the work has lasted a second.
+/// A bar that appears on a terminal after one second.
 pub struct Progress {
     bar: ProgressBar,
     started: Instant,
@@ -187,7 +198,7 @@ impl Progress {
     pub fn at(&mut self, done: u64) {
         if !self.shown && self.started.elapsed() >= BAR_AFTER {
             self.shown = true;
-            // Hides itself where standard error is no terminal.
+            // The bar stays hidden if standard error is not a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         if self.shown {

@@ -1,11 +1,11 @@
-//! Files and directories of this host that several commands name.
+//! Paths of this host that several commands use. Paths of one command are in its module.
 
-/// Where rosterd reads its configuration unless told otherwise.
+/// Default configuration of rosterd.
 pub const CONFIG: &str = "/etc/roster/roster.toml";
-/// Where rosterd keeps its state.
+/// State directory of rosterd.
 pub const STATE_DIR: &str = "/var/lib/roster";
 
-/// Where the sockets of rosterd are.
+/// Directory of the sockets of rosterd.
 pub const RUN_DIR: &str = "/run/roster";
-/// glibc's file.
+/// Name services of glibc.
 pub const NSSWITCH: &str = "/etc/nsswitch.conf";

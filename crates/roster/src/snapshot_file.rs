@@ -1,6 +1,7 @@
-//! Where snapshots lie, and reading one whole.
+//! Paths of snapshots, and reading a whole snapshot. `roster-snapshot` parses them.
 
-use anyhow::{Result, anyhow};
+use roster_messages::CodedError;
+use roster_messages::table::{host, tools};
 use roster_snapshot::layout::{HEADER_BYTES, SnapshotKind};
 use roster_snapshot::{OpenError, Snapshot};
 use rustix::fs::{Mode, OFlags};
@@ -8,13 +9,13 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Where the module looks unless told otherwise.
+/// Default snapshot of the NSS module.
 pub const DEFAULT_SNAPSHOT: &str = "/var/lib/roster/snap/roster.v3.snap";
-/// Where the module looks for password hashes: in a folder of root's, for readers refuse any other.
+/// Default snapshot of password hashes. Readers accept it only in a directory of root.
 pub const DEFAULT_SHADOW: &str = "/var/lib/roster/shadow/shadow.v3.snap";
 
-/// The file of password hashes that belongs to a snapshot: the default one's has a folder of its own, any
-/// other's is `shadow.v3.snap` beside it.
+/// Returns the file of password hashes of a snapshot: the default one has a separate directory, for any other it is
+/// `shadow.v3.snap` in the same directory.
 pub fn shadow_path(snapshot: &Path) -> PathBuf {
     if snapshot == Path::new(DEFAULT_SNAPSHOT) {
         DEFAULT_SHADOW.into()
@@ -23,21 +24,28 @@ pub fn shadow_path(snapshot: &Path) -> PathBuf {
     }
 }
 
-/// All bytes of a snapshot. Reading is at its own pace and in private memory: a tool for people
-/// should survive the file's being cut while it looks, which a mapping does not.
-pub fn read(path: &Path) -> Result<Vec<u8>> {
+/// Reads all bytes of a snapshot into private memory. A mapping would end the program if the file is truncated.
+pub fn read(path: &Path) -> Result<Vec<u8>, CodedError> {
     fs::read(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
-            anyhow!("{} does not exist; make it with `roster compile`", path.display())
+            let text = format!("{} does not exist", path.display());
+            CodedError::new(&tools::SNAPSHOT_MISSING, text)
         }
-        _ => anyhow::Error::new(error).context(format!("cannot read {}", path.display())),
+        _ => {
+            let text = format!("{} cannot be read", path.display());
+            CodedError::new(&tools::SNAPSHOT_UNREADABLE, text).caused_by(error)
+        }
     })
 }
 
-/// Of which kind the snapshot with this beginning is, by its header.
+/// Returns the error of a damaged or invalid snapshot.
+pub fn invalid(path: &Path, error: &dyn std::fmt::Display) -> CodedError {
+    CodedError::new(&host::SNAPSHOT_INVALID, format!("{}: {error}", path.display()))
+}
+
+/// Returns the kind of the snapshot that begins with these bytes, by its header.
 pub fn kind(bytes: &[u8]) -> Option<SnapshotKind> {
-    // The header of a longer file is complete, only the length and the sections do not fit; the
-    // kind is looked at before those.
+    // The header alone has a wrong length for its sections. `open` checks the kind before those.
     let header = &bytes[..bytes.len().min(HEADER_BYTES)];
     let is_other = |opened: Result<Snapshot<'_>, OpenError>, other: SnapshotKind| matches!(opened, Err(OpenError::BadKind { found, .. }) if found == other as u32);
     if is_other(Snapshot::open(header), SnapshotKind::Shadow) {
@@ -49,14 +57,14 @@ pub fn kind(bytes: &[u8]) -> Option<SnapshotKind> {
     }
 }
 
-/// Of which kind the snapshot at `path` is, if one is there.
+/// Returns the kind of the snapshot at `path`. `None` without a snapshot.
 pub fn kind_at(path: &Path) -> Option<SnapshotKind> {
     kind(&read_beginning(path)?)
 }
 
-/// As much of a regular file as a snapshot has for its header.
+/// Reads the bytes of the header from a regular file.
 pub fn read_beginning(path: &Path) -> Option<Vec<u8>> {
-    // A pipe in its place must not be waited for.
+    // The flag avoids a wait for a pipe of that name.
     let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, how, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {

@@ -1,37 +1,37 @@
-//! Users and groups that a host serves now, and that a configuration would refuse.
+//! Finds the users and groups of a snapshot that a configuration would reject. `roster-admission` has the rules.
 
 use crate::output::{count_with_noun, printable};
 use crate::snapshot_file;
-use roster_admission::{LocalFiles, Refusal, Rules};
+use roster_admission::{Id, LocalFiles, OTHER_CHARACTERS, Refusal, Rules};
 use roster_config::{Config, ConfigProblem, Diagnostic, Severity};
 use roster_snapshot::Snapshot;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Entries that a message names.
 const NAMED_MAX: usize = 100;
 
-/// One entry that would be refused.
+/// An entry that would be rejected.
 #[derive(Debug, PartialEq, Eq)]
 struct UnservedEntry {
     /// `user` or `group`.
     kind: &'static str,
     name: String,
-    reason: String,
+    refusal: Refusal,
 }
 
-/// All entries of a snapshot that a configuration would refuse.
+/// All entries of a snapshot that a configuration would reject.
 #[derive(Debug, Default)]
 pub struct UnservedEntries {
     entries: Vec<UnservedEntry>,
-    /// Why the entries could not be compared.
+    /// The reason that the entries could not be compared.
     failure: Option<String>,
 }
 
 impl UnservedEntries {
-    /// Judges each entry of the snapshot as rosterd's publisher would with `config`. A snapshot does not tell of
-    /// which domain an entry is: one that any domain may have passes. Without a snapshot nothing is compared.
+    /// Applies the rules of `config` to each entry of the snapshot. A snapshot does not have the domain of an entry, so
+    /// an entry passes if any domain allows it. Without a snapshot nothing is compared.
     pub fn new(config: &Config, snapshot: &Path) -> Self {
         let rules: Vec<_> =
             config.domains.iter().map(|domain| Rules::new(domain, &config.host)).collect();
@@ -45,37 +45,45 @@ impl UnservedEntries {
         }
     }
 
-    /// A warning for each reason, which names its entries.
+    /// Returns a warning for each reason, with its entries.
     pub fn warnings(&self, config: &Path) -> Vec<Diagnostic> {
         let warning = |message, fix| {
             Diagnostic::of_file(Severity::Warning, config, ConfigProblem { message, fix })
         };
         if let Some(failure) = &self.failure {
-            let what =
-                format!("users and groups that this host serves are not compared: {failure}");
+            let what = format!("the users and groups of this host cannot be compared: {failure}");
             return vec![warning(what, None)];
         }
-        by_reason(self.entries.iter().map(|entry| (&*entry.reason, (entry.kind, &*entry.name))))
+        let mut reasons: BTreeMap<String, Vec<&UnservedEntry>> = BTreeMap::new();
+        for entry in &self.entries {
+            reasons.entry(entry.refusal.to_string()).or_default().push(entry);
+        }
+        let mut reasons: Vec<_> = reasons.into_iter().collect();
+        reasons.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
+        reasons
             .into_iter()
             .map(|(reason, entries)| {
                 let number = count_with_noun(entries.len() as u64, "entry");
+                let fix = entries.first().and_then(|entry| remedy(&entry.refusal));
+                let entries: Vec<_> =
+                    entries.iter().map(|entry| (entry.kind, &*entry.name)).collect();
                 let names = list_names(&entries, "--json lists all");
                 let what = format!(
-                    "rosterd would refuse {number} that this host serves: {reason}: {names}"
+                    "rosterd would reject {number} that this host serves: {reason}: {names}"
                 );
-                warning(what, remedy(reason))
+                warning(what, fix)
             })
             .collect()
     }
 
-    /// Every entry.
+    /// Returns every entry.
     pub fn json(&self) -> Value {
         let entry = |entry: &UnservedEntry| {
             json!({
                 "kind": entry.kind,
                 "name": entry.name,
-                "reason": entry.reason,
-                "fix": remedy(&entry.reason),
+                "reason": entry.refusal.to_string(),
+                "fix": remedy(&entry.refusal),
             })
         };
         self.entries.iter().map(entry).collect()
@@ -93,7 +101,7 @@ fn compare(rules: &Rules, files: &LocalFiles, path: &Path) -> Result<Vec<Unserve
         entries.extend(refusal.map(|refusal| UnservedEntry {
             kind,
             name: String::from_utf8_lossy(name).into_owned(),
-            reason: refusal.to_string(),
+            refusal,
         }));
     };
     for position in 0..shape.users {
@@ -111,68 +119,39 @@ fn compare(rules: &Rules, files: &LocalFiles, path: &Path) -> Result<Vec<Unserve
     Ok(entries)
 }
 
-/// Kinds and names of entries by the reason against them, the commonest reason first.
-pub fn by_reason<'e>(
-    entries: impl Iterator<Item = (&'e str, (&'e str, &'e str))>,
-) -> Vec<(&'e str, Vec<(&'e str, &'e str)>)> {
-    let mut reasons: Vec<(&str, Vec<(&str, &str)>)> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    for (reason, entry) in entries {
-        let place = *places.entry(reason).or_insert_with(|| {
-            reasons.push((reason, Vec::new()));
-            reasons.len() - 1
-        });
-        reasons[place].1.push(entry);
-    }
-    // The sort is stable: reasons with equal numbers stay in the order of their reports.
-    reasons.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
-    reasons
+/// Returns the fix for entries that a key of the configuration can allow.
+fn remedy(refusal: &Refusal) -> Option<String> {
+    let text = match refusal {
+        Refusal::Below(Id::PrimaryGid, gid, _) => format!(
+            "For a primary group of the host, set allowed_local_gids = [{gid}] under [host]. For a group of \
+             the directory, lower min_id."
+        ),
+        Refusal::Below(..) => "To serve such entries, lower min_id.".to_owned(),
+        Refusal::Above(..) => "To serve such entries, raise max_id.".to_owned(),
+        Refusal::Local(Id::PrimaryGid, gid) => format!(
+            "If users may have the group {gid} of the host as their primary group, set allowed_local_gids = \
+             [{gid}] under [host]."
+        ),
+        Refusal::Unnamed(_, gid) => format!(
+            "If the directory may share the gid, set allowed_unnamed_gids = [{gid}] under [host]."
+        ),
+        Refusal::Subordinate(..) => {
+            "If local users may take such ids, set allow_subordinate_ids = true under [host]."
+                .to_owned()
+        }
+        Refusal::Privileged => {
+            "If the directory may grant its rights, set allowed_names = [\"NAME\"] under [host]."
+                .to_owned()
+        }
+        Refusal::Name(OTHER_CHARACTERS) => {
+            "To serve such names, set allowed_name_characters under [host].".to_owned()
+        }
+        _ => return None,
+    };
+    Some(text)
 }
 
-/// What an administrator may do about entries that are refused for this reason.
-pub fn remedy(reason: &str) -> Option<String> {
-    let words: Vec<&str> = reason.split(' ').collect();
-    match *words {
-        [.., gid, "is", "a", "local", "user's", "primary", "gid"] => Some(format!(
-            "if the directory may share it: allowed_unnamed_gids = [{gid}] under [host]"
-        )),
-        ["gid", gid, "is", "below", "min_id", ..] => Some(format!(
-            "if users may have the host's own group {gid} as their primary group: \
-                 allowed_local_gids = [{gid}] under [host]; for a group of the directory, lower min_id"
-        )),
-        ["primary", "gid", gid, "is", "a", "local", ..] => Some(format!(
-            "if users may have the host's own group {gid} as their primary group: \
-                 allowed_local_gids = [{gid}] under [host]"
-        )),
-        [.., "subordinate", "id", "of", "a", "local", "user"]
-        | [.., "subordinate", "ids", "of", "local", "users"] => Some(
-            "if local users may take such ids: allow_subordinate_ids = true under [host]".to_owned(),
-        ),
-        ["the", "name", "belongs", "to", "a", "privileged", ..] => Some(
-            "if the directory may give out its rights: allowed_names = [\"NAME\"] under [host]"
-                .to_owned(),
-        ),
-        ["the", "name", "has", "characters", "other", "than", ..] => Some(
-            "if such names are to be served: allowed_name_characters under [host]".to_owned(),
-        ),
-        ["uid", _, "is", "below", "min_id", ..] => {
-            Some("if such users are to be served, lower min_id".to_owned())
-        }
-        ["uids" | "gids", "below", "min_id", ..] => {
-            Some("if such entries are to be served, lower min_id".to_owned())
-        }
-        ["the", "home", "folder", "is", "empty"] => Some(
-            "a home folder for users that have none: fallback_home = \"/home/%u\" under their domain"
-                .to_owned(),
-        ),
-        [_, _, "is", "above", "max_id", ..] | [_, "above", "max_id", ..] => {
-            Some("if such entries are to be served, raise max_id".to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// The entries as a list, `rest` behind a list that was cut.
+/// Lists the entries. `rest` follows a truncated list.
 pub fn list_names(entries: &[(&str, &str)], rest: &str) -> String {
     let named =
         entries.iter().take(NAMED_MAX).map(|(kind, name)| format!("{kind} {}", printable(name)));
@@ -223,21 +202,21 @@ mod tests {
         let of = |comparison: &UnservedEntries| -> Vec<_> {
             comparison.warnings(Path::new("roster.toml")).iter().map(ToString::to_string).collect()
         };
-        let begin = "rosterd would refuse 1 entry that this host serves: ";
+        let begin = "rosterd would reject 1 entry that this host serves: ";
         assert_eq!(
             of(&compared("")),
             [
                 format!(
-                    "{begin}uid 100007 is a subordinate id of a local user: user ben; if local users \
-                     may take such ids: allow_subordinate_ids = true under [host]"
+                    "{begin}primary gid 1501 is a local user's primary gid: user cy; If the directory may \
+                     share the gid, set allowed_unnamed_gids = [1501] under [host]."
                 ),
                 format!(
-                    "{begin}primary gid 1501 is a local user's primary gid: user cy; if the directory \
-                     may share it: allowed_unnamed_gids = [1501] under [host]"
+                    "{begin}the name belongs to a privileged account on many hosts: group docker; If the \
+                     directory may grant its rights, set allowed_names = [\"NAME\"] under [host]."
                 ),
                 format!(
-                    "{begin}the name belongs to a privileged account on many hosts: group docker; if \
-                     the directory may give out its rights: allowed_names = [\"NAME\"] under [host]"
+                    "{begin}uid 100007 is a subordinate id of a local user: user ben; If local users may \
+                     take such ids, set allow_subordinate_ids = true under [host]."
                 ),
             ]
         );
@@ -251,7 +230,7 @@ mod tests {
         std::fs::write(&snapshot, "other").unwrap();
         let said = of(&compared("")).concat();
         assert!(
-            said.starts_with("users and groups that this host serves are not compared: "),
+            said.starts_with("the users and groups of this host cannot be compared: "),
             "{said}"
         );
         std::fs::remove_file(&snapshot).unwrap();
@@ -266,20 +245,5 @@ mod tests {
         assert!(text.starts_with("user u0, user u1, "), "{text}");
         assert!(text.ends_with(", user u99, and 2 more (--json lists all)"), "{text}");
         assert_eq!(list_names(&[("group", "a\n")], ""), "group a\\n");
-    }
-
-    #[test]
-    fn remedy_names_the_key_of_its_reason() {
-        for (reason, key) in [
-            ("primary gid 27 is a local group's", "allowed_local_gids = [27]"),
-            ("gid 1500 is a local user's primary gid", "allowed_unnamed_gids = [1500]"),
-            ("primary gid 1500 is a local user's primary gid", "allowed_unnamed_gids = [1500]"),
-            ("uid 7 is a subordinate id of a local user", "allow_subordinate_ids = true"),
-            ("gids that are subordinate ids of local users", "allow_subordinate_ids = true"),
-            ("the name belongs to a privileged account on many hosts", "allowed_names"),
-        ] {
-            let said = remedy(reason).expect("a remedy");
-            assert!(said.contains(key), "{reason}: {said}");
-        }
     }
 }

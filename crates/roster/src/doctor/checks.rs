@@ -1,27 +1,29 @@
-//! From facts to findings. Pure.
+//! The checks of `roster doctor`: findings from the state of the host. Pure: [`collect`](super::collect) reads the host,
+//! and [`snapshot_checks`](super::snapshot_checks) has the checks of snapshot files.
 
 use super::collect::{
     DaemonActivity, FileKind, FloorState, HostState, Libc, LoginState, NscdServer, ReadResult,
     SnapshotLocation, SnapshotMetadata, TestLookup, TestLookupOutcome,
 };
 use super::snapshot_checks::{JUST_NOW, check_snapshot, check_trust};
-use crate::finding::{Finding, ok, problem, warning};
+use crate::finding::{Finding, ok, problem, split_code, warning};
 use crate::nsswitch::{self, DatabaseLine, SERVICE, StatusAction};
 use crate::output::{count_with_noun, duration};
 use crate::paths::CONFIG;
+use roster_messages::table::{host, status};
 use roster_snapshot::Floor;
 use roster_snapshot::floor::DEFAULT_MIN_ID;
 use roster_snapshot_build::floor_file;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Since this version running programs notice a change of nsswitch.conf.
+/// First version of glibc that rereads nsswitch.conf in running programs.
 const GLIBC_REREADS: (u32, u32) = (2, 33);
 
-/// Denials to show; the log has the others.
+/// Denials in a finding. The log has the others.
 const DENIALS_SHOWN: usize = 3;
 
-/// Every check, in the order of a look-up: configuration, module, snapshot, then what interferes.
+/// Makes every check, in the order of a lookup: configuration, module, snapshot, then other programs and modules.
 pub fn check_all(facts: &HostState) -> Vec<Finding> {
     let checks = [
         libc,
@@ -43,46 +45,44 @@ pub fn check_all(facts: &HostState) -> Vec<Finding> {
 }
 
 fn libc(facts: &HostState) -> Vec<Finding> {
+    const CHECK: &str = "libc";
     vec![match facts.libc {
         Libc::Glibc(major, minor) if (major, minor) >= GLIBC_REREADS => {
             let client = if facts.has_nscd_client { "with" } else { "without" };
-            ok("libc", format!("glibc {major}.{minor}, {client} a client of nscd"))
+            ok(CHECK, format!("glibc {major}.{minor}, {client} a client of nscd"))
         }
         Libc::Glibc(major, minor) => warning(
-            "libc",
-            format!("glibc {major}.{minor}: programs read nsswitch.conf once, when they start"),
-            "restart services after `roster enable`",
+            CHECK,
+            &host::GLIBC_READS_NSSWITCH_ONCE,
+            format!("glibc {major}.{minor}: programs read nsswitch.conf only when they start"),
         ),
-        Libc::Musl => problem(
-            "libc",
-            "musl is the C library here, and knows no name services",
-            "use a distribution with glibc",
-        ),
-        Libc::Unknown => warning(
-            "libc",
-            "found no glibc in the usual folders",
-            "Roster serves programs that use glibc; others do not see its users",
-        ),
+        Libc::Musl => {
+            problem(CHECK, &host::LIBC_IS_MUSL, "the C library is musl, which has no name services")
+        }
+        Libc::Unknown => {
+            warning(CHECK, &host::GLIBC_NOT_FOUND, "the library directories have no glibc")
+        }
     }]
 }
 
 fn nsswitch(facts: &HostState) -> Vec<Finding> {
+    const CHECK: &str = "nsswitch";
     match &facts.nsswitch {
         ReadResult::Present(text) => nsswitch_text(text),
         ReadResult::Missing => vec![problem(
-            "nsswitch",
-            "/etc/nsswitch.conf does not exist, so glibc asks `files` only",
-            "write one (nsswitch.conf(5)), then `roster enable`",
+            CHECK,
+            &host::NSSWITCH_MISSING,
+            "/etc/nsswitch.conf does not exist: glibc uses its built-in defaults",
         )],
         ReadResult::Failed(why) => vec![problem(
-            "nsswitch",
+            CHECK,
+            &host::NSSWITCH_UNREADABLE,
             format!("/etc/nsswitch.conf cannot be read: {why}"),
-            "every program must be able to: chmod 644 /etc/nsswitch.conf",
         )],
     }
 }
 
-/// Whether, and in which order, glibc asks Roster.
+/// Checks whether, and in which order, glibc asks roster.
 pub fn nsswitch_text(text: &str) -> Vec<Finding> {
     let entries = nsswitch::parse(text);
     let mut findings = Vec::new();
@@ -101,17 +101,13 @@ fn lookups(check: &'static str, database: &str, entry: Option<&DatabaseLine>) ->
     else {
         return vec![problem(
             check,
-            format!("the {database} line of nsswitch.conf does not name `{SERVICE}`"),
-            "run `roster enable`",
+            &host::SERVICE_NOT_NAMED,
+            format!("nsswitch.conf: the {database} line does not name `{SERVICE}`"),
         )];
     };
     let line = entry.line;
     if let Some(found) = &entry.malformed {
-        return vec![problem(
-            check,
-            format!("nsswitch.conf line {line}: glibc cannot make sense of `{found}`"),
-            "correct it (nsswitch.conf(5))",
-        )];
+        return vec![invalid_line(check, line, database, found)];
     }
     let mut findings = Vec::new();
     let hiding =
@@ -119,29 +115,28 @@ fn lookups(check: &'static str, database: &str, entry: Option<&DatabaseLine>) ->
     if let Some(service) = hiding {
         findings.push(problem(
             check,
+            &host::LOOKUP_ENDS_BEFORE_SERVICE,
             format!(
-                "nsswitch.conf line {line}: `{} {}` on the {database} line ends every look-up \
-                 before `{SERVICE}` is asked",
+                "nsswitch.conf:{line}: {database}: `{} {}` ends each lookup before `{SERVICE}`",
                 service.name, service.actions
             ),
-            format!("remove that action or put it behind `{SERVICE}`"),
         ));
     }
     match entry.local_position() {
         Some(local) if ours < local => findings.push(problem(
             check,
+            &host::SERVICE_BEFORE_FILES,
             format!(
-                "nsswitch.conf line {line}: `{SERVICE}` comes before `{}` on the {database} line, \
-                 so it can stand in for local accounts, root included",
+                "nsswitch.conf:{line}: {database}: `{SERVICE}` comes before `{}`: its entries can replace \
+                 local accounts, including root",
                 entry.services[local].name
             ),
-            format!("put `{SERVICE}` right behind it: `roster disable`, then `roster enable`"),
         )),
         Some(_) => {}
         None => findings.push(problem(
             check,
-            format!("nsswitch.conf line {line}: local accounts are missing: no `files` on the {database} line"),
-            format!("put `files` before `{SERVICE}`"),
+            &host::FILES_NOT_NAMED,
+            format!("nsswitch.conf:{line}: {database}: `files` is missing: programs find no local accounts"),
         )),
     }
     if findings.is_empty() {
@@ -152,50 +147,49 @@ fn lookups(check: &'static str, database: &str, entry: Option<&DatabaseLine>) ->
     findings
 }
 
-/// Without a line of its own initgroups goes by the group line, and goes on after every success, so
-/// that there is nothing to judge then.
+fn invalid_line(check: &'static str, line: usize, database: &str, found: &str) -> Finding {
+    let text = format!("nsswitch.conf:{line}: {database}: glibc cannot parse `{found}`");
+    problem(check, &host::NSSWITCH_LINE_INVALID, text)
+}
+
+/// Checks the initgroups line. Without that line glibc uses the group line and continues after every success, so there
+/// is nothing to check.
 fn initgroups(entries: &BTreeMap<String, DatabaseLine>) -> Vec<Finding> {
     const CHECK: &str = "nsswitch-initgroups";
     let Some(entry) = entries.get("initgroups") else { return Vec::new() };
-    let line = entry.line;
+    let place = format!("nsswitch.conf:{}: initgroups", entry.line);
     let Some(ours) = entry.position(SERVICE) else {
         return vec![problem(
             CHECK,
-            format!(
-                "nsswitch.conf line {line}: the initgroups line does not name `{SERVICE}`, so \
-                 users lack their groups of the snapshot"
-            ),
-            "run `roster enable`",
+            &host::INITGROUPS_SERVICE_NOT_NAMED,
+            format!("{place}: `{SERVICE}` is missing: users lack their groups of the snapshot"),
         )];
     };
     if let Some(found) = &entry.malformed {
-        return vec![problem(
-            CHECK,
-            format!("nsswitch.conf line {line}: glibc cannot make sense of `{found}`"),
-            "correct it (nsswitch.conf(5))",
-        )];
+        return vec![invalid_line(CHECK, entry.line, "initgroups", found)];
     }
     let mut findings = Vec::new();
     for service in &entry.services[..ours] {
         let name = &service.name;
         if service.actions.on_success() == StatusAction::Return {
-            findings.push(problem(
-                CHECK,
-                format!(
-                    "nsswitch.conf line {line}: users with a group in `{name}` lose all their \
-                     groups of `{SERVICE}`"
-                ),
-                format!("write `{name} [SUCCESS=continue]` on the initgroups line"),
-            ));
+            findings.push(
+                problem(
+                    CHECK,
+                    &host::INITGROUPS_ENDS_ON_SUCCESS,
+                    format!(
+                        "{place}: users with a group in `{name}` lose all their groups of `{SERVICE}`"
+                    ),
+                )
+                .advice(format!("Write `{name} [SUCCESS=continue]` on the initgroups line.")),
+            );
         }
         if service.actions.on_not_found() == StatusAction::Return {
             findings.push(problem(
                 CHECK,
+                &host::INITGROUPS_ENDS_ON_NOTFOUND,
                 format!(
-                    "nsswitch.conf line {line}: users without a group in `{name}` lose all their \
-                     groups of `{SERVICE}`"
+                    "{place}: users without a group in `{name}` lose all their groups of `{SERVICE}`"
                 ),
-                "remove the NOTFOUND=return of the initgroups line".to_owned(),
             ));
         }
     }
@@ -204,67 +198,57 @@ fn initgroups(entries: &BTreeMap<String, DatabaseLine>) -> Vec<Finding> {
     {
         findings.push(warning(
             CHECK,
-            format!(
-                "nsswitch.conf line {line}: users with a group in `{SERVICE}` get no groups from \
-                 the services behind it"
-            ),
-            format!("write `{SERVICE} [SUCCESS=continue]` unless that is wanted"),
+            &host::INITGROUPS_ENDS_AFTER_SERVICE,
+            format!("{place}: users with a group in `{SERVICE}` get no groups of later services"),
         ));
     }
     let group = entries.get("group").map(|group| &*group.services).unwrap_or_default();
-    // As when a package adds its service to all lines but this one.
     for service in group.iter().filter(|service| entry.position(&service.name).is_none()) {
         let name = &service.name;
-        findings.push(problem(
-            CHECK,
-            format!(
-                "nsswitch.conf line {line}: the initgroups line lacks `{name}`, which the group \
-                 line names: users lack their groups of `{name}`"
-            ),
-            format!(
-                "add `{name}`, with [SUCCESS=continue] behind the service before it; or remove the \
-                 line, and glibc goes by the group line"
-            ),
-        ));
+        findings.push(
+            problem(
+                CHECK,
+                &host::INITGROUPS_SERVICE_MISSING,
+                format!(
+                    "{place}: `{name}` of the group line is missing: users lack their groups of `{name}`"
+                ),
+            )
+            .advice(format!(
+                "Add `{name}`, with [SUCCESS=continue] behind the service before it, or remove the \
+                 initgroups line."
+            )),
+        );
     }
     if findings.is_empty() {
-        findings.push(ok(CHECK, "nsswitch.conf asks every service for a user's groups"));
+        findings.push(ok(CHECK, "nsswitch.conf asks every service for the groups of a user"));
     }
     findings
 }
 
-/// Whether programs can load the module.
+/// Checks whether programs can load the module.
 pub fn module(facts: &HostState) -> Vec<Finding> {
     const CHECK: &str = "module";
     let mut findings = Vec::new();
     for module in &facts.modules.files {
         let path = module.path.display();
         let finding = if module.machine.is_none() {
-            problem(
-                CHECK,
-                format!("{path} is no library that this user can read"),
-                "install it again, mode 644",
-            )
+            let text = format!("{path} is not a library that this user can read");
+            problem(CHECK, &host::MODULE_UNREADABLE, text)
         } else if facts.modules.machine.is_some() && module.machine != facts.modules.machine {
-            problem(
-                CHECK,
-                format!("{path} is built for another kind of machine"),
-                "install the one for this architecture",
-            )
+            let text = format!("{path} is built for another architecture");
+            problem(CHECK, &host::MODULE_FOR_OTHER_MACHINE, text)
         } else if module.mode & 0o004 == 0 {
             problem(
                 CHECK,
-                format!("{path} cannot be read by everybody"),
-                format!("chmod a+r {path}"),
+                &host::MODULE_NOT_PUBLIC,
+                format!("{path} is not readable for all users (mode {:04o})", module.mode & 0o7777),
             )
+            .advice(format!("Run `chmod a+r {path}`."))
         } else if module.needs_ldconfig {
-            problem(
-                CHECK,
-                format!("{path} is not in the cache of the dynamic linker"),
-                "run `ldconfig`",
-            )
+            let text = format!("{path} is not in the cache of the dynamic linker");
+            problem(CHECK, &host::MODULE_NOT_IN_LINKER_CACHE, text)
         } else {
-            // The linker takes the first that fits, so that others do no harm.
+            // The linker loads the first usable file. Findings about other copies do not matter.
             return vec![ok(CHECK, format!("module {path}"))];
         };
         findings.push(finding);
@@ -272,41 +256,38 @@ pub fn module(facts: &HostState) -> Vec<Finding> {
     if findings.is_empty() {
         findings.push(problem(
             CHECK,
-            "libnss_roster.so.2 is in none of the library folders",
-            "install it (`make install PREFIX=/usr`), or run `ldconfig` if it lies elsewhere",
+            &host::MODULE_MISSING,
+            "libnss_roster.so.2 is in none of the library directories",
         ));
     }
     findings
 }
 
-/// Whether readers find, may read and will accept the snapshot.
+/// Checks whether programs find, can read and accept the snapshot.
 pub fn snapshot(facts: &HostState) -> Vec<Finding> {
     check_snapshot(&facts.snapshot, facts.now, is_mirrored(facts), true)
 }
 
-/// Whether the snapshot is rosterd's to make.
+/// Returns whether rosterd publishes the snapshot.
 fn is_mirrored(facts: &HostState) -> bool {
     !matches!(facts.daemon.config, ReadResult::Missing)
         || !matches!(facts.daemon.running, DaemonActivity::Unknown | DaemonActivity::No)
 }
 
-/// Whether what keeps the snapshot true to the directories does so.
+/// Checks rosterd, which publishes changes of directories into the snapshot.
 fn daemon(facts: &HostState) -> Vec<Finding> {
     const CHECK: &str = "daemon";
     let mut findings = Vec::new();
-    let check_config = format!("`roster check-config {CONFIG}` shows all that is wrong");
     match &facts.daemon.config {
         ReadResult::Present(Err(mistakes)) => {
             let first = mistakes.first().map(String::as_str).unwrap_or_default();
             let number = count_with_noun(mistakes.len() as u64, "mistake");
-            findings.push(problem(
-                CHECK,
-                format!("rosterd does not take its configuration, which has {number}: {first}"),
-                check_config,
-            ));
+            let text = format!("{CONFIG} has {number}: {first}");
+            findings.push(problem(CHECK, &host::CONFIGURATION_INVALID, text));
         }
         ReadResult::Failed(why) => {
-            findings.push(warning(CHECK, format!("{CONFIG} cannot be read: {why}"), check_config));
+            let text = format!("{CONFIG} cannot be read: {why}");
+            findings.push(warning(CHECK, &host::CONFIGURATION_UNREADABLE, text));
         }
         ReadResult::Present(Ok(())) | ReadResult::Missing => {}
     }
@@ -318,116 +299,94 @@ fn daemon(facts: &HostState) -> Vec<Finding> {
                     Ok(age) if age >= JUST_NOW => {
                         format!(": programs see the users and groups of {} ago", duration(age))
                     }
-                    _ => ", so that changes of the directories are not seen".to_owned(),
+                    _ => ": programs do not see changes of the directories".to_owned(),
                 },
                 ReadResult::Missing | ReadResult::Failed(_) => String::new(),
             };
-            findings.push(problem(
-                CHECK,
-                format!("rosterd is configured and does not run{stale}"),
-                format!("`systemctl enable --now rosterd`; without a daemon, remove {CONFIG}"),
-            ));
+            let text = format!("rosterd is configured but not running{stale}");
+            findings.push(problem(CHECK, &host::DAEMON_STOPPED, text));
         }
         DaemonActivity::No => {}
         DaemonActivity::NotAllowed => {
-            findings.push(ok(CHECK, "rosterd runs; how it is doing, it tells root"));
+            findings.push(ok(CHECK, "rosterd is running; run doctor as root for its status"));
         }
-        DaemonActivity::Silent(why) => findings.push(problem(
-            CHECK,
-            why.clone(),
-            "`systemctl restart rosterd`; what was published is served meanwhile",
-        )),
+        DaemonActivity::Silent(finding) => findings.push(finding.clone()),
         DaemonActivity::Yes { snapshot, findings: own } => {
             findings.extend(own.iter().cloned());
             let elsewhere = snapshot.as_ref().filter(|path| **path != facts.snapshot.path);
             if let Some(path) = elsewhere {
                 findings.push(problem(
                     CHECK,
+                    &host::OTHER_SNAPSHOT_PUBLISHED,
                     format!(
-                        "rosterd publishes to {}, and programs read {}",
+                        "rosterd publishes {}, and programs read {}",
                         path.display(),
                         facts.snapshot.path.display()
                     ),
-                    "run it without --state-dir",
                 ));
             }
             if findings.is_empty() {
-                findings.push(ok(CHECK, "rosterd runs, and every directory answers"));
+                findings.push(ok(CHECK, "rosterd is running, and every directory is reachable"));
             }
         }
     }
     findings
 }
 
-/// Whether programs that let people in ask about users of the domains.
+/// Checks whether the PAM stacks and the configuration agree on logins.
 fn logins(facts: &HostState) -> Vec<Finding> {
     const CHECK: &str = "log-ins";
-    const TAKE_OUT: &str = "`pam-auth-update --disable roster` (Debian)";
     let LoginState { domains, stack, missing, unverified } = &facts.logins;
     let finding = match (domains.as_deref(), stack, missing) {
         (_, Some(stack), Some(module)) => problem(
             CHECK,
-            format!(
-                "/etc/pam.d/{stack} names {module}, and PAM finds none: who needs it is denied"
-            ),
-            format!("`make install` with PREFIX=/usr; or take it out: {TAKE_OUT}"),
+            &host::PAM_MODULE_MISSING,
+            format!("/etc/pam.d/{stack} names {module}, which is not installed"),
         ),
         (Some([]), Some(stack), None) => problem(
             CHECK,
-            format!(
-                "/etc/pam.d/{stack} asks pam_roster.so, and no domain has `auth`: whoever is not in \
-                 /etc/passwd is denied"
-            ),
-            format!("set `auth` in a domain (roster.toml(5)), or take it out: {TAKE_OUT}"),
+            &host::NO_DOMAIN_WITH_LOGINS,
+            format!("/etc/pam.d/{stack} names pam_roster.so, and no domain has `auth`"),
         ),
         (Some([domain, ..]), None, _) => warning(
             CHECK,
-            format!(
-                "users of {domain} are to log in, and no stack in /etc/pam.d names pam_roster.so"
-            ),
-            "`pam-auth-update --enable roster` (Debian), `authselect select vendor/roster`, or by \
-             hand: docs/how-to/logins.md",
+            &host::NO_STACK_WITH_MODULE,
+            format!("{domain} has `auth`, and no stack in /etc/pam.d names pam_roster.so"),
         ),
         (Some([domain, ..]), Some(stack), None) => {
-            ok(CHECK, format!("/etc/pam.d/{stack} asks pam_roster.so, for users of {domain}"))
+            ok(CHECK, format!("/etc/pam.d/{stack} names pam_roster.so, for users of {domain}"))
         }
         (None, Some(_), None) | (None | Some([]), None, _) => return Vec::new(),
     };
     let mut findings = vec![finding];
-    // A running daemon has said so itself, see [`rosterd_client`].
+    // The findings of a running daemon include these.
     if !matches!(facts.daemon.running, DaemonActivity::Yes { .. }) {
         findings.extend(unverified.iter().map(|(domain, found)| {
-            let message = format!("{domain}: {}", found.what);
-            match found.is_refused {
-                true => problem(CHECK, message, found.instead.clone()),
-                false => warning(CHECK, message, found.instead.clone()),
-            }
+            let text = format!("{domain}: {}", found.what);
+            let finding = match found.is_refused {
+                true => problem(CHECK, &status::LOGINS_REFUSED, text),
+                false => warning(CHECK, &status::LOGINS_UNPROTECTED, text),
+            };
+            finding.advice(found.instead.clone())
         }));
     }
     findings
 }
 
-/// Whether programs accept of the publisher's snapshot what the publisher admits.
+/// Checks whether programs accept the ids that the publisher admits.
 fn floor_findings(facts: &HostState) -> Vec<Finding> {
     check_floor(&facts.floors, Path::new(CONFIG))
 }
 
-/// The same of any configuration.
+/// Checks the floor of ids against the configuration in `config`.
 pub fn check_floor(floors: &FloorState, config: &Path) -> Vec<Finding> {
     const CHECK: &str = "floor";
     let (name, config) = (floor_file::path().display(), config.display());
-    let advice = "`systemctl reload rosterd`, or `roster enable` as root, writes it";
     let found = match &floors.file {
         Ok(found) => *found,
         Err(why) => {
-            return vec![problem(
-                CHECK,
-                format!(
-                    "{name} {why}: of a snapshot of the publisher's programs accept ids from \
-                     {DEFAULT_MIN_ID} on"
-                ),
-                advice,
-            )];
+            let text = format!("{name} {why}: programs accept ids from {DEFAULT_MIN_ID} on");
+            return vec![problem(CHECK, &host::FLOOR_INVALID, text)];
         }
     };
     let Some(configured) = &floors.configured else { return Vec::new() };
@@ -443,54 +402,51 @@ pub fn check_floor(floors: &FloorState, config: &Path) -> Vec<Finding> {
         };
         format!("ids from {} on{also}", floor.min_id())
     };
+    let (in_force, configured) = (shown(&in_force), shown(configured));
     vec![match found {
-        _ if is_same => ok(CHECK, format!("programs accept {}", shown(&in_force))),
+        _ if is_same => ok(CHECK, format!("programs accept {in_force}")),
         Some(_) => problem(
             CHECK,
-            format!("{name} has {}, and {config} has {}", shown(&in_force), shown(configured)),
-            advice,
+            &host::FLOOR_DIFFERS,
+            format!("{name} has {in_force}, and {config} has {configured}"),
         ),
         None => problem(
             CHECK,
+            &host::FLOOR_MISSING,
             format!(
-                "{name} does not exist: programs accept {}, and {config} has {}",
-                shown(&in_force),
-                shown(configured)
+                "{name} does not exist: programs accept {in_force}, and {config} has {configured}"
             ),
-            advice,
         ),
     }]
 }
 
-/// What a program of this host gets, which is what all the rest is about.
+/// Checks the result of a lookup by a program of this host.
 fn lookup(facts: &HostState) -> Vec<Finding> {
     const CHECK: &str = "lookup";
     let Some(TestLookup { user, outcome }) = &facts.lookup else { return Vec::new() };
     let command = format!("getent -s {SERVICE} passwd {user}");
     vec![match outcome {
-        TestLookupOutcome::Found => ok(CHECK, format!("a look-up through the module finds {user}")),
+        TestLookupOutcome::Found => ok(CHECK, format!("a lookup through the module finds {user}")),
         TestLookupOutcome::NotFound => problem(
             CHECK,
-            format!("`{command}` finds nobody, though the snapshot has {user}"),
-            format!(
-                "mend what is said above; if that is nothing, `LD_DEBUG=libs {command}` shows \
-                 whether the module is loaded"
-            ),
-        ),
-        TestLookupOutcome::Failed(how) => problem(
-            CHECK,
-            format!("`{command}` does not get to an answer: {how}"),
-            "the module's file may be damaged: install it again",
-        ),
-        TestLookupOutcome::TimedOut => problem(
-            CHECK,
-            format!("`{command}` hangs"),
-            format!("`strace -f {command}` shows where"),
-        ),
+            &host::LOOKUP_FINDS_NO_USER,
+            format!("`{command}` finds no user, although the snapshot has {user}"),
+        )
+        .advice(format!(
+            "Fix the other findings. If there are none, check the module with `LD_DEBUG=libs {command}`."
+        )),
+        TestLookupOutcome::Failed(how) => {
+            let text = format!("`{command}` ends without a result: {how}");
+            problem(CHECK, &host::LOOKUP_FAILED, text)
+        }
+        TestLookupOutcome::TimedOut => {
+            problem(CHECK, &host::LOOKUP_HANGS, format!("`{command}` does not end"))
+                .advice(format!("Find the system call that blocks: `strace -f {command}`."))
+        }
     }]
 }
 
-/// Password hashes are optional; where there are some, they are for few.
+/// Checks the password hashes, which are optional and only for root and group shadow.
 fn shadow(facts: &HostState) -> Vec<Finding> {
     const CHECK: &str = "shadow";
     let SnapshotLocation { path, state, .. } = &facts.shadow;
@@ -504,25 +460,21 @@ fn shadow(facts: &HostState) -> Vec<Finding> {
     let state = match state {
         ReadResult::Present(state) => state,
         ReadResult::Missing if wanted => {
-            return vec![problem(
-                CHECK,
-                format!("the shadow line names `{SERVICE}`, but {name} does not exist"),
-                "make it with `roster compile --shadow`, or take `roster` off that line",
-            )];
+            let text = format!("the shadow line names `{SERVICE}`, and {name} does not exist");
+            return vec![problem(CHECK, &host::SHADOW_MISSING, text)];
         }
         ReadResult::Missing => return Vec::new(),
         ReadResult::Failed(why) => {
-            return vec![warning(CHECK, format!("{name}: {why}"), "run `roster doctor` as root")];
+            let text = format!("{name} cannot be examined: {why}");
+            return vec![warning(CHECK, &host::SNAPSHOT_NOT_EXAMINED, text)];
         }
     };
     let mut findings = check_trust(CHECK, &facts.shadow);
-    // That others may write is a finding of `refusals` already.
+    // `check_trust` reports write permissions.
     if state.kind == FileKind::File && state.mode & 0o107 & !0o022 != 0 {
-        findings.push(problem(
-            CHECK,
-            format!("{name} shows password hashes to everybody (mode {:04o})", state.mode),
-            format!("chmod 640 {name}, and have the passwords changed"),
-        ));
+        let text = format!("{name} is readable for all users (mode {:04o})", state.mode);
+        let advice = format!("Run `chmod 640 {name}`, and change the passwords.");
+        findings.push(problem(CHECK, &host::SHADOW_PUBLIC, text).advice(advice));
     }
     match &state.content {
         Some(Ok(content)) if findings.is_empty() => findings.push(ok(
@@ -534,11 +486,11 @@ fn shadow(facts: &HostState) -> Vec<Finding> {
             ),
         )),
         Some(Err(why)) => {
-            findings.push(problem(CHECK, format!("{name}: {why}"), "compile it anew"));
+            findings.push(problem(CHECK, &host::SNAPSHOT_INVALID, format!("{name}: {why}")));
         }
         None if findings.is_empty() => findings.push(ok(
             CHECK,
-            format!("{name}: mode {:04o}; its content is for root to check", state.mode),
+            format!("{name}: mode {:04o}; run doctor as root to check its content", state.mode),
         )),
         _ => {}
     }
@@ -549,29 +501,19 @@ fn redirection(facts: &HostState) -> Vec<Finding> {
     const CHECK: &str = "environment";
     let Some(snapshot) = &facts.redirected else { return Vec::new() };
     let path = snapshot.path.display();
-    let unset = "unset ROSTER_SNAPSHOT, or have it name a snapshot";
     if !snapshot.path.is_absolute() {
-        return vec![problem(
-            CHECK,
-            format!(
-                "ROSTER_SNAPSHOT={path} here is no absolute path: programs of this shell read no snapshot at all"
-            ),
-            unset,
-        )];
+        let text = format!("ROSTER_SNAPSHOT={path} is not an absolute path");
+        return vec![problem(CHECK, &host::ENVIRONMENT_PATH_RELATIVE, text)];
     }
-    let mut findings = vec![warning(
-        CHECK,
-        format!("ROSTER_SNAPSHOT={path} here: programs of this shell read that file instead"),
-        "unset ROSTER_SNAPSHOT",
-    )];
+    let text = format!("ROSTER_SNAPSHOT={path}: programs of this shell read that file instead");
+    let mut findings = vec![warning(CHECK, &host::ENVIRONMENT_NAMES_SNAPSHOT, text)];
     findings.extend(check_trust(CHECK, snapshot));
+    let unusable = |text| problem(CHECK, &host::ENVIRONMENT_SNAPSHOT_UNUSABLE, text);
     match &snapshot.state {
-        ReadResult::Missing => {
-            findings.push(problem(CHECK, format!("{path} does not exist"), unset));
-        }
+        ReadResult::Missing => findings.push(unusable(format!("{path} does not exist"))),
         ReadResult::Failed(why)
         | ReadResult::Present(SnapshotMetadata { content: Some(Err(why)), .. }) => {
-            findings.push(problem(CHECK, format!("{path}: {why}"), unset));
+            findings.push(unusable(format!("{path}: {why}")));
         }
         ReadResult::Present(_) => {}
     }
@@ -585,32 +527,28 @@ fn nscd(facts: &HostState) -> Vec<Finding> {
         NscdServer::Maps { figures, processes_without_map } => {
             maps(CHECK, figures, processes_without_map, facts.has_nscd_client)
         }
-        NscdServer::Silent { is_root: true } => vec![warning(
-            CHECK,
-            "in place of nscd: a server of Roster is there and does not answer",
-            "see its log; `systemctl restart roster-nscd`",
-        )],
-        NscdServer::Silent { is_root: false } => vec![ok(
-            CHECK,
-            "in place of nscd: a server of Roster is there; it tells root how it is: run this as root",
-        )],
-        NscdServer::Other(name) if name == "nsncd" => {
-            vec![ok(CHECK, "nsncd answers for glibc, and keeps nothing back")]
+        NscdServer::Silent { is_root: true } => {
+            vec![warning(CHECK, &host::NSCD_NO_REPLY, "roster nscd: the server does not reply")]
         }
-        NscdServer::Other(name) => vec![warning(
-            CHECK,
-            format!(
-                "{name} is running: it answers from its own memory, and hides changes for minutes"
-            ),
-            format!(
-                "stop it, or turn off passwd and group in /etc/nscd.conf; to see a change at once: \
-                 {name} -i passwd; {name} -i group"
-            ),
-        )],
+        NscdServer::Silent { is_root: false } => {
+            vec![ok(CHECK, "roster nscd is running; run doctor as root for its status")]
+        }
+        NscdServer::Other(name) if name == "nsncd" => {
+            vec![ok(CHECK, "nsncd is running; it caches no replies")]
+        }
+        NscdServer::Other(name) => {
+            let text =
+                format!("{name} is running and caches replies: changes can take minutes to appear");
+            let advice = format!(
+                "Stop {name}, or set `enable-cache passwd no` and `enable-cache group no` in \
+                 /etc/nscd.conf. To see a change at once, run `{name} -i passwd` and `{name} -i group`."
+            );
+            vec![warning(CHECK, &host::NSCD_CACHES_REPLIES, text).advice(advice)]
+        }
     }
 }
 
-/// What a server of ours says: of each table how its map is, and how many questions came by the socket.
+/// Checks the statistics of roster nscd. A line that ends with a code is a fault.
 fn maps(
     check: &'static str,
     figures: &str,
@@ -619,44 +557,24 @@ fn maps(
 ) -> Vec<Finding> {
     let mut findings: Vec<_> = figures
         .lines()
-        .map(|line| {
-            let is_well = line.contains(" entries in a map of ") || line.starts_with("socket: ");
-            let is_well = is_well || line.starts_with("asked over the socket ");
-            let advice = match line.split(':').next() {
-                Some("maps") => {
-                    "mount a tmpfs there: `systemctl enable --now 'run-roster\\x2dnscd.mount'`, or a line in /etc/fstab; then restart \
-                     what serves"
-                }
-                Some("descriptors") => {
-                    "the units have that mount; without systemd, a line in /etc/fstab with bind,ro; then restart what serves"
-                }
-                Some("sent to the name services") => {
-                    "they go on without a map, some until they are restarted; counted since the server's start"
-                }
-                _ => "programs go on without that; its log says more, and `roster nscd -i TABLE` tries again",
-            };
-            match is_well {
-                true => ok(check, format!("in place of nscd: {line}")),
-                false => warning(check, format!("in place of nscd: {line}"), advice),
-            }
+        .map(|line| match split_code(line) {
+            (text, Some(message)) => warning(check, message, format!("roster nscd: {text}")),
+            (text, None) => ok(check, format!("roster nscd: {text}")),
         })
         .collect();
     if !without_map.is_empty() {
         findings.push(ok(
             check,
             format!(
-                "in place of nscd: running programs that use the module and no map: {}; they were started \
-                 before the server, were sent away by it, or list everybody",
+                "roster nscd: programs that use the NSS module instead of a map: {}. They started \
+                 before the server, were refused a map, or enumerate users",
                 without_map.join(", "),
             ),
         ));
     }
     if !has_client {
-        findings.push(warning(
-            check,
-            "nscd's socket is served, and the C library has no client of nscd that would ask there",
-            "only programs on musl do: switch it off if there are none (`systemctl disable --now roster-nscd.socket roster-nscd`)",
-        ));
+        let text = "roster nscd: the C library has no client of nscd, so programs do not use it";
+        findings.push(warning(check, &host::NSCD_NOT_USED, text));
     }
     findings
 }
@@ -665,12 +583,11 @@ fn apparmor(facts: &HostState) -> Vec<Finding> {
     const CHECK: &str = "apparmor";
     match facts.security.apparmor {
         None => Vec::new(),
-        Some(true) => vec![ok(CHECK, "AppArmor lets confined programs read the snapshot")],
+        Some(true) => vec![ok(CHECK, "AppArmor allows confined programs to read the snapshot")],
         Some(false) => vec![problem(
             CHECK,
-            "AppArmor is on without our rules: confined programs do not see the snapshot's users",
-            "install abstractions/nameservice.d/roster (`make install`), then \
-             `systemctl reload apparmor`",
+            &host::APPARMOR_RULES_MISSING,
+            "AppArmor lacks the rules of Roster: confined programs do not see its users",
         )],
     }
 }
@@ -680,16 +597,14 @@ fn selinux(facts: &HostState) -> Vec<Finding> {
     let Some(selinux) = &facts.security.selinux else { return Vec::new() };
     let label = selinux.label.as_deref().unwrap_or("none");
     if label.contains(":roster_var_lib_t:") {
-        return vec![ok(CHECK, "SELinux: /var/lib/roster has its label")];
+        return vec![ok(CHECK, "SELinux: the label of /var/lib/roster is correct")];
     }
-    let message = format!("SELinux label of /var/lib/roster: {label}, not roster_var_lib_t");
-    let advice = "install the policy module (`semodule -i roster.pp`), then \
-                  `restorecon -R /var/lib/roster`";
-    if selinux.enforcing {
-        vec![problem(CHECK, format!("{message}: confined programs may not read it"), advice)]
-    } else {
-        vec![warning(CHECK, format!("{message}; SELinux is permissive"), advice)]
-    }
+    let text = format!("SELinux: the label of /var/lib/roster is {label}, not roster_var_lib_t");
+    let message = &host::SELINUX_LABEL_WRONG;
+    vec![match selinux.enforcing {
+        true => problem(CHECK, message, format!("{text}: confined programs cannot read it")),
+        false => warning(CHECK, message, format!("{text}; SELinux is permissive")),
+    }]
 }
 
 fn denials(facts: &HostState) -> Vec<Finding> {
@@ -699,14 +614,9 @@ fn denials(facts: &HostState) -> Vec<Finding> {
     let number = facts.security.denials.len();
     let shown = number.min(DENIALS_SHOWN);
     let lines = facts.security.denials[number - shown..].join("\n    ");
-    vec![problem(
-        "denials",
-        format!(
-            "{} within a day, the last:\n    {lines}",
-            count_with_noun(number as u64, "denial")
-        ),
-        "install or reload the AppArmor and SELinux rules (`make install`)",
-    )]
+    let count = count_with_noun(number as u64, "denial");
+    let text = format!("{count} within a day, the last:\n    {lines}");
+    vec![problem("denials", &host::ACCESS_DENIALS, text)]
 }
 
 #[cfg(test)]
@@ -784,14 +694,20 @@ mod tests {
         }
     }
 
-    /// The worst finding of facts that are healthy but for one change.
+    /// Returns the text of a finding with its code.
+    fn coded(finding: &Finding) -> String {
+        let code = finding.message.map_or(String::new(), |message| format!(" [{message}]"));
+        format!("{}{code}", finding.text)
+    }
+
+    /// Returns the worst finding, with its code, of facts that are healthy but for one change.
     fn worst(change: impl FnOnce(&mut HostState)) -> (FindingLevel, String) {
         let mut facts = healthy();
         change(&mut facts);
         let findings = check_all(&facts).into_iter();
         let worst = findings.max_by_key(|finding| finding.level).unwrap();
-        assert_eq!(worst.advice.is_some(), worst.level > FindingLevel::Ok, "{worst}");
-        (worst.level, worst.message)
+        assert_eq!(worst.message.is_some(), worst.level > FindingLevel::Ok, "{worst}");
+        (worst.level, coded(&worst))
     }
 
     #[track_caller]
@@ -811,23 +727,27 @@ mod tests {
     #[test]
     fn doctor_stopped_daemon_leaves_snapshot_stale() {
         let configured = |facts: &mut HostState| facts.daemon.config = ReadResult::Present(Ok(()));
-        let stale = "does not run: programs see the users and groups of 2 hours ago";
+        let stale = "not running: programs see the users and groups of 2 hours ago [RST-2044]";
         assert_worst(FindingLevel::Problem, stale, configured);
         let (level, message) = worst(|facts| {
             configured(facts);
             facts.snapshot.state = ReadResult::Missing;
         });
-        assert!(level == FindingLevel::Problem && message.contains("configured and does not run"));
+        assert!(level == FindingLevel::Problem && message.contains(host::DAEMON_STOPPED.code));
         assert!(!check_all(&healthy()).iter().any(|finding| finding.check == "daemon"));
     }
 
     #[test]
     fn a_configuration_that_the_daemon_would_refuse_is_a_problem() {
         let mistakes = ["roster.toml:3: x".to_owned(), "roster.toml:4: y".to_owned()];
-        assert_worst(FindingLevel::Problem, "which has 2 mistakes: roster.toml:3: x", |facts| {
-            facts.daemon.config = ReadResult::Present(Err(mistakes.to_vec()));
-            facts.daemon.running = DaemonActivity::NotAllowed;
-        });
+        assert_worst(
+            FindingLevel::Problem,
+            "has 2 mistakes: roster.toml:3: x [RST-2042]",
+            |facts| {
+                facts.daemon.config = ReadResult::Present(Err(mistakes.to_vec()));
+                facts.daemon.running = DaemonActivity::NotAllowed;
+            },
+        );
     }
 
     #[test]
@@ -838,13 +758,13 @@ mod tests {
         };
         let mut facts = healthy();
         facts.daemon.running = running("/var/lib/roster/snap/roster.v3.snap", Vec::new());
-        assert!(daemon(&facts)[0].message.contains("every directory answers"));
-        let offline = problem("daemon", "corp is offline", "wait");
+        assert!(daemon(&facts)[0].text.contains("every directory is reachable"));
+        let offline = problem("daemon", &status::DOMAIN_OFFLINE, "corp is offline");
         facts.daemon.running =
             running("/var/lib/roster/snap/roster.v3.snap", vec![offline.clone()]);
         assert_eq!(daemon(&facts), [offline]);
         facts.daemon.running = running("/tmp/state/roster.v3.snap", Vec::new());
-        assert!(daemon(&facts)[0].message.contains("publishes to /tmp/state/roster.v3.snap"));
+        assert!(daemon(&facts)[0].text.contains("publishes /tmp/state/roster.v3.snap"));
         facts.daemon.running = DaemonActivity::NotAllowed;
         assert_eq!(daemon(&facts)[0].level, FindingLevel::Ok);
     }
@@ -861,15 +781,15 @@ mod tests {
                 unverified: Vec::new(),
             }
         };
-        assert_worst(FindingLevel::Warning, "no stack", |f| {
+        assert_worst(FindingLevel::Warning, host::NO_STACK_WITH_MODULE.code, |f| {
             f.logins = log_ins(&corp, &None, false);
         });
         let nobodys = Some(Vec::new());
-        assert_worst(FindingLevel::Problem, "no domain has `auth`", |f| {
+        assert_worst(FindingLevel::Problem, host::NO_DOMAIN_WITH_LOGINS.code, |f| {
             f.logins = log_ins(&nobodys, &stack, false);
         });
         for domains in [&corp, &nobodys, &None] {
-            assert_worst(FindingLevel::Problem, "PAM finds none", |f| {
+            assert_worst(FindingLevel::Problem, host::PAM_MODULE_MISSING.code, |f| {
                 f.logins = log_ins(domains, &stack, true);
             });
         }
@@ -891,8 +811,12 @@ mod tests {
             facts.logins.stack = Some("common-auth".to_owned());
             facts.logins.unverified = vec![("corp".to_owned(), found(is_refused))];
         };
-        assert_worst(FindingLevel::Warning, "corp: KDCs", |facts| unverified(facts, false));
-        assert_worst(FindingLevel::Problem, "corp: KDCs", |facts| unverified(facts, true));
+        assert_worst(FindingLevel::Warning, "corp: KDCs are not verified [RST-3018]", |facts| {
+            unverified(facts, false);
+        });
+        assert_worst(FindingLevel::Problem, "corp: KDCs are not verified [RST-3017]", |facts| {
+            unverified(facts, true);
+        });
         let mut facts = healthy();
         unverified(&mut facts, true);
         facts.daemon.running = DaemonActivity::Yes { snapshot: None, findings: Vec::new() };
@@ -902,7 +826,7 @@ mod tests {
     #[test]
     fn a_healthy_host_has_nothing_but_good_findings() {
         let findings = check_all(&healthy());
-        let text: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
+        let text: Vec<_> = findings.iter().map(coded).collect();
         assert!(findings.iter().all(|finding| finding.level == FindingLevel::Ok), "{text:#?}");
         assert_eq!(
             text,
@@ -910,7 +834,7 @@ mod tests {
                 "glibc 2.36, with a client of nscd",
                 "nsswitch.conf asks for passwd: files, roster",
                 "nsswitch.conf asks for group: files, roster",
-                "nsswitch.conf asks every service for a user's groups",
+                "nsswitch.conf asks every service for the groups of a user",
                 "module /usr/lib/libnss_roster.so.2",
                 "/var/lib/roster/snap/roster.v3.snap: generation 7, 1 user, 2 groups, 24.0 MiB, \
                  published 2 hours ago",
@@ -922,29 +846,49 @@ mod tests {
     fn the_order_of_services_is_judged() {
         use FindingLevel::{Ok, Problem, Warning};
         for (level, part, lines) in [
-            (Problem, "the passwd line of nsswitch.conf does not name", "passwd: files"),
-            (Problem, "the group line of nsswitch.conf does not name", "group: files"),
-            (Problem, "comes before `files` on the passwd line", "passwd: roster files"),
-            (Problem, "ends every look-up before", "passwd: files [NOTFOUND=return] roster"),
-            (Problem, "ends every look-up before", "passwd: sss [!SUCCESS=return] files roster"),
-            (Problem, "no `files` on the passwd line", "passwd: roster"),
-            (Problem, "cannot make sense of `[NOPE=return]`", "passwd: files roster [NOPE=return]"),
-            (Problem, "does not name `roster`, so users lack", "initgroups: files"),
-            (Problem, "users with a group in `files` lose", "initgroups: files roster"),
+            (Problem, "the passwd line does not name `roster` [RST-2006]", "passwd: files"),
+            (Problem, "the group line does not name `roster` [RST-2006]", "group: files"),
+            (Problem, "passwd: `roster` comes before `files`", "passwd: roster files"),
             (
                 Problem,
-                "users without a group in `files` lose",
+                "ends each lookup before `roster` [RST-2008]",
+                "passwd: files [NOTFOUND=return] roster",
+            ),
+            (
+                Problem,
+                "ends each lookup before `roster` [RST-2008]",
+                "passwd: sss [!SUCCESS=return] files roster",
+            ),
+            (
+                Problem,
+                "passwd: `files` is missing: programs find no local accounts [RST-2010]",
+                "passwd: roster",
+            ),
+            (
+                Problem,
+                "glibc cannot parse `[NOPE=return]` [RST-2007]",
+                "passwd: files roster [NOPE=return]",
+            ),
+            (Problem, "users lack their groups of the snapshot [RST-2011]", "initgroups: files"),
+            (
+                Problem,
+                "with a group in `files` lose all their groups of `roster` [RST-2012]",
+                "initgroups: files roster",
+            ),
+            (
+                Problem,
+                "without a group in `files` lose all their groups of `roster` [RST-2013]",
                 "initgroups: files [SUCCESS=continue NOTFOUND=return] roster",
             ),
             (
                 Warning,
-                "get no groups from the services behind it",
+                "get no groups of later services [RST-2014]",
                 "initgroups: files [SUCCESS=continue] roster systemd",
             ),
             (Ok, "", "passwd: files [UNAVAIL=return] roster sss"),
             (
                 Problem,
-                "lacks `sss`, which the group line names: users lack their groups of `sss`",
+                "`sss` of the group line is missing: users lack their groups of `sss` [RST-2015]",
                 "group: files roster sss",
             ),
             (Ok, "", "group: files [SUCCESS=merge] roster"),
@@ -957,21 +901,27 @@ mod tests {
         assert_worst(Ok, "", |facts| {
             facts.nsswitch = ReadResult::Present(lookups.to_owned());
         });
-        assert_worst(Problem, "does not exist", |facts| facts.nsswitch = ReadResult::Missing);
+        assert_worst(Problem, host::NSSWITCH_MISSING.code, |facts| {
+            facts.nsswitch = ReadResult::Missing;
+        });
     }
 
     #[test]
     fn a_module_that_cannot_be_loaded_is_a_problem() {
         use FindingLevel::Problem;
-        assert_worst(Problem, "in none of the library folders", |facts| {
+        assert_worst(Problem, host::MODULE_MISSING.code, |facts| {
             facts.modules.files.clear();
         });
-        assert_worst(Problem, "another kind of machine", |facts| {
+        assert_worst(Problem, host::MODULE_FOR_OTHER_MACHINE.code, |facts| {
             facts.modules.files[0].machine = Some(ElfMachine(1, 3));
         });
-        assert_worst(Problem, "is no library", |facts| facts.modules.files[0].machine = None);
-        assert_worst(Problem, "read by everybody", |facts| facts.modules.files[0].mode = 0o600);
-        assert_worst(Problem, "dynamic linker", |facts| {
+        assert_worst(Problem, host::MODULE_UNREADABLE.code, |facts| {
+            facts.modules.files[0].machine = None;
+        });
+        assert_worst(Problem, "(mode 0600) [RST-2018]", |facts| {
+            facts.modules.files[0].mode = 0o600
+        });
+        assert_worst(Problem, host::MODULE_NOT_IN_LINKER_CACHE.code, |facts| {
             facts.modules.files[0].needs_ldconfig = true;
         });
         assert_worst(FindingLevel::Ok, "", |facts| {
@@ -984,12 +934,20 @@ mod tests {
     #[test]
     fn a_snapshot_that_programs_do_not_get_at_is_a_problem() {
         use FindingLevel::Problem;
-        assert_worst(Problem, "does not exist", |f| f.snapshot.state = ReadResult::Missing);
-        assert_worst(Problem, "through /var/lib/roster", |f| f.snapshot.parents[3].mode = 0o700);
+        assert_worst(Problem, host::SNAPSHOT_NOT_COMPILED.code, |f| {
+            f.snapshot.state = ReadResult::Missing;
+        });
+        assert_worst(Problem, host::SNAPSHOT_NOT_PUBLISHED.code, |f| {
+            f.snapshot.state = ReadResult::Missing;
+            f.daemon.running = DaemonActivity::NotAllowed;
+        });
+        assert_worst(Problem, "through /var/lib/roster [RST-2024]", |f| {
+            f.snapshot.parents[3].mode = 0o700
+        });
         for (part, change) in [
-            ("mode 0600", (|s| s.mode = 0o600) as fn(&mut SnapshotMetadata)),
-            ("roster.v3.snap: cut", |s| s.content = Some(Err("cut".to_owned()))),
-            ("cannot be read by this user", |s| s.content = None),
+            ("(mode 0600) [RST-2025]", (|s| s.mode = 0o600) as fn(&mut SnapshotMetadata)),
+            ("roster.v3.snap: cut [RST-2026]", |s| s.content = Some(Err("cut".to_owned()))),
+            (host::SNAPSHOT_ACCESS_DENIED.code, |s| s.content = None),
         ] {
             assert_worst(Problem, part, |facts| change(state(&mut facts.snapshot)));
         }
@@ -999,7 +957,7 @@ mod tests {
         facts.snapshot.parents[3].mode = 0o700;
         let findings = snapshot(&facts);
         assert_eq!(findings.len(), 1, "{findings:#?}");
-        assert!(findings[0].message.contains("through /var/lib/roster"), "{findings:#?}");
+        assert!(findings[0].text.contains("through /var/lib/roster"), "{findings:#?}");
     }
 
     /// Rows: what is different, and what readers then refuse, in the default place and where the
@@ -1020,7 +978,11 @@ mod tests {
             (|f, s| (f[4].owner, s.owner) = (1000, 1000), None, None),
             (|f, s| (f[4].owner, s.owner) = (1001, 1001), None, Some("snap belongs to uid 1001")),
             (|f, _| f[2].owner = 1001, None, Some("/var/lib belongs to uid 1001")),
-            (|_, s| s.mode = 0o664, Some("written by others (mode 0664)"), Some("written by")),
+            (
+                |_, s| s.mode = 0o664,
+                Some("can write to /var/lib/roster/snap/roster.v3.snap (mode 0664)"),
+                Some("can write to"),
+            ),
             (
                 |_, s| (s.kind, s.mode) = (FileKind::Link, 0o777),
                 Some("a symbolic"),
@@ -1035,7 +997,7 @@ mod tests {
                 change(&mut folders, state(&mut snapshot));
                 snapshot.parents = folders;
                 let found = check_trust("test", &snapshot);
-                let text: Vec<_> = found.iter().map(|finding| &*finding.message).collect();
+                let text: Vec<_> = found.iter().map(|finding| &*finding.text).collect();
                 match expected {
                     None => assert!(text.is_empty(), "row {row}, {chosen_by:?}: {text:#?}"),
                     Some(part) => {
@@ -1066,7 +1028,14 @@ mod tests {
             ),
             (Ok(Some(floor(500, &[]))), Some(floor(1000, &[])), Some((Problem, differs))),
             (Ok(Some(floor(500, &[]))), Some(floor(500, &[100])), Some((Problem, differs))),
-            (Err(not_root), None, Some((Problem, "floor belongs to uid 902, not to root: of a"))),
+            (
+                Err(not_root),
+                None,
+                Some((
+                    Problem,
+                    "floor belongs to uid 902, not to root: programs accept ids from 1000 on [RST-2039]",
+                )),
+            ),
         ] {
             let mut facts = healthy();
             facts.floors = FloorState { file: found, configured };
@@ -1076,7 +1045,7 @@ mod tests {
                 continue;
             };
             assert_eq!((findings.len(), findings[0].level), (1, level), "{findings:#?}");
-            assert!(findings[0].message.contains(part), "{findings:#?}");
+            assert!(coded(&findings[0]).contains(part), "{findings:#?}");
         }
     }
 
@@ -1084,7 +1053,7 @@ mod tests {
     fn doctor_writable_parent_directory_is_own_finding() {
         let (level, message) = worst(|facts| facts.snapshot.parents[2].mode = 0o777);
         assert_eq!(level, FindingLevel::Problem);
-        assert!(message.ends_with("because they can write to /var/lib"), "{message}");
+        assert!(message.ends_with("can write to /var/lib [RST-2036]"), "{message}");
         assert_worst(FindingLevel::Ok, "", |facts| facts.snapshot.parents[2].mode = 0o1777);
     }
 
@@ -1098,16 +1067,20 @@ mod tests {
         assert_worst(FindingLevel::Ok, "", lookup(TestLookupOutcome::Found));
         assert_worst(
             FindingLevel::Problem,
-            "passwd ann` finds nobody",
+            host::LOOKUP_FINDS_NO_USER.code,
             lookup(TestLookupOutcome::NotFound),
         );
         assert_worst(
             FindingLevel::Problem,
-            "passwd ann` hangs",
+            host::LOOKUP_HANGS.code,
             lookup(TestLookupOutcome::TimedOut),
         );
         let failed = lookup(TestLookupOutcome::Failed("signal: 7 (SIGBUS)".to_owned()));
-        assert_worst(FindingLevel::Problem, "to an answer: signal: 7", failed);
+        assert_worst(
+            FindingLevel::Problem,
+            "without a result: signal: 7 (SIGBUS) [RST-2050]",
+            failed,
+        );
     }
 
     #[test]
@@ -1120,11 +1093,15 @@ mod tests {
         };
         let path = "/var/lib/roster/x.snap";
         assert_worst(FindingLevel::Warning, "ROSTER_SNAPSHOT=/var", redirected(path, |_| {}));
-        assert_worst(FindingLevel::Problem, "no absolute path", redirected("x.snap", |_| {}));
+        assert_worst(
+            FindingLevel::Problem,
+            host::ENVIRONMENT_PATH_RELATIVE.code,
+            redirected("x.snap", |_| {}),
+        );
         let loose = redirected(path, |snapshot| snapshot.parents[1].mode = 0o777);
         assert_worst(FindingLevel::Problem, "can write to /var (mode 0777)", loose);
         let missing = redirected(path, |snapshot| snapshot.state = ReadResult::Missing);
-        assert_worst(FindingLevel::Problem, "x.snap does not exist", missing);
+        assert_worst(FindingLevel::Problem, "x.snap does not exist [RST-2054]", missing);
     }
 
     #[test]
@@ -1137,10 +1114,10 @@ mod tests {
         };
         assert_worst(FindingLevel::Ok, "", |facts| with_shadow(facts, |_| {}));
         assert_worst(FindingLevel::Ok, "", |facts| with_shadow(facts, |s| s.content = None));
-        assert_worst(FindingLevel::Problem, "to everybody (mode 0644)", |facts| {
+        assert_worst(FindingLevel::Problem, "(mode 0644) [RST-2038]", |facts| {
             with_shadow(facts, |s| s.mode = 0o644);
         });
-        assert_worst(FindingLevel::Problem, "written by others (mode 0660)", |facts| {
+        assert_worst(FindingLevel::Problem, "(mode 0660): readers reject it [RST-2035]", |facts| {
             with_shadow(facts, |s| s.mode = 0o660);
         });
         // Nobody but root may write them, nor put others in their place.
@@ -1149,13 +1126,13 @@ mod tests {
         });
         assert_worst(
             FindingLevel::Problem,
-            "shadow belongs to uid 902, who can replace",
+            "shadow belongs to uid 902, which can replace",
             |facts| {
                 with_shadow(facts, |_| {});
                 facts.shadow.parents[4].owner = 902;
             },
         );
-        assert_worst(FindingLevel::Problem, "shadow.v3.snap does not exist", |facts| {
+        assert_worst(FindingLevel::Problem, "shadow.v3.snap does not exist [RST-2037]", |facts| {
             facts.nsswitch = ReadResult::Present(format!("{NSSWITCH}shadow: files roster\n"));
         });
     }
@@ -1164,10 +1141,10 @@ mod tests {
     fn what_interferes_is_named() {
         use FindingLevel::{Ok, Problem, Warning};
         let other = |name: &str| NscdServer::Other(name.to_owned());
-        assert_worst(Warning, "unscd is running", |f| f.nscd = other("unscd"));
-        assert_worst(Warning, "nscd is running", |f| f.nscd = other("nscd"));
+        assert_worst(Warning, "unscd is running and caches replies", |f| f.nscd = other("unscd"));
+        assert_worst(Warning, host::NSCD_CACHES_REPLIES.code, |f| f.nscd = other("nscd"));
         assert_worst(Ok, "", |f| f.nscd = other("nsncd"));
-        assert_worst(Warning, "of Roster is there and does not answer", |f| {
+        assert_worst(Warning, host::NSCD_NO_REPLY.code, |f| {
             f.nscd = NscdServer::Silent { is_root: true };
         });
         assert_worst(Ok, "", |f| {
@@ -1179,15 +1156,15 @@ mod tests {
         };
         let served = "passwd: 5 entries in a map of 9 bytes\nsocket: 0 connections\n";
         assert_worst(Ok, "", |f| f.nscd = maps(served));
-        assert_worst(Warning, "has no client of nscd", |f| {
+        assert_worst(Warning, host::NSCD_NOT_USED.code, |f| {
             (f.nscd, f.has_nscd_client) = (maps(served), false);
         });
-        let none = "passwd: no map; programs ask the name services themselves\n";
-        assert_worst(Warning, "passwd: no map", |f| f.nscd = maps(none));
+        let none = "passwd: no map; programs ask their name services [RST-2057]\n";
+        assert_worst(Warning, none.trim_end(), |f| f.nscd = maps(none));
         let of_maps = |line: &str| maps(&format!("{served}{line}\n"));
-        let beside = "maps: /run/roster-nscd has no file system of its own";
+        let beside = "maps: /run/roster-nscd is not a dedicated file system [RST-2058]";
         assert_worst(Warning, beside, |f| f.nscd = of_maps(beside));
-        let sent = "sent to the name services: sshd (uid 0) 1 times";
+        let sent = "sent to the name services: sshd (uid 0) 1 times [RST-2060]";
         assert_worst(Warning, sent, |f| f.nscd = of_maps(sent));
         let mut facts = healthy();
         let asked = "asked over the socket what a map has: busybox (uid 0) 4 times";
@@ -1198,11 +1175,13 @@ mod tests {
                 "cron (process 9)".to_owned(),
             ],
         };
-        let told: Vec<_> = check_all(&facts).into_iter().map(|finding| finding.message).collect();
-        for part in ["what a map has: busybox", "no map: sshd (process 7), cron (process 9)"] {
-            assert!(told.iter().any(|message| message.contains(part)), "{told:?}");
+        let told: Vec<_> = check_all(&facts).iter().map(coded).collect();
+        for part in
+            ["what a map has: busybox", "instead of a map: sshd (process 7), cron (process 9)"]
+        {
+            assert!(told.iter().any(|text| text.contains(part)), "{told:?}");
         }
-        assert_worst(Problem, "AppArmor is on without our rules", |f| {
+        assert_worst(Problem, host::APPARMOR_RULES_MISSING.code, |f| {
             f.security.apparmor = Some(false);
         });
         assert_worst(Ok, "", |f| f.security.apparmor = Some(true));
@@ -1211,12 +1190,18 @@ mod tests {
             move |facts: &mut HostState| facts.security.selinux = Some(Selinux { enforcing, label })
         };
         assert_worst(Ok, "", label("system_u:object_r:roster_var_lib_t:s0", true));
-        assert_worst(Problem, "may not read it", label("system_u:object_r:var_lib_t:s0", true));
+        assert_worst(
+            Problem,
+            "cannot read it [RST-2063]",
+            label("system_u:object_r:var_lib_t:s0", true),
+        );
         assert_worst(Warning, "permissive", label("system_u:object_r:var_lib_t:s0", false));
         assert_worst(Problem, "2 denials within a day, the last:\n    one\n    two", |facts| {
             facts.security.denials = vec!["one".to_owned(), "two".to_owned()];
         });
-        assert_worst(Warning, "once, when they start", |f| f.libc = Libc::Glibc(2, 31));
-        assert_worst(Problem, "musl", |f| f.libc = Libc::Musl);
+        assert_worst(Warning, host::GLIBC_READS_NSSWITCH_ONCE.code, |f| {
+            f.libc = Libc::Glibc(2, 31)
+        });
+        assert_worst(Problem, host::LIBC_IS_MUSL.code, |f| f.libc = Libc::Musl);
     }
 }

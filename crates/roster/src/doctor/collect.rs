@@ -1,16 +1,16 @@
-//! What is the case on a host, or in a folder that looks like one.
-//!
-//! Reads only, and every read has a bound: regular files of limited size, and nothing that would be
-//! waited for. What cannot be read is a fact too.
+//! Reads the state of a host, or of a directory with the root of another host. Each read has a limit: only regular files
+//! of limited size, and no wait for a device or pipe. A failed read is part of the state. The module evaluates nothing:
+//! [`checks`](super::checks) does.
 
 use crate::finding::Finding;
 use crate::get::EXIT_NOT_FOUND;
 use crate::paths::{CONFIG, RUN_DIR, STATE_DIR};
-use crate::rosterd_client::{ConnectError, status_checks, status_report};
+use crate::rosterd_client::{has_code, status_checks, status_report};
 use crate::snapshot_file::{DEFAULT_SHADOW, DEFAULT_SNAPSHOT};
 use roster_config::{
     ConfigFiles, Diagnostic, FileTree, ParsedConfig, SecretFile, VerificationProblem, parse_files,
 };
+use roster_messages::table::tools;
 use roster_snapshot::Floor;
 use roster_snapshot::layout::SnapshotKind;
 use roster_snapshot_build::floor_file::{self, FloorError};
@@ -29,49 +29,49 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// File name by which glibc loads the module.
+/// File name of the NSS module.
 pub const NSS_MODULE: &str = "libnss_roster.so.2";
 
-/// And that of the PAM module.
+/// File name of the PAM module.
 const PAM_MODULE: &str = "pam_roster.so";
-/// Where PAM's stacks are.
+/// Directory of the PAM stacks.
 const PAM_STACK_DIR: &str = "/etc/pam.d";
 
-/// Where libraries are found without the cache of ldconfig(8); the first is Debian's.
+/// Directories of libraries that need no cache of ldconfig(8). `*` is the directory of the architecture on Debian.
 const LIBRARY_DIRS: [&str; 6] =
     ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*", "/usr/lib/*"];
 
-/// How a server of ours in place of nscd is called here.
+/// Name for a server of roster nscd.
 const OWN_NSCD_NAME: &str = "roster";
-/// What a glibc with a client of nscd exports, so that nscd itself can leave it out.
+/// Symbol of a glibc with a client of nscd. nscd itself uses it to disable the client.
 const NSCD_CLIENT_SYMBOL: &str = "__nss_disable_nscd";
 
-/// The end of a log that is read.
+/// Bytes that are read from the end of a log.
 const LOG_BYTES_MAX: u64 = 4 << 20;
-/// Records of the kernel's log that are read: more than its ring holds by default.
+/// Limit of records from the kernel log: more than its ring holds by default.
 const KERNEL_RECORDS_MAX: usize = 100_000;
-/// Older denials may have been dealt with.
+/// Age limit of denials. Older ones may be fixed.
 const DENIALS_SINCE: Duration = Duration::from_secs(24 * 3600);
-/// Configuration files, and what the kernel says of itself.
+/// Limit of configuration files and files of the kernel.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
-/// Programs that are named in one finding.
+/// Limit of programs in one finding.
 const PROGRAMS_MAX: usize = 20;
-/// The C library with all its symbols, or the linker's cache.
+/// Limit of the C library with all symbols, and of the cache of the linker.
 const LIBRARY_BYTES_MAX: u64 = 64 << 20;
-/// Linux cuts names of attributes and their values here.
+/// Limit of Linux for names of attributes and their values.
 const LABEL_BYTES_MAX: usize = 65_536;
-/// Tries to open a name while something on the way is being renamed.
+/// Attempts to open a path while a directory on it is being renamed.
 const OPENS_MAX: usize = 16;
-/// Users looked at for one with an ordinary name.
+/// Users that are examined to find one with an ordinary name.
 const SAMPLES_MAX: u32 = 1000;
-/// A look-up takes a millisecond; a busy machine gets more.
+/// Timeout of a lookup, which usually takes a millisecond.
 const LOOKUP_WAIT: Duration = Duration::from_secs(5);
-/// Between two looks at whether it is done.
+/// Pause between two checks for its end.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(2);
-/// Entries of a folder that are looked at: included configurations, or processes.
+/// Limit of entries of a directory: included configurations, or processes.
 const ENTRIES_MAX: usize = 65_536;
 
-/// Something to be read: there, not there, or not to be had.
+/// Result of a read.
 #[derive(Clone, Debug)]
 pub enum ReadResult<T> {
     Present(T),
@@ -89,7 +89,7 @@ impl<T> From<io::Result<T>> for ReadResult<T> {
     }
 }
 
-/// Everything that [`super::checks`] goes by.
+/// The input of [`super::checks`].
 #[derive(Clone, Debug)]
 pub struct HostState {
     pub nsswitch: ReadResult<String>,
@@ -99,10 +99,10 @@ pub struct HostState {
     pub modules: NssModules,
     pub snapshot: SnapshotLocation,
     pub shadow: SnapshotLocation,
-    /// What `ROSTER_SNAPSHOT` of the caller names.
+    /// The snapshot in `ROSTER_SNAPSHOT` of the caller.
     pub redirected: Option<SnapshotLocation>,
     pub floors: FloorState,
-    /// What a program of this host gets, where one was asked.
+    /// Result of a lookup by a program of this host, if one was made.
     pub lookup: Option<TestLookup>,
     pub nscd: NscdServer,
     pub security: SecurityModules,
@@ -111,86 +111,86 @@ pub struct HostState {
     pub now: SystemTime,
 }
 
-/// The copies of the module on the linker's path.
+/// The copies of the module in the directories of the linker.
 #[derive(Clone, Debug)]
 pub struct NssModules {
     pub files: Vec<NssModuleFile>,
-    /// What they must be built for.
+    /// The required machine.
     pub machine: Option<ElfMachine>,
 }
 
-/// The floor that programs apply to a snapshot that root does not own.
+/// The floor of ids that programs apply to a snapshot that root does not own.
 #[derive(Clone, Debug)]
 pub struct FloorState {
-    /// That of the file, if there is one.
+    /// The floor in the file, if it exists.
     pub file: Result<Option<Floor>, String>,
-    /// The one that follows from the configuration, if that is there and sound.
+    /// The floor that follows from the configuration, if it is valid.
     pub configured: Option<Floor>,
 }
 
-/// What answers on nscd's socket.
+/// The server on the socket of nscd.
 #[derive(Clone, Debug)]
 pub enum NscdServer {
     None,
-    /// A server of ours, with what it says of itself.
+    /// A server of roster nscd with its statistics.
     Maps {
         figures: String,
         /// Running programs that use the module and have no map of that server.
         processes_without_map: Vec<String>,
     },
-    /// One of ours that says nothing. It answers root alone.
+    /// A server of roster nscd without a reply. It replies only to root.
     Silent {
         is_root: bool,
     },
-    /// Another program, by its name.
+    /// The name of another program.
     Other(String),
 }
 
-/// Security modules, and what they forbid.
+/// Security modules, and their denials.
 #[derive(Clone, Debug, Default)]
 pub struct SecurityModules {
-    /// Whether our rules are there, on a host with AppArmor.
+    /// Whether the rules of Roster are installed, on a host with AppArmor.
     pub apparmor: Option<bool>,
     pub selinux: Option<Selinux>,
-    /// Log lines of the last day in which a program was denied something of ours.
+    /// Log lines of the last day about denied access to files of Roster.
     pub denials: Vec<String>,
 }
 
-/// What programs that let people in go by.
+/// The configuration of logins.
 #[derive(Clone, Debug, Default)]
 pub struct LoginState {
-    /// Domains whose users log in here; `None` where the configuration cannot be had.
+    /// Domains with logins. `None` if the configuration is not available.
     pub domains: Option<Vec<String>>,
-    /// The first of the stacks that name the PAM module.
+    /// The first stack that names the PAM module.
     pub stack: Option<String>,
-    /// A name of the module there under which PAM finds none.
+    /// A name of the module in a stack that PAM does not find.
     pub missing: Option<String>,
-    /// Domains that do not verify KDCs, or refuse logins for want of a keytab. Of this host alone: an image
-    /// need not have its keys.
+    /// Domains that do not verify KDCs, or refuse logins because the keytab is missing. Only of this host: a mounted
+    /// root need not have its keys.
     pub unverified: Vec<(String, VerificationProblem)>,
 }
 
-/// rosterd, which keeps the snapshot true to directories where there is one.
+/// The state of rosterd.
 #[derive(Clone, Debug)]
 pub struct DaemonState {
-    /// Its configuration: read, or every mistake in it.
+    /// Its configuration, or every mistake in it.
     pub config: ReadResult<Result<(), Vec<String>>>,
     pub running: DaemonActivity,
 }
 
 #[derive(Clone, Debug)]
 pub enum DaemonActivity {
-    /// Nobody was asked, as on a host that is only a folder.
+    /// Unknown, because the host is a mounted root.
     Unknown,
     No,
-    /// It runs, and does not talk to this user.
+    /// It runs, and does not allow queries of this user.
     NotAllowed,
-    /// It should talk, and does not.
-    Silent(String),
+    /// It does not reply.
+    Silent(Finding),
     Yes {
-        /// The file that it publishes to.
+        /// The path of its snapshot.
         snapshot: Option<PathBuf>,
-        /// What it says of itself that is not well.
+        /// The findings of its status.
         findings: Vec<Finding>,
     },
 }
@@ -198,7 +198,7 @@ pub enum DaemonActivity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libc {
     Glibc(u32, u32),
-    /// Has no nsswitch.conf.
+    /// musl does not read nsswitch.conf.
     Musl,
     Unknown,
 }
@@ -210,21 +210,21 @@ pub struct ElfMachine(pub u8, pub u16);
 #[derive(Clone, Debug)]
 pub struct NssModuleFile {
     pub path: PathBuf,
-    /// `None` where the file is no ELF file, or cannot be read.
+    /// `None` if the file is not an ELF file, or cannot be read.
     pub machine: Option<ElfMachine>,
     pub mode: u32,
-    /// In a folder that ld.so knows only from its cache, and not in that cache.
+    /// Whether the file is in a directory that ld.so finds only by its cache, and is not in that cache.
     pub needs_ldconfig: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct SnapshotLocation {
-    /// As programs name it, without the root that was examined.
+    /// The path that programs use, without the examined root.
     pub path: PathBuf,
     pub kind: SnapshotKind,
-    /// The user whose environment named it; nobody's is the default one.
+    /// The user whose environment names it. `None` for the default snapshot.
     pub chosen_by: Option<u32>,
-    /// Those on the way that are there, `/` first.
+    /// The existing directories of the path, `/` first.
     pub parents: Vec<ParentDir>,
     pub state: ReadResult<SnapshotMetadata>,
 }
@@ -233,7 +233,7 @@ pub struct SnapshotLocation {
 pub struct ParentDir {
     pub path: PathBuf,
     pub is_link: bool,
-    /// Of the folder itself, behind a link.
+    /// The owner of the directory itself, also behind a link.
     pub owner: u32,
     pub mode: u32,
 }
@@ -245,7 +245,7 @@ pub struct SnapshotMetadata {
     pub mode: u32,
     pub bytes: u64,
     pub published: SystemTime,
-    /// What reading all of it gave; `None` where that is not for this user, or it is no file.
+    /// The content. `None` if this user may not read it, or it is not a file.
     pub content: Option<Result<SnapshotContent, String>>,
 }
 
@@ -262,7 +262,7 @@ pub struct SnapshotContent {
     pub users: u64,
     pub groups: u64,
     pub shadows: u64,
-    /// One of the users, to look up.
+    /// One of the users, for a lookup.
     pub sample: Option<String>,
 }
 
@@ -277,7 +277,7 @@ pub struct TestLookup {
 pub enum TestLookupOutcome {
     Found,
     NotFound,
-    /// How it ended instead: most likely by a signal.
+    /// The exit status otherwise, for example a signal.
     Failed(String),
     TimedOut,
 }
@@ -285,7 +285,7 @@ pub enum TestLookupOutcome {
 #[derive(Clone, Debug)]
 pub struct Selinux {
     pub enforcing: bool,
-    /// Label of the folder of the snapshots.
+    /// Label of the directory of the snapshots.
     pub label: Option<String>,
 }
 
@@ -309,7 +309,7 @@ impl HostState {
                 selinux: host.selinux(),
                 denials: host.denials(here, now),
             },
-            // Programs of root's ignore it.
+            // Programs of root ignore it.
             redirected: std::env::var_os("ROSTER_SNAPSHOT")
                 .filter(|_| here && user != 0)
                 .map(|path| host.snapshot(Path::new(&path), SnapshotKind::Accounts, Some(user))),
@@ -319,7 +319,7 @@ impl HostState {
         })
     }
 
-    /// Adds what a look-up of the host's own programs gives, where `root` is the host itself.
+    /// Adds the result of a lookup by a program of this host, if `root` is `/`.
     pub fn with_lookup(mut self, root: &Path) -> Self {
         if let (
             true,
@@ -332,7 +332,7 @@ impl HostState {
         self
     }
 
-    /// Adds what rosterd says of itself, where `root` is the host itself.
+    /// Adds the status of rosterd, if `root` is `/`.
     pub fn with_daemon(mut self, root: &Path) -> Self {
         if is_here(root) {
             self.daemon.running = DaemonActivity::query_daemon(Path::new(RUN_DIR));
@@ -341,7 +341,7 @@ impl HostState {
     }
 }
 
-/// A snapshot of this host; and the floors by that configuration, where programs find it by themselves.
+/// Returns a snapshot of this host. Adds the floors with that configuration if it is the default snapshot.
 pub fn snapshot_and_floors(
     snapshot: &Path,
     config: &Path,
@@ -357,11 +357,9 @@ impl DaemonActivity {
             Ok(report) => {
                 Self::Yes { snapshot: report.snapshot(), findings: status_checks::check(&report) }
             }
-            Err(error) => match error.downcast_ref() {
-                Some(ConnectError::NotRunning(..)) => Self::No,
-                Some(ConnectError::NotAllowed(_)) => Self::NotAllowed,
-                _ => Self::Silent(format!("{error:#}")),
-            },
+            Err(error) if has_code(&error, &tools::ROSTERD_NOT_RUNNING) => Self::No,
+            Err(error) if has_code(&error, &tools::BUS_NOT_PERMITTED) => Self::NotAllowed,
+            Err(error) => Self::Silent(Finding::of_error("daemon", &error, &tools::BUS_UNUSABLE)),
         }
     }
 }
@@ -372,7 +370,7 @@ impl ElfMachine {
         file.read_exact(&mut header).ok()?;
         match header {
             [0x7f, b'E', b'L', b'F', class, .., low, high] => {
-                // The byte order of the machine is that of the reader, or it is another machine.
+                // A file in another byte order is for another machine, so its number does not matter.
                 Some(Self(class, u16::from_ne_bytes([low, high])))
             }
             _ => None,
@@ -381,11 +379,11 @@ impl ElfMachine {
 }
 
 impl TestLookup {
-    /// Asks through glibc and the module. `None` where getent(1) is not to be had.
+    /// Makes a lookup through glibc and the module. `None` without getent(1).
     fn run_getent(user: &str) -> Option<Self> {
         let mut getent = Command::new("getent")
             .args(["-s", "roster", "passwd", user])
-            // The default snapshot is meant.
+            // The lookup is about the default snapshot.
             .env_remove("ROSTER_SNAPSHOT")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -402,7 +400,7 @@ impl TestLookup {
                 Some(status) => break TestLookupOutcome::Failed(status.to_string()),
                 None if Instant::now() < deadline => std::thread::sleep(LOOKUP_PAUSE),
                 None => {
-                    // Not waited for: what hangs in the kernel does not end by that either.
+                    // Without a wait: a process that hangs in the kernel does not end.
                     let _ = getent.kill();
                     break TestLookupOutcome::TimedOut;
                 }
@@ -412,8 +410,7 @@ impl TestLookup {
     }
 }
 
-/// Domains by how they verify KDCs. Whether a keytab can be read is root's to see, and a credential the
-/// service's.
+/// Returns the domains that do not verify KDCs. Only root can read a keytab, and only the service a credential.
 fn unverified(domains: &[roster_config::DomainConfig]) -> Vec<(String, VerificationProblem)> {
     let was_used = roster_config::was_keytab_used(Path::new(STATE_DIR));
     let is_root = rustix::process::geteuid().is_root();
@@ -451,8 +448,7 @@ fn is_here(root: &Path) -> bool {
     root == Path::new("/")
 }
 
-/// The tree under examination. Its files are named as its own programs name them, and found as
-/// those find them: an absolute link of a mounted image leads into the image.
+/// The examined root. Paths are those of its own programs: an absolute link of a mounted root leads into that root.
 struct ExaminedRoot {
     dir: File,
     resolve: ResolveFlags,
@@ -464,7 +460,7 @@ impl ExaminedRoot {
         let folder = rustix::fs::open(root, how, Mode::empty())?.into();
         let resolve = if is_here(root) { ResolveFlags::empty() } else { ResolveFlags::IN_ROOT };
         let host = Self { dir: folder, resolve };
-        // Linux before 5.6, and sandboxes, have only the calls that would follow links out of it.
+        // Linux before 5.6, and some sandboxes, have only calls that follow links out of the root.
         match host.open_path("/") {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 Err(io::Error::other("this kernel cannot keep links inside it (openat2(2))"))
@@ -489,7 +485,7 @@ impl ExaminedRoot {
         let mut result = Err(Errno::AGAIN);
         for _ in 0..OPENS_MAX {
             result = rustix::fs::openat2(&self.dir, path, how, Mode::empty(), self.resolve);
-            // Something was renamed on the way.
+            // A directory of the path was renamed.
             if result.as_ref().err() != Some(&Errno::AGAIN) {
                 break;
             }
@@ -497,17 +493,17 @@ impl ExaminedRoot {
         Ok(result?.into())
     }
 
-    /// What has the name, after links; neither read nor waited for.
+    /// Opens the target of a path without access to its content, so without a wait.
     fn open_path(&self, path: impl AsRef<Path>) -> io::Result<File> {
         self.open_as(path.as_ref(), OFlags::PATH)
     }
 
-    /// The same before a link at the end.
+    /// Returns the metadata of a path itself, also if it is a link.
     fn link_metadata(&self, path: &Path) -> io::Result<Metadata> {
         self.open_as(path, OFlags::PATH | OFlags::NOFOLLOW)?.metadata()
     }
 
-    /// A regular file, to be read. What else has the name is not waited for.
+    /// Opens a regular file for reading. Fails without a wait for other types.
     fn open_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = self.open_as(path.as_ref(), how)?;
@@ -531,7 +527,7 @@ impl ExaminedRoot {
         Ok(String::from_utf8_lossy(&self.read(path, TEXT_BYTES_MAX)?).into_owned())
     }
 
-    /// Names in a folder, sorted.
+    /// Returns the names in a directory, sorted.
     fn names_in(&self, folder: &str) -> Vec<String> {
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
         let Ok(folder) = self.open_as(Path::new(folder), how) else { return Vec::new() };
@@ -587,7 +583,7 @@ impl ExaminedRoot {
         modules
     }
 
-    /// Folders of ld.so.conf(5) and of what it includes.
+    /// Returns the directories of ld.so.conf(5) and of its included files.
     fn configured_dirs(&self) -> Vec<PathBuf> {
         let included = self.names_in("/etc/ld.so.conf.d").into_iter();
         let included = included
@@ -668,13 +664,13 @@ impl ExaminedRoot {
         }
     }
 
-    /// A configuration with its drop-ins. The outer error is the file that cannot be read.
+    /// Reads a configuration with its drop-ins. The outer error is about a file that cannot be read.
     fn read_config(&self, main: &Path) -> io::Result<Result<ParsedConfig, Vec<Diagnostic>>> {
         let files = ConfigFiles::read_from(self, main).map_err(|found| {
             let what = format!("{}: {}", found.path.display(), found.error);
             match found.error.kind() {
                 _ if found.is_main => found.error,
-                // Without its main file alone a host has no configuration.
+                // Only a missing main file means a host without a configuration.
                 ErrorKind::NotFound => io::Error::other(what),
                 kind => io::Error::new(kind, what),
             }
@@ -732,7 +728,7 @@ impl ExaminedRoot {
         found
     }
 
-    /// Whether PAM finds a module: by its whole path, or in the folders beside the libraries.
+    /// Returns whether PAM finds a module: by its absolute path, or in a directory next to the libraries.
     fn has_pam_module(&self, name: &str) -> bool {
         let path = Path::new(name);
         let folders = if path.is_absolute() { vec![PathBuf::new()] } else { library_dirs() };
@@ -752,7 +748,7 @@ impl ExaminedRoot {
         }
     }
 
-    /// glibc asks whoever listens here before it asks any module.
+    /// Returns the name of the server on the socket of nscd. glibc asks it before any module.
     fn nscd_name(&self) -> Option<Option<String>> {
         let sockets = ["/var/run/nscd/socket", "/run/nscd/socket"];
         sockets
@@ -774,7 +770,7 @@ impl ExaminedRoot {
         Some(other.or_else(|| processes.iter().any(is_ours).then(|| OWN_NSCD_NAME.to_owned())))
     }
 
-    /// The first of them: those that this user may look at.
+    /// Returns the first programs without a map that this user may examine.
     fn processes_without_map(&self) -> Vec<String> {
         let mut programs = Vec::new();
         for process in self.names_in("/proc") {
@@ -786,7 +782,7 @@ impl ExaminedRoot {
             let has_map = ["passwd", "group"].map(|table| format!("nscd/{table}."));
             if maps.contains("/libnss_roster.so") && !has_map.iter().any(|map| maps.contains(map)) {
                 let words = self.text(format!("/proc/{process}/cmdline")).unwrap_or_default();
-                // The server's own.
+                // The helper belongs to the server.
                 if words.contains("\0nscd-helper\0") {
                     continue;
                 }
@@ -797,8 +793,8 @@ impl ExaminedRoot {
         programs
     }
 
-    /// Fedora's and Arch's glibc have none, nor has musl one that reads maps. The client's path is no sign: compilers
-    /// take it apart, Debian 12's has its end in an instruction.
+    /// Returns whether the C library has a client of nscd. glibc of Fedora and Arch has none, and musl has none that reads
+    /// maps. The path of the socket is not a sign: compilers split it into instructions.
     fn has_nscd_client(&self) -> bool {
         library_dirs().iter().any(|folder| {
             let library = self.read(folder.join("libc.so.6"), LIBRARY_BYTES_MAX);
@@ -833,7 +829,7 @@ impl ExaminedRoot {
     }
 }
 
-/// The names of our PAM module in a stack.
+/// Returns the names of the PAM module in a stack.
 fn pam_modules(stack: &str) -> impl Iterator<Item = &str> {
     let lines = stack.lines().filter(|line| !line.trim_start().starts_with('#'));
     lines.flat_map(str::split_whitespace).filter(|word| {
@@ -841,7 +837,7 @@ fn pam_modules(stack: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The linker's own folders; those of Debian are one level deeper, by architecture.
+/// Returns the default directories of the linker. Those of Debian are one level deeper, by architecture.
 fn library_dirs() -> Vec<PathBuf> {
     let debian = format!("{}-linux-gnu", std::env::consts::ARCH);
     let folder = |folder: &str| match folder.strip_suffix("/*") {
@@ -851,31 +847,31 @@ fn library_dirs() -> Vec<PathBuf> {
     LIBRARY_DIRS.into_iter().map(folder).collect()
 }
 
-/// By which calls that take no descriptor reach what is open, whatever has its name by now.
+/// Returns a path to an open file for calls that take no descriptor.
 fn fd_path(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Whether a command line is that of `roster nscd`.
+/// Returns whether a command line is that of a server of `roster nscd`.
 fn is_server(command: &str) -> bool {
     let mut words = command.split('\0');
     let program = words.next().and_then(|program| program.rsplit('/').next());
     let rest: Vec<_> = words.collect();
-    let orders = ["-g", "--statistics", "-i", "--invalidate", "-K", "--shutdown"];
+    let admin_requests = ["-g", "--statistics", "-i", "--invalidate", "-K", "--shutdown"];
     let is_nscd = program == Some("roster") && rest.first() == Some(&"nscd");
-    is_nscd && !rest.iter().any(|word| orders.contains(word))
+    is_nscd && !rest.iter().any(|word| admin_requests.contains(word))
 }
 
-/// What a server of maps says of itself.
+/// Returns the statistics of roster nscd.
 fn nscd_statistics() -> Option<String> {
     let socket = Path::new(roster_nscd::server::socket::SOCKET);
     let figures = crate::nscd::statistics(socket).ok()?;
     let text = String::from_utf8(figures).ok()?;
-    // The figures of nscd are no text.
+    // The statistics of nscd are binary.
     text.starts_with("passwd: ").then_some(text)
 }
 
-/// Whether somebody listens on a socket. One whose queue is full is not waited for.
+/// Returns whether a process listens on a socket. Does not wait if its backlog is full.
 fn is_served(socket: &File) -> bool {
     let connect = || {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -904,7 +900,7 @@ impl SnapshotContent {
     }
 }
 
-/// The first user whom getent(1) looks up by name as the name stands.
+/// Returns the first user with a name that getent(1) does not take for an id.
 fn sample(snapshot: &roster_snapshot::Snapshot<'_>) -> Option<String> {
     (0..SAMPLES_MAX).find_map(|position| {
         let name = str::from_utf8(snapshot.user(position).ok()??.record().name).ok()?;
@@ -912,8 +908,8 @@ fn sample(snapshot: &roster_snapshot::Snapshot<'_>) -> Option<String> {
     })
 }
 
-/// Denials that name us, without those that say themselves that they are old. Both kernel modules
-/// log in the form of audit(8), `audit(SECONDS.MILLIS:SERIAL)`.
+/// Returns recent denials about files of Roster. Both kernel modules log in the format of audit(8),
+/// `audit(SECONDS.MILLIS:SERIAL)`.
 fn denials(log: &str, now: SystemTime) -> Vec<String> {
     let since = now.checked_sub(DENIALS_SINCE).and_then(|t| t.duration_since(UNIX_EPOCH).ok());
     let is_recent = |line: &str| {
@@ -939,7 +935,7 @@ fn tail(mut file: File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// /dev/kmsg gives one record a read, and would wait after the last.
+/// Reads /dev/kmsg, which returns one record for each read. The flags avoid a wait after the last one.
 fn kernel_log() -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut log = File::from(rustix::fs::open("/dev/kmsg", flags, Mode::empty())?);
@@ -949,7 +945,7 @@ fn kernel_log() -> io::Result<String> {
         match log.read(&mut record) {
             Ok(0) => break,
             Ok(len) => text += &String::from_utf8_lossy(&record[..len]),
-            // The oldest record was overwritten while we read; the next read goes on behind it.
+            // The oldest record was overwritten. The next read continues behind it.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             Err(_) => break,
         }

@@ -1,7 +1,6 @@
-//! `roster doctor`: what stands between the snapshot and the programs of this host.
-//!
-//! [`collect`] looks and draws no conclusion, [`checks`] concludes and touches nothing, so that every
-//! verdict is a table test. Nothing is changed or repaired here.
+//! `roster doctor`: finds the faults that keep programs of this host from the snapshot. [`collect`] reads the host and
+//! evaluates nothing. [`checks`] evaluates and reads nothing, so that each finding has a table test. No module changes
+//! the host.
 
 mod checks;
 mod collect;
@@ -9,16 +8,20 @@ mod snapshot_checks;
 
 use crate::finding::{Finding, FindingLevel, marked_line};
 use crate::output::Paint;
-use anyhow::{Context, Result};
+use anyhow::Result;
+use roster_messages::CodedError;
+use roster_messages::table::tools;
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Examines the tree under `root` and prints the findings. `true`: no problems.
+/// Examines the tree under `root` and prints the findings. Returns whether no finding is a problem.
 pub fn run(root: &Path, json: bool, out: &mut dyn Write) -> Result<bool> {
-    let facts = collect::HostState::collect(root, SystemTime::now())
-        .with_context(|| format!("cannot examine {}", root.display()))?;
+    let facts = collect::HostState::collect(root, SystemTime::now()).map_err(|error| {
+        let text = format!("{}: cannot be examined", root.display());
+        CodedError::new(&tools::ROOT_NOT_EXAMINED, text).caused_by(error)
+    })?;
     let findings = checks::check_all(&facts.with_lookup(root).with_daemon(root));
     let worst = findings.iter().map(|finding| finding.level).max();
     let well = worst < Some(FindingLevel::Problem);
@@ -31,7 +34,8 @@ pub fn run(root: &Path, json: bool, out: &mut dyn Write) -> Result<bool> {
     Ok(well)
 }
 
-/// What makes enabling pointless for now: no module, no snapshot, or the file's own lines.
+/// Returns the findings that keep programs from the snapshot after `roster enable`: about the module, the snapshot and
+/// the lines of nsswitch.conf.
 pub fn before_enabling(nsswitch: &str) -> Vec<Finding> {
     let mut findings = checks::nsswitch_text(nsswitch);
     if let Ok(facts) = collect::HostState::collect(Path::new("/"), SystemTime::now()) {
@@ -42,8 +46,8 @@ pub fn before_enabling(nsswitch: &str) -> Vec<Finding> {
     findings
 }
 
-/// The findings that keep programs from using `snapshot`, which rosterd publishes by the configuration `config`.
-/// `for_all`: programs of all users are to read it.
+/// Returns the findings that keep programs from `snapshot`, which rosterd publishes with the configuration `config`.
+/// `for_all`: programs of all users must be able to read it.
 pub fn check_files(snapshot: &Path, config: &Path, for_all: bool) -> Vec<Finding> {
     let Ok((snapshot, floors)) = collect::snapshot_and_floors(snapshot, config) else {
         return Vec::new();
@@ -78,27 +82,27 @@ fn print(findings: &[Finding], paint: Paint, out: &mut dyn Write) -> std::io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::{ok, problem, warning};
+    use roster_messages::table::host;
 
     #[test]
-    fn findings_are_marked_counted_and_followed_by_advice() {
-        let finding = |level, message: &str, advice: Option<&str>| Finding {
-            level,
-            check: "test",
-            message: message.to_owned(),
-            advice: advice.map(str::to_owned),
-        };
+    fn doctor_findings_have_mark_fix_and_code() {
         let findings = [
-            finding(FindingLevel::Ok, "glibc 2.36", None),
-            finding(FindingLevel::Warning, "nscd is running", Some("stop it")),
-            finding(FindingLevel::Problem, "no snapshot", Some("compile one")),
+            ok("test", "glibc 2.36"),
+            warning("test", &host::NSCD_CACHES_REPLIES, "nscd is running").advice("Stop it."),
+            problem("test", &host::SERVICE_NOT_NAMED, "roster is missing"),
         ];
         let mut out = Vec::new();
         print(&findings, Paint::plain(), &mut out).unwrap();
+        let json = serde_json::to_value(&findings[2]).unwrap();
+        let fields = json!({"level": "problem", "check": "test", "code": "RST-2006",
+            "message": "roster is missing", "advice": "Run `roster enable`."});
+        assert_eq!(json, fields);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "✓ glibc 2.36\n\
-             ! nscd is running\n    → stop it\n\
-             ✗ no snapshot\n    → compile one\n\
+             ! nscd is running\n    → Stop it. [RST-2056]\n\
+             ✗ roster is missing\n    → Run `roster enable`. [RST-2006]\n\
              \n1 problem and 1 warning.\n"
         );
     }

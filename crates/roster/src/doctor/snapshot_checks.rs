@@ -1,25 +1,28 @@
-//! Whether programs find a snapshot, may read it and believe it. Pure.
+//! Checks whether programs find a snapshot, can read it and accept it. Pure: the state comes from
+//! [`collect`](super::collect).
 
 use super::collect::{FileKind, ParentDir, ReadResult, SnapshotLocation, SnapshotMetadata};
 use crate::finding::{Finding, ok, problem};
 use crate::output::{bytes, count_with_noun, duration};
+use roster_messages::table::host;
 use roster_snapshot::layout::SnapshotKind;
 use std::time::{Duration, SystemTime};
 
-/// An age below this is not worth a number, and may come from two clocks.
+/// Ages below this have no number in a finding: they may come from two clocks.
 pub const JUST_NOW: Duration = Duration::from_secs(60);
 
-type FolderCheck = fn(&'static str, &SnapshotLocation, &ParentDir) -> Option<Finding>;
+type DirectoryCheck = fn(&'static str, &SnapshotLocation, &ParentDir) -> Option<Finding>;
 type FileCheck = fn(&'static str, &SnapshotLocation, &SnapshotMetadata) -> Option<Finding>;
 
-/// The checks of one folder on the way to a snapshot, unless it is a link.
-const FOLDER_CHECKS: [FolderCheck; 3] =
-    [check_folder_owner, check_folder_mode, check_shadow_folder];
+/// The checks of a directory on the path of a snapshot, unless it is a link.
+const DIRECTORY_CHECKS: [DirectoryCheck; 3] =
+    [check_directory_owner, check_directory_mode, check_shadow_directory];
 
 /// The checks of a snapshot that is a file.
 const FILE_CHECKS: [FileCheck; 2] = [check_file_owner, check_file_mode];
 
-/// Whether readers find, may read and will accept a snapshot. `for_all`: programs of all users are to read it.
+/// Checks whether readers find, can read and accept a snapshot. `for_all`: programs of all users must be able to read
+/// it.
 pub fn check_snapshot(
     snapshot: &SnapshotLocation,
     now: SystemTime,
@@ -29,7 +32,7 @@ pub fn check_snapshot(
     const CHECK: &str = "snapshot";
     let name = snapshot.path.display();
     let mut findings = check_trust(CHECK, snapshot);
-    findings.extend(check_folders_above(CHECK, snapshot));
+    findings.extend(check_directorys_above(CHECK, snapshot));
     if for_all {
         findings.extend(check_way(CHECK, snapshot));
     }
@@ -39,36 +42,32 @@ pub fn check_snapshot(
             findings.extend(check_content(CHECK, snapshot, state, now, is_mirrored));
         }
         ReadResult::Present(_) => {}
-        ReadResult::Missing => findings.push(problem(
-            CHECK,
-            format!("{name} does not exist"),
-            if is_mirrored {
-                "rosterd makes it, and makes it again: `roster status` says why it does not"
-            } else {
-                "make it with `roster compile`, or have rosterd mirror a directory into it \
-                 (roster.toml(5))"
-            },
-        )),
-        // Mostly this user is one of those that a finding above is about.
+        ReadResult::Missing => {
+            let message = match is_mirrored {
+                true => &host::SNAPSHOT_NOT_PUBLISHED,
+                false => &host::SNAPSHOT_NOT_COMPILED,
+            };
+            findings.push(problem(CHECK, message, format!("{name} does not exist")));
+        }
+        // Otherwise a finding above gives the reason.
         ReadResult::Failed(why) if findings.is_empty() => {
-            findings.push(problem(CHECK, format!("{name}: {why}"), "run `roster doctor` as root"));
+            let text = format!("{name} cannot be examined: {why}");
+            findings.push(problem(CHECK, &host::SNAPSHOT_NOT_EXAMINED, text));
         }
         ReadResult::Failed(_) => {}
     }
     findings
 }
 
-/// Folders that programs of other users cannot pass.
+/// Finds directories that programs of other users cannot pass.
 fn check_way(check: &'static str, snapshot: &SnapshotLocation) -> Vec<Finding> {
     let name = snapshot.path.display();
-    let closed = snapshot.parents.iter().filter(|folder| folder.mode & 0o001 == 0);
-    let finding = |folder: &ParentDir| {
-        let folder = folder.path.display();
-        problem(
-            check,
-            format!("programs of other users cannot reach {name} through {folder}"),
-            format!("chmod a+x {folder}"),
-        )
+    let closed = snapshot.parents.iter().filter(|directory| directory.mode & 0o001 == 0);
+    let finding = |directory: &ParentDir| {
+        let directory = directory.path.display();
+        let text = format!("programs of other users cannot reach {name} through {directory}");
+        problem(check, &host::DIRECTORY_NOT_SEARCHABLE, text)
+            .advice(format!("Run `chmod a+x {directory}`."))
     };
     closed.map(finding).collect()
 }
@@ -84,11 +83,8 @@ fn check_readability(
 ) -> Option<Finding> {
     let name = snapshot.path.display();
     (!is_for_everybody(state)).then(|| {
-        problem(
-            check,
-            format!("{name} cannot be read by everybody (mode {:04o})", state.mode),
-            format!("chmod 644 {name}"),
-        )
+        let text = format!("{name} is not readable for all users (mode {:04o})", state.mode);
+        problem(check, &host::SNAPSHOT_NOT_PUBLIC, text).advice(format!("Run `chmod 644 {name}`."))
     })
 }
 
@@ -117,44 +113,38 @@ fn check_content(
                 ),
             ))
         }
-        Some(Err(why)) => Some(problem(
-            check,
-            format!("{name}: {why}"),
-            if is_mirrored {
-                "rosterd publishes it again by itself, at the latest after `systemctl restart rosterd`; \
-                 programs that run already go on with what they have"
-            } else {
-                "compile it anew; programs that run already go on with what they have"
-            },
-        )),
-        None if is_for_everybody(state) => Some(problem(
-            check,
-            format!("{name} cannot be read by this user, whatever its mode"),
-            "look for access control lists and security modules, here and on its folders",
-        )),
+        Some(Err(why)) => {
+            let message = match is_mirrored {
+                true => &host::PUBLISHED_SNAPSHOT_INVALID,
+                false => &host::SNAPSHOT_INVALID,
+            };
+            Some(problem(check, message, format!("{name}: {why}")))
+        }
+        None if is_for_everybody(state) => {
+            let text = format!("{name} is not readable for this user despite its mode");
+            Some(problem(check, &host::SNAPSHOT_ACCESS_DENIED, text))
+        }
         None => None,
     }
 }
 
-/// Why readers refuse a snapshot: somebody else could have written it. The rule is the module's, to
-/// the letter; docs/reference/snapshot-format.md has it under "Owner of the file".
+/// Finds the reasons that readers reject a snapshot: an untrusted user could have written it. The rules are those of the
+/// module; docs/reference/snapshot-format.md lists them under "Owner of the file".
 pub fn check_trust(check: &'static str, snapshot: &SnapshotLocation) -> Vec<Finding> {
     let name = snapshot.path.display();
     let mut findings = Vec::new();
-    // The way to the default place is taken as it is; where the environment led, every step is
-    // looked at.
-    let examined =
-        |folder: &&ParentDir| snapshot.chosen_by.is_some() || is_own_folder(snapshot, folder);
-    for folder in snapshot.parents.iter().filter(examined) {
-        if folder.is_link {
-            let path = folder.path.display();
-            findings.push(problem(
-                check,
-                format!("{path} is a symbolic link, and readers do not follow it to {name}"),
-                "put a folder there; to keep it on another disk, mount that here",
-            ));
+    // Readers trust the directories above the default snapshot. On a path of the environment they check each one.
+    let examined = |directory: &&ParentDir| {
+        snapshot.chosen_by.is_some() || is_own_directory(snapshot, directory)
+    };
+    for directory in snapshot.parents.iter().filter(examined) {
+        if directory.is_link {
+            let path = directory.path.display();
+            let text = format!("{path} is a symbolic link: readers do not follow it to {name}");
+            findings.push(problem(check, &host::DIRECTORY_IS_LINK, text));
         } else {
-            let found = FOLDER_CHECKS.iter().filter_map(|found| found(check, snapshot, folder));
+            let found =
+                DIRECTORY_CHECKS.iter().filter_map(|found| found(check, snapshot, directory));
             findings.extend(found);
         }
     }
@@ -164,82 +154,70 @@ pub fn check_trust(check: &'static str, snapshot: &SnapshotLocation) -> Vec<Find
     } else {
         let what =
             if state.kind == FileKind::Link { "a symbolic link" } else { "not a regular file" };
-        findings.push(problem(
-            check,
-            format!("{name} is {what}, and readers refuse it"),
-            "remove it, then `roster compile`",
-        ));
+        let text = format!("{name} is {what}: readers reject it");
+        findings.push(problem(check, &host::SNAPSHOT_NOT_A_FILE, text));
     }
     findings
 }
 
-/// Whether the snapshot lies in that folder.
-fn is_own_folder(snapshot: &SnapshotLocation, folder: &ParentDir) -> bool {
-    snapshot.path.parent() == Some(&*folder.path)
+/// Returns whether the snapshot is in that directory.
+fn is_own_directory(snapshot: &SnapshotLocation, directory: &ParentDir) -> bool {
+    snapshot.path.parent() == Some(&*directory.path)
 }
 
-/// Users whose file readers believe: root, and who names the file. In the default place, whoever the
-/// folder belongs to, but for password hashes, which are root's alone.
+/// Returns the owners that readers accept: root and the user that names the file. For the default snapshot also the
+/// owner of its directory, except for password hashes.
 fn trusted_owners(snapshot: &SnapshotLocation) -> Vec<u32> {
     let mut owners = vec![0];
     owners.extend(snapshot.chosen_by);
     if snapshot.chosen_by.is_none() && snapshot.kind == SnapshotKind::Accounts {
-        let own = snapshot.parents.iter().filter(|folder| is_own_folder(snapshot, folder));
-        owners.extend(own.filter(|folder| !folder.is_link).map(|folder| folder.owner));
+        let own = snapshot.parents.iter().filter(|directory| is_own_directory(snapshot, directory));
+        owners.extend(own.filter(|directory| !directory.is_link).map(|directory| directory.owner));
     }
     owners
 }
 
-fn check_folder_owner(
+fn check_directory_owner(
     check: &'static str,
     snapshot: &SnapshotLocation,
-    folder: &ParentDir,
+    directory: &ParentDir,
 ) -> Option<Finding> {
-    let ParentDir { path, owner, .. } = folder;
+    let ParentDir { path, owner, .. } = directory;
     (snapshot.chosen_by.is_some() && !trusted_owners(snapshot).contains(owner)).then(|| {
         let (path, name) = (path.display(), snapshot.path.display());
-        problem(
-            check,
-            format!("{path} belongs to uid {owner}, who can replace {name}"),
-            "readers refuse it: keep the snapshot in a folder of root or of your own",
-        )
+        let text = format!("{path} belongs to uid {owner}, which can replace {name}");
+        problem(check, &host::DIRECTORY_OWNER_UNTRUSTED, text)
     })
 }
 
-fn check_folder_mode(
+fn check_directory_mode(
     check: &'static str,
     snapshot: &SnapshotLocation,
-    folder: &ParentDir,
+    directory: &ParentDir,
 ) -> Option<Finding> {
-    let mode = folder.mode;
+    let mode = directory.mode;
     let is_sticky = snapshot.chosen_by.is_some() && mode & 0o1000 != 0;
     (mode & 0o022 != 0 && !is_sticky).then(|| {
-        let (path, name) = (folder.path.display(), snapshot.path.display());
-        problem(
-            check,
-            format!(
-                "others can replace {name}, because they can write to {path} (mode {mode:04o})"
-            ),
-            format!("readers refuse it: chmod go-w {path}"),
-        )
+        let (path, name) = (directory.path.display(), snapshot.path.display());
+        let text =
+            format!("other users can replace {name}: they can write to {path} (mode {mode:04o})");
+        problem(check, &host::DIRECTORY_WRITABLE, text).advice(format!("Run `chmod go-w {path}`."))
     })
 }
 
-/// Password hashes are root's alone.
-fn check_shadow_folder(
+/// Checks that the directory of password hashes belongs to root.
+fn check_shadow_directory(
     check: &'static str,
     snapshot: &SnapshotLocation,
-    folder: &ParentDir,
+    directory: &ParentDir,
 ) -> Option<Finding> {
-    let owner = folder.owner;
-    let is_default = snapshot.chosen_by.is_none() && is_own_folder(snapshot, folder);
+    let owner = directory.owner;
+    let is_default = snapshot.chosen_by.is_none() && is_own_directory(snapshot, directory);
     (is_default && snapshot.kind == SnapshotKind::Shadow && owner != 0).then(|| {
-        let (path, name) = (folder.path.display(), snapshot.path.display());
-        problem(
-            check,
-            format!("{path} belongs to uid {owner}, who can replace {name}"),
-            format!("readers refuse it: chown root {path}, and compile it anew"),
-        )
+        let (path, name) = (directory.path.display(), snapshot.path.display());
+        let text = format!("{path} belongs to uid {owner}, which can replace {name}");
+        problem(check, &host::SHADOW_DIRECTORY_OWNER_UNTRUSTED, text)
+            .advice(format!("Run `chown root {path}`, and compile the file again."))
     })
 }
 
@@ -251,15 +229,13 @@ fn check_file_owner(
     let (name, owner) = (snapshot.path.display(), state.owner);
     (!trusted_owners(snapshot).contains(&owner)).then(|| {
         let no_owner = match snapshot.kind {
-            _ if snapshot.chosen_by.is_some() => "neither root nor the user who names it",
-            SnapshotKind::Accounts => "neither root nor the owner of its folder",
+            _ if snapshot.chosen_by.is_some() => "not to root or the user that names it",
+            SnapshotKind::Accounts => "not to root or the owner of its directory",
             SnapshotKind::Shadow => "not to root",
         };
-        problem(
-            check,
-            format!("{name} belongs to uid {owner}, {no_owner}"),
-            format!("readers refuse it: find out who wrote it, then chown root {name}"),
-        )
+        let advice = format!("Find the program that wrote it, then run `chown root {name}`.");
+        let text = format!("{name} belongs to uid {owner}, {no_owner}: readers reject it");
+        problem(check, &host::SNAPSHOT_OWNER_UNTRUSTED, text).advice(advice)
     })
 }
 
@@ -270,29 +246,25 @@ fn check_file_mode(
 ) -> Option<Finding> {
     let (name, mode) = (snapshot.path.display(), state.mode);
     (mode & 0o022 != 0).then(|| {
-        problem(
-            check,
-            format!("{name} can be written by others (mode {mode:04o})"),
-            format!("readers refuse it: chmod go-w {name}, and compile it anew"),
-        )
+        let text = format!("other users can write to {name} (mode {mode:04o}): readers reject it");
+        problem(check, &host::SNAPSHOT_WRITABLE, text)
+            .advice(format!("Run `chmod go-w {name}`, and compile it again."))
     })
 }
 
-/// What readers do not look at, and an administrator should: a folder further up that others can
-/// write to, where they may put a folder of theirs in the place of ours.
-fn check_folders_above(check: &'static str, snapshot: &SnapshotLocation) -> Vec<Finding> {
+/// Finds directories further up that other users can write to. Readers do not check them, although other users can
+/// replace the directory of the snapshot there.
+fn check_directorys_above(check: &'static str, snapshot: &SnapshotLocation) -> Vec<Finding> {
     let own = snapshot.path.parent();
-    let above = snapshot.parents.iter().filter(|folder| own != Some(&*folder.path));
-    let loose = above.filter(|folder| folder.mode & 0o022 != 0 && folder.mode & 0o1000 == 0);
-    let finding = |folder: &ParentDir| {
-        let (name, path) = (snapshot.path.display(), folder.path.display());
-        problem(
-            check,
-            format!(
-                "others can put another folder in the place of the one of {name}, because they can write to {path}"
-            ),
-            format!("chmod go-w {path}"),
-        )
+    let above = snapshot.parents.iter().filter(|directory| own != Some(&*directory.path));
+    let loose =
+        above.filter(|directory| directory.mode & 0o022 != 0 && directory.mode & 0o1000 == 0);
+    let finding = |directory: &ParentDir| {
+        let (name, path) = (snapshot.path.display(), directory.path.display());
+        let text =
+            format!("other users can replace the directory of {name}: they can write to {path}");
+        problem(check, &host::PARENT_DIRECTORY_WRITABLE, text)
+            .advice(format!("Run `chmod go-w {path}`."))
     };
     loose.map(finding).collect()
 }

@@ -1,23 +1,25 @@
-//! `roster access`: whether a user may log in to this host, rule by rule.
+//! `roster access`: shows whether a user may log in to this host, rule by rule. The backend of the domain decides.
 
 use super::{BusClient, call_error, run_async};
 use crate::args::AccessArgs;
-use crate::output::{print_stderr, printable};
+use crate::output::{print_error, printable};
 use anyhow::Result;
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::{AccessExplanation, LoginRequest, ServedUser};
+use roster_messages::CodedError;
+use roster_messages::table::tools;
 use serde_json::json;
 use std::fs;
 use std::io::Write;
 
-/// The user may not log in.
+/// Exit status: the user may not log in.
 const EXIT_DENIED: u8 = 3;
-/// Somebody else decides, or there is nobody of that name.
+/// Exit status: the user is local, or no domain serves the name.
 const EXIT_NOT_SERVED: u8 = 4;
-/// The host's own users.
+/// The local users.
 const PASSWD: &str = "/etc/passwd";
 
-/// Runs the command; gives the exit status.
+/// Runs the command. Returns the exit status.
 pub fn run(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
     run_async(async {
         let bus = BusClient::connect(&args.bus.run_dir).await?;
@@ -43,27 +45,31 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
     })
 }
 
-/// Nobody is served under that name.
+/// Reports a name that no domain serves.
 fn report_not_served(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
     let local = fs::read(PASSWD).is_ok_and(|text| is_in(&text, args.user.as_bytes()));
+    let user = &args.user;
+    let error = match local {
+        true => {
+            let text = format!("{user:?} is a local user in {PASSWD}: pam_roster does not decide");
+            CodedError::new(&tools::USER_IS_LOCAL, text)
+        }
+        false => {
+            let text = format!("no domain serves a user named {user:?}");
+            CodedError::new(&tools::USER_NOT_SERVED, text)
+        }
+    };
     if args.json {
-        let json = json!({ "user": args.user, "service": args.service, "domain": null,
-            "local": local, "verdict": null, "lets_in": false, "rules": [], "messages": [] });
+        let json = json!({ "user": user, "service": args.service, "domain": null,
+            "local": local, "verdict": null, "lets_in": false, "rules": [], "messages": [],
+            "code": error.message.code });
         writeln!(out, "{json:#}")?;
     }
-    match local {
-        true => print_stderr(format_args!(
-            "roster: {:?} is a user of this host, in {PASSWD}: other PAM modules decide, not Roster",
-            args.user
-        )),
-        false => {
-            print_stderr(format_args!("roster: no domain serves a user named {:?}", args.user));
-        }
-    }
+    print_error(&error);
     Ok(EXIT_NOT_SERVED)
 }
 
-/// Whether text of passwd(5) has a user of that name.
+/// Returns whether text of passwd(5) has a user of that name.
 fn is_in(text: &[u8], name: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.any(|line| line.split(|byte| *byte == b':').next() == Some(name))
@@ -91,7 +97,7 @@ fn as_text(args: &AccessArgs, found: &ServedUser, explained: &AccessExplanation)
         text.push('\n');
     }
     for message in &explained.messages {
-        text += &format!("  the user is told: {}\n", printable(message));
+        text += &format!("  message to the user: {}\n", printable(message));
     }
     text
 }
@@ -151,7 +157,7 @@ mod tests {
              ✓ shadowExpire   the account does not expire\n  \
              ✗ nsAccountLock  true\\u{1b}[2J (locked)\n  \
              ✗ denied_users   the user is in the list\n  \
-             the user is told: Soon.\n"
+             message to the user: Soon.\n"
         );
         assert_eq!(as_json(&args, &found, &explained)["rules"][1]["verdict"], "locked");
     }

@@ -1,21 +1,24 @@
-//! `roster cache`: what is known of one user or group, and having it asked for again.
+//! `roster cache`: shows the entries of one name in each domain, expires cached data, and lists or removes cached
+//! credentials. The backends and the publisher do the work.
 
-use super::{BusClient, age, ago, call_error, run_async, unix_now};
+use super::{BusClient, age, ago, call_error, join_errors, run_async, unix_now};
 use crate::args::{
     CacheArgs, CacheCommand, EntryMap, ExpireArgs, ListCredentialsArgs, ShowEntryArgs,
 };
-use crate::output::{count_with_noun, print_stderr, printable};
-use anyhow::{Result, bail};
+use crate::output::{count_with_noun, print_error, printable};
+use anyhow::Result;
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::{CredentialInfo, EntryDetails, lookup_number};
+use roster_messages::CodedError;
+use roster_messages::table::tools;
 use roster_request::LookupKind;
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// Groups or members that are named; `--json` has all.
+/// Groups or members in the text output. `--json` lists all.
 const RELATED_SHOWN: usize = 20;
 
-/// Runs one of the commands. `true`: what was asked for is there.
+/// Runs one of the commands. Returns whether the entry exists.
 pub fn run(args: &CacheArgs, out: &mut dyn Write) -> Result<bool> {
     match &args.command {
         CacheCommand::Show(args) => run_async(show(args, out)),
@@ -41,7 +44,8 @@ async fn show(args: &ShowEntryArgs, out: &mut dyn Write) -> Result<bool> {
         }
     }
     if found.is_empty() {
-        print_stderr(format_args!("roster: no domain has a {} named {:?}", args.map, args.name));
+        let text = format!("no domain has a {} named {:?}", args.map, args.name);
+        print_error(&CodedError::new(&tools::NO_SUCH_ENTRY, text));
     }
     Ok(!found.is_empty())
 }
@@ -57,7 +61,8 @@ fn as_text(map: EntryMap, entry: &EntryDetails) -> String {
     let mut text = format!("{map} {} of {}: ", printable(&entry.name), entry.domain);
     text += &match &*entry.refused {
         "" => "served\n".to_owned(),
-        why => format!("not served: {}\n", printable(why)),
+        why if entry.refused_code.is_empty() => format!("not served: {}\n", printable(why)),
+        why => format!("not served: {} [{}]\n", printable(why), entry.refused_code),
     };
     let mut row = |name: &str, value: &str| {
         text += &format!("    {name:<10}{}\n", printable(value));
@@ -101,6 +106,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
             "shell": detail(2),
             "groups": entry.related,
             "refused": refused,
+            "code": Some(&entry.refused_code).filter(|code| !code.is_empty()),
         }),
         EntryMap::Group => json!({
             "domain": entry.domain,
@@ -108,6 +114,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
             "gid": entry.id,
             "members": entry.related,
             "refused": refused,
+            "code": Some(&entry.refused_code).filter(|code| !code.is_empty()),
         }),
     }
 }
@@ -125,20 +132,21 @@ async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
         let backend = bus.backend(domain).await?;
         for (kind, name) in &wanted {
             if let Err(error) = backend.expire(lookup_number(*kind), name.as_bytes()).await {
-                failed.push(call_error(&role, &error).to_string());
+                failed.push(call_error(&role, &error));
                 break;
             }
         }
     }
     if !failed.is_empty() {
-        bail!("not everywhere: {}", failed.join("; "));
+        let text = format!("not expired in all domains: {}", join_errors(&failed));
+        return Err(CodedError::new(&tools::CACHE_NOT_EXPIRED, text).into());
     }
     let names = if args.all { None } else { Some(wanted.len() as u64) };
     writeln!(out, "{}", expired_text(names, domains.len() as u64))?;
     Ok(())
 }
 
-/// The one that was named, or all.
+/// Returns the named domain, or all domains.
 async fn domains(bus: &BusClient, name: Option<&String>) -> Result<Vec<String>> {
     match name {
         Some(name) => {
@@ -164,7 +172,7 @@ async fn forget(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
             forgotten += gone.map_err(|error| call_error(&role, &error))?;
         }
     }
-    writeln!(out, "what was kept of {} is forgotten", count_with_noun(forgotten, "password"))?;
+    writeln!(out, "{} removed", count_with_noun(forgotten, "cached credential"))?;
     Ok(())
 }
 
@@ -195,11 +203,11 @@ fn credential_text(now: u64, domain: &str, kept: &CredentialInfo) -> String {
     let mut text = format!("{} of {domain}: ", printable(&name));
     text += &match kept.expires_unix > now {
         true => format!(
-            "found right {}, believed for {} more",
+            "verified {}, valid for {}",
             ago(now, kept.verified_unix),
             age(kept.expires_unix, now)
         ),
-        false => format!("found right {}, which is too long ago", ago(now, kept.verified_unix)),
+        false => format!("verified {}, expired", ago(now, kept.verified_unix)),
     };
     if kept.failures > 0 {
         text += &format!(", {} since", count_with_noun(kept.failures.into(), "wrong password"));
@@ -223,14 +231,13 @@ fn credential_json(domain: &str, kept: &CredentialInfo) -> Value {
     })
 }
 
-/// What was expired: that many names, or everything.
+/// Formats the result: `names` is the number of expired names, or `None` for everything.
 fn expired_text(names: Option<u64>, domains: u64) -> String {
     let what = match names {
-        None => "everything is".to_owned(),
-        Some(1) => "1 name is".to_owned(),
-        Some(names) => format!("{} are", count_with_noun(names, "name")),
+        None => "all entries".to_owned(),
+        Some(names) => count_with_noun(names, "name"),
     };
-    format!("{what} asked for again in {}", count_with_noun(domains, "domain"))
+    format!("{what} expired in {}", count_with_noun(domains, "domain"))
 }
 
 #[cfg(test)]
@@ -238,14 +245,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_again_is_counted() {
-        assert_eq!(expired_text(None, 2), "everything is asked for again in 2 domains");
-        assert_eq!(expired_text(Some(1), 1), "1 name is asked for again in 1 domain");
-        assert_eq!(expired_text(Some(2), 1), "2 names are asked for again in 1 domain");
+    fn cache_expire_counts_names_and_domains() {
+        assert_eq!(expired_text(None, 2), "all entries expired in 2 domains");
+        assert_eq!(expired_text(Some(1), 1), "1 name expired in 1 domain");
+        assert_eq!(expired_text(Some(2), 1), "2 names expired in 1 domain");
     }
 
     #[test]
-    fn a_kept_password_is_told_with_its_life_and_its_failures() {
+    fn cached_credential_shows_validity_and_failures() {
         let now = 1_000_000;
         let kept = CredentialInfo {
             name: b"alice".to_vec(),
@@ -256,23 +263,23 @@ mod tests {
         };
         assert_eq!(
             credential_text(now, "corp", &kept),
-            "alice of corp: found right 2 h ago, believed for 3 days more\n"
+            "alice of corp: verified 2 h ago, valid for 3 days\n"
         );
         let locked = CredentialInfo { failures: 5, locked_until_unix: now + 90, ..kept.clone() };
         assert_eq!(
             credential_text(now, "corp", &locked),
-            "alice of corp: found right 2 h ago, believed for 3 days more, 5 wrong passwords since, \
-             locked for 1 min\n"
+            "alice of corp: verified 2 h ago, valid for 3 days, 5 wrong passwords since, locked for 1 \
+             min\n"
         );
         let old = CredentialInfo { expires_unix: now, ..kept };
         assert_eq!(
             credential_text(now, "corp", &old),
-            "alice of corp: found right 2 h ago, which is too long ago\n"
+            "alice of corp: verified 2 h ago, expired\n"
         );
     }
 
     #[test]
-    fn an_entry_is_shown_with_why_it_is_not_served() {
+    fn cache_show_gives_reason_of_rejection() {
         let user = EntryDetails {
             domain: "corp".to_owned(),
             name: "alice".to_owned(),
@@ -281,10 +288,11 @@ mod tests {
             details: ["Alice\x1b", "/home/alice", "/bin/sh"].map(str::to_owned).to_vec(),
             related: (0..25).map(|n| format!("g{n}")).collect(),
             refused: "an earlier domain has this name".to_owned(),
+            refused_code: "RST-5119".to_owned(),
         };
         let text = as_text(EntryMap::User, &user);
         assert!(text.starts_with(
-            "user alice of corp: not served: an earlier domain has this name\n    \
+            "user alice of corp: not served: an earlier domain has this name [RST-5119]\n    \
              uid       10001\n    gid       20001\n    gecos     Alice\\u{1b}\n    \
              home      /home/alice\n    shell     /bin/sh\n    groups    g0, g1,"
         ));

@@ -1,28 +1,31 @@
-//! `roster domain`: what is known of each directory, and what may be told to its back-end.
+//! `roster domain`: lists domains, shows the state of one, and sends requests to its backend: refresh, and approval of
+//! removals.
 
-use super::rejected_entries::{all_pages, rejected_by_publisher};
+use super::rejected_entries::{all_pages, by_reason, rejected_by_publisher};
 use super::status;
-use super::status_report::{self, NEVER_RESUMED, POLLING, POLLS_EVERYTHING, StatusReport};
+use super::status_report::{self, StatusReport, no_reply};
 use super::{BusClient, ago, call_error, run_async, unix_now};
 use crate::args::{DomainArgs, DomainCommand, RejectedArgs as Args};
-use crate::output::{count, count_with_noun, print_stderr, printable};
-use crate::unserved::{by_reason, remedy};
-use anyhow::{Context, Result};
+use crate::output::{count, count_with_noun, print_warning, printable};
+use anyhow::Result;
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::{
     CALL_DEADLINE, DomainStatus, PublishedDomain, REJECTED_PER_REPLY_MAX, RejectedEntry,
 };
+use roster_messages::CodedError;
+use roster_messages::table::tools;
+use roster_request::TrackingMethod;
 use serde_json::json;
 use std::io::Write;
 use std::time::Duration;
 
-/// How long `confirm` waits for the back-end, which looks for each entry once more.
+/// Timeout of `confirm` in the backend, which searches for each entry again.
 const CONFIRM_WAIT: Duration = Duration::from_secs(300);
-/// How long `confirm` waits for a domain to be read again.
+/// Time limit of `confirm` for a complete read of the domain.
 const READ_WAIT: Duration = Duration::from_secs(60);
-/// How often it asks whether that is done.
+/// Pause between two checks for its end.
 const READ_PAUSE: Duration = Duration::from_millis(200);
-/// Entries that are named for each reason unless all are asked for.
+/// Entries that are listed for each reason without `--all`.
 const NAMES_SHOWN: usize = 3;
 
 /// Runs one of the commands.
@@ -57,7 +60,9 @@ async fn list(bus: &BusClient, json: bool, out: &mut dyn Write) -> Result<()> {
 async fn show(bus: &BusClient, name: &str, json: bool, out: &mut dyn Write) -> Result<()> {
     if let Err(error) = bus.check_domain(name).await {
         if json {
-            writeln!(out, "{:#}", json!({"domain": name, "error": error.to_string()}))?;
+            let mut value = status::error_json(&no_reply(&error));
+            value["domain"] = json!(name);
+            writeln!(out, "{value:#}")?;
         }
         return Err(error);
     }
@@ -66,7 +71,7 @@ async fn show(bus: &BusClient, name: &str, json: bool, out: &mut dyn Write) -> R
     let counts = publisher.into_iter().flat_map(|publisher| publisher.domains);
     let counts = counts.into_iter().find(|counts| counts.domain == name);
     if json {
-        let status = status.map_err(|error| error.to_string());
+        let status = status.map_err(|error| no_reply(&error));
         writeln!(out, "{:#}", status::domain_json(name, &status, counts.as_ref()))?;
     } else {
         out.write_all(as_text(unix_now(), name, &status?, counts.as_ref()).as_bytes())?;
@@ -90,19 +95,14 @@ fn as_text(
     row("state", &format!("{state} for {}", super::age(now, status.since_unix)));
     row(if status.online { "others failed" } else { "reason" }, &status.reason);
     row(if status.online { "server" } else { "last server" }, &status.server);
-    row(
-        "changes by",
-        &match &*status.tracking {
-            POLLING => format!("{POLLING}, which costs delay: roster.toml(5), DIRECTORY SERVERS"),
-            POLLS_EVERYTHING => {
-                format!("{POLLS_EVERYTHING}, which costs time: roster.toml(5), DIRECTORY SERVERS")
-            }
-            NEVER_RESUMED => {
-                format!("{NEVER_RESUMED}, which costs time: roster.toml(5), DIRECTORY SERVERS")
-            }
-            tracking => tracking.to_owned(),
-        },
-    );
+    let tracking = match TrackingMethod::parse(&status.tracking) {
+        Some(TrackingMethod::Polling) => ", with delays: roster.toml(5), DIRECTORY SERVERS",
+        Some(TrackingMethod::PollingEverything | TrackingMethod::SyncreplWithoutResume) => {
+            ", at higher costs: roster.toml(5), DIRECTORY SERVERS"
+        }
+        _ => "",
+    };
+    row("changes by", &format!("{}{tracking}", status.tracking));
     row("last change", &ago(now, status.last_change_unix));
     row("last refresh", &ago(now, status.last_refresh_unix));
     row("complete", if status.complete { "yes" } else { "no" });
@@ -115,8 +115,8 @@ fn as_text(
         row("served", &entries(counts.users, counts.groups));
         row("waits for", &counts.waits_for);
     }
-    row("not taken", counts.map_or("", |counts| &counts.not_taken));
-    let refused = counts.into_iter().flat_map(|counts| &counts.refused).map(|(_, number)| number);
+    row("update error", counts.map_or("", |counts| &counts.not_taken));
+    let refused = counts.into_iter().flat_map(|counts| &counts.refused).map(|one| one.entries);
     match status.rejected + refused.sum::<u64>() {
         0 => row("rejected", "none"),
         number => row("rejected", &format!("{}: roster domain rejected {name}", count(number))),
@@ -137,16 +137,15 @@ async fn refresh(bus: &BusClient, name: &str, out: &mut dyn Write) -> Result<()>
     let role = RoleName::Backend(name.to_owned());
     bus.backend(name).await?.refresh().await.map_err(|error| call_error(&role, &error))?;
     publish(bus).await?;
-    writeln!(out, "{name} is read anew; `roster domain show {name}` says when that was done")?;
+    writeln!(out, "full refresh of {name} started; see `roster domain show {name}`")?;
     Ok(())
 }
 
-/// Has the snapshot written again, whether anything changed or not. That the next one has to wait for a domain is
-/// the status's to tell.
+/// Publishes the snapshot again, with or without changes. If publication waits for a domain, the status reports it.
 async fn publish(bus: &BusClient) -> Result<()> {
     match bus.publisher().await?.publish().await {
         Ok(_) | Err(roster_bus::interfaces::BusError::Unavailable(_)) => Ok(()),
-        Err(error) => Err(call_error(&RoleName::Publisher, &error)),
+        Err(error) => Err(call_error(&RoleName::Publisher, &error).into()),
     }
 }
 
@@ -157,7 +156,7 @@ async fn confirm(bus: &BusClient, name: &str, out: &mut dyn Write) -> Result<()>
         bus.backend(name).await?.confirm().await.map_err(|error| call_error(&role, &error))?;
     let before = removals_held_by_publisher(bus, name).await?;
     if before > 0 {
-        // The back-end began with nothing: only a listing of everything tells which entries are there.
+        // The backend started without a cache: only a complete read shows which entries exist.
         reread_domain(bus, name).await?;
         let confirmed = bus.publisher().await?.confirm(name).await;
         let confirmed = confirmed.map_err(|error| call_error(&RoleName::Publisher, &error))?;
@@ -168,32 +167,34 @@ async fn confirm(bus: &BusClient, name: &str, out: &mut dyn Write) -> Result<()>
     Ok(())
 }
 
-/// What `confirm` says.
+/// Formats the result of `confirm`.
 fn confirmation_text(name: &str, gone: u64, kept: u64) -> String {
     if gone + kept == 0 {
-        return format!("{name}: nothing was held back\n");
+        return format!("{name}: no removals were on hold\n");
     }
     let removed = count_with_noun(gone, "entry");
     let stay = match kept {
-        1 => "1 entry stays, which the directory has".to_owned(),
-        kept => format!("{} stay, which the directory has", count_with_noun(kept, "entry")),
+        1 => "1 entry stays because the directory has it".to_owned(),
+        kept => {
+            format!("{} stay because the directory has them", count_with_noun(kept, "entry"))
+        }
     };
     format!("{name}: {removed} removed, {stay}\n")
 }
 
-/// Removals of a domain that wait in the publisher.
+/// Returns the number of held removals of a domain in the publisher.
 async fn removals_held_by_publisher(bus: &BusClient, name: &str) -> Result<u64> {
     let domains = status_report::publisher(bus).await?.domains;
     let counts = domains.into_iter().find(|counts| counts.domain == name);
     Ok(counts.map_or(0, |counts| counts.held_removals))
 }
 
-/// Has a domain read again, and waits for the end of that.
+/// Refreshes a domain, and waits for the end of the read.
 async fn reread_domain(bus: &BusClient, name: &str) -> Result<()> {
     let role = RoleName::Backend(name.to_owned());
     let backend = bus.backend(name).await?;
     let read = async {
-        // The status counts in whole seconds: a reading of this one may have ended before.
+        // The status has whole seconds: an earlier read may have ended within this one.
         let asked = unix_now();
         while unix_now() <= asked {
             tokio::time::sleep(READ_PAUSE).await;
@@ -209,11 +210,14 @@ async fn reread_domain(bus: &BusClient, name: &str) -> Result<()> {
     };
     match tokio::time::timeout(READ_WAIT, read).await {
         Ok(read) => read,
-        Err(_) => anyhow::bail!(
-            "{name}: nothing was removed: the directory was not read whole within {} s. See: roster \
-             domain show {name}",
-            READ_WAIT.as_secs()
-        ),
+        Err(_) => {
+            let text = format!(
+                "{name}: no entry was removed: the directory was not read completely within {} s",
+                READ_WAIT.as_secs()
+            );
+            let fix = format!("See the state with `roster domain show {name}`, and try again.");
+            Err(CodedError::new(&tools::DOMAIN_NOT_READ, text).fix(fix).into())
+        }
     }
 }
 
@@ -222,10 +226,10 @@ async fn rejected(bus: &BusClient, args: &Args, out: &mut dyn Write) -> Result<(
     bus.check_domain(name).await?;
     let role = RoleName::Backend(name.to_owned());
     let backend = bus.backend(name).await?;
-    // What one of them knows is worth showing while the other is away.
+    // The list of one is useful without the list of the other.
     let unreadable = all_pages(async |from| {
         let page = backend.rejected(from, REJECTED_PER_REPLY_MAX).await;
-        page.map_err(|error| call_error(&role, &error))
+        page.map_err(|error| call_error(&role, &error).into())
     });
     let unreadable = unreadable.await;
     let refused = rejected_by_publisher(bus, name).await;
@@ -235,20 +239,33 @@ async fn rejected(bus: &BusClient, args: &Args, out: &mut dyn Write) -> Result<(
             unreadable
         }
         (Ok(entries), Err(error)) | (Err(error), Ok(entries)) => {
-            print_stderr(format_args!("roster: this list is not whole: {error:#}"));
+            let what = format!("{name}: the list of rejected entries is incomplete");
+            print_warning(
+                &CodedError::new(&tools::REJECTIONS_INCOMPLETE, what)
+                    .caused_by(no_reply(&error).text),
+            );
             entries
         }
-        (Err(error), Err(_)) => return Err(error).context("nobody knows what is rejected"),
+        (Err(error), Err(_)) => {
+            let what = format!("{name}: the rejected entries are unknown");
+            return Err(CodedError::new(&tools::REJECTIONS_UNKNOWN, what)
+                .caused_by(no_reply(&error).text)
+                .into());
+        }
     };
     if args.json {
         let entries: Vec<_> = entries
             .iter()
-            .map(|entry| json!({"kind": entry.kind, "name": entry.name, "reason": entry.reason}))
+            .map(|RejectedEntry { kind, name, reason, code, .. }| {
+                let code = Some(code).filter(|code| !code.is_empty());
+                json!({"kind": kind, "name": name, "reason": reason, "code": code})
+            })
             .collect();
         writeln!(out, "{:#}", json!(entries))?;
     } else if args.all {
-        for RejectedEntry { kind, name, reason } in &entries {
-            writeln!(out, "{kind} {}: {}", printable(name), printable(reason))?;
+        for RejectedEntry { kind, name, reason, code, .. } in &entries {
+            let code = if code.is_empty() { String::new() } else { format!(" [{code}]") };
+            writeln!(out, "{kind} {}: {}{code}", printable(name), printable(reason))?;
         }
     } else {
         out.write_all(rejected_text(name, &entries).as_bytes())?;
@@ -256,28 +273,27 @@ async fn rejected(bus: &BusClient, args: &Args, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Reasons, the commonest first, each with a few of its entries and what to do.
+/// Formats the reasons, most frequent first, each with some of its entries and the fix.
 fn rejected_text(domain: &str, entries: &[RejectedEntry]) -> String {
     if entries.is_empty() {
         return format!("{domain}: no entry is rejected\n");
     }
-    let all = entries.iter().map(|entry| (&*entry.reason, (&*entry.kind, &*entry.name)));
     let mut text =
         format!("{domain}: {} rejected\n", count_with_noun(entries.len() as u64, "entry"));
-    for (reason, entries) in by_reason(all) {
+    for entries in by_reason(entries) {
         let number = count_with_noun(entries.len() as u64, "entry");
+        let RejectedEntry { reason, code, fix, .. } = entries[0];
         text += &format!("\n{number} rejected: {}\n", printable(reason));
-        for (kind, name) in entries.iter().take(NAMES_SHOWN) {
+        for RejectedEntry { kind, name, .. } in entries.iter().take(NAMES_SHOWN) {
             text += &format!("    {kind} {}\n", printable(name));
         }
         if entries.len() > NAMES_SHOWN {
             let more = count((entries.len() - NAMES_SHOWN) as u64);
             text += &format!("    and {more} more: roster domain rejected {domain} --all\n");
         }
-        // What may be done about primary groups does nothing for groups.
-        let users = entries.iter().any(|(kind, _)| *kind == "user");
-        if let Some(remedy) = remedy(reason).filter(|_| users || !reason.contains("gid")) {
-            text += &format!("    → {remedy}\n");
+        if let Some(message) = roster_messages::find(code) {
+            let fix = if fix.is_empty() { message.fix } else { fix };
+            text += &format!("    → {fix} [{message}]\n");
         }
     }
     text
@@ -286,36 +302,44 @@ fn rejected_text(domain: &str, entries: &[RejectedEntry]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_bus::interfaces::RejectionCount;
+    use roster_messages::table::directory;
 
-    fn entry(name: &str, reason: &str) -> RejectedEntry {
-        RejectedEntry { kind: "user".to_owned(), name: name.to_owned(), reason: reason.to_owned() }
+    fn entry(name: &str, reason: &str, code: &str) -> RejectedEntry {
+        let [kind, name, reason, code] = ["user", name, reason, code].map(str::to_owned);
+        RejectedEntry { kind, name, reason, code, fix: String::new() }
     }
 
     #[test]
-    fn rejected_entries_are_counted_by_reason_and_answered_with_a_remedy() {
-        let mut entries = vec![entry("eve\n", "a local user has this name")];
-        entries
-            .extend((0..1234).map(|n| entry(&format!("u{n}"), "gid 100 is below min_id (1000)")));
+    fn domain_rejected_counts_reasons_with_fix() {
+        let (below, local) = (&directory::ID_BELOW_MIN, &directory::LOCAL_USER_NAME);
+        let mut entries = vec![entry("eve\n", "a local user has this name", local.code)];
+        let reason = "gid 100 is below min_id (1000)";
+        entries.extend((0..1234).map(|n| entry(&format!("u{n}"), reason, below.code)));
+        entries[1].fix = "Allow gid 100.".to_owned();
         assert_eq!(
             rejected_text("corp", &entries),
-            "corp: 1,235 entries rejected\n\n\
+            format!(
+                "corp: 1,235 entries rejected\n\n\
              1,234 entries rejected: gid 100 is below min_id (1000)\n    \
              user u0\n    user u1\n    user u2\n    \
              and 1,231 more: roster domain rejected corp --all\n    \
-             → if users may have the host's own group 100 as their primary group: \
-             allowed_local_gids = [100] under [host]; for a group of the directory, lower min_id\n\n\
+             → Allow gid 100. [{below}]\n\n\
              1 entry rejected: a local user has this name\n    \
-             user eve\\n\n"
+             user eve\\n\n    \
+             → {} [{local}]\n",
+                local.fix
+            )
         );
         assert_eq!(rejected_text("corp", &[]), "corp: no entry is rejected\n");
     }
 
     #[test]
-    fn pages_are_asked_for_until_one_is_not_full() {
+    fn domain_rejected_fetches_all_pages() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let page = async |from: u32| {
             let length = if from == 0 { REJECTED_PER_REPLY_MAX } else { 5 };
-            Ok((0..length).map(|n| entry(&format!("{}", from + n), "x")).collect())
+            Ok((0..length).map(|n| entry(&format!("{}", from + n), "x", "")).collect())
         };
         let entries = runtime.block_on(all_pages(page)).unwrap();
         assert_eq!(entries.len() as u32, REJECTED_PER_REPLY_MAX + 5);
@@ -323,19 +347,19 @@ mod tests {
     }
 
     #[test]
-    fn confirm_says_how_many_go_and_stay() {
+    fn domain_approval_counts_removed_and_kept() {
         for (gone, kept, said) in [
-            (0, 0, "nothing was held back"),
-            (1, 0, "1 entry removed, 0 entries stay, which the directory has"),
-            (2, 1, "2 entries removed, 1 entry stays, which the directory has"),
-            (0, 138, "0 entries removed, 138 entries stay, which the directory has"),
+            (0, 0, "no removals were on hold"),
+            (1, 0, "1 entry removed, 0 entries stay because the directory has them"),
+            (2, 1, "2 entries removed, 1 entry stays because the directory has it"),
+            (0, 138, "0 entries removed, 138 entries stay because the directory has them"),
         ] {
             assert_eq!(confirmation_text("corp", gone, kept), format!("corp: {said}\n"));
         }
     }
 
     #[test]
-    fn a_domain_is_shown_with_what_waits_for_the_administrator() {
+    fn domain_show_lists_held_removals() {
         let status = DomainStatus {
             domain: "corp".to_owned(),
             provider: "ldap".to_owned(),
@@ -359,7 +383,7 @@ mod tests {
             present: true,
             users: 389,
             groups: 10_100,
-            refused: vec![("gid 100 is below min_id (1000)".to_owned(), 9812)],
+            refused: vec![RejectionCount { entries: 9812, ..RejectionCount::default() }],
             ..PublishedDomain::default()
         };
         assert_eq!(

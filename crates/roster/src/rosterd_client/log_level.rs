@@ -1,11 +1,14 @@
-//! `roster log-level`: how much each role logs, until it is started anew.
+//! `roster log-level`: shows and sets the log level of roles. A level lasts until the role restarts; roster.toml has the
+//! permanent one.
 
-use super::{BusClient, call_error, run_async};
+use super::{BusClient, call_error, join_errors, run_async};
 use crate::args::{LevelName, LogLevelArgs};
 use crate::output::{Align, table};
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use clap::ValueEnum;
 use roster_bus::bus_names::RoleName;
+use roster_messages::CodedError;
+use roster_messages::table::tools;
 use serde_json::json;
 use std::io::Write;
 
@@ -26,13 +29,16 @@ pub fn run(args: &LogLevelArgs, out: &mut dyn Write) -> Result<()> {
     })
 }
 
-/// One word alone is a role or a level; no role has a level's name.
-fn parse_role_and_level(args: &LogLevelArgs) -> Result<(Option<RoleName>, Option<LevelName>)> {
+/// Parses the arguments. A single argument is a role or a level; no role has the name of a level.
+fn parse_role_and_level(
+    args: &LogLevelArgs,
+) -> Result<(Option<RoleName>, Option<LevelName>), CodedError> {
     let role = |text: &str| {
         RoleName::parse(text).ok_or_else(|| {
-            anyhow!(
-                "{text:?} is no role and no level; roles are monitor, publisher, backend:DOMAIN and \
-                 responder:NAME, levels error, warn, info, debug and trace"
+            let what = format!("{text:?} is neither a role nor a level");
+            CodedError::new(&tools::UNKNOWN_ROLE_OR_LEVEL, what).fix(
+                "Roles are monitor, publisher, backend:DOMAIN and responder:NAME. Levels are error, warn, \
+                 info, debug and trace.",
             )
         })
     };
@@ -46,7 +52,7 @@ fn parse_role_and_level(args: &LogLevelArgs) -> Result<(Option<RoleName>, Option
     }
 }
 
-/// All roles that can be asked, and whether they run: not the bus, which is another program.
+/// Returns all roles except the bus, which is another program, and whether they run.
 async fn roles(bus: &BusClient) -> Result<Vec<(RoleName, bool)>> {
     let status = bus.monitor().await?.status().await;
     let status = status.map_err(|error| call_error(&RoleName::Monitor, &error))?;
@@ -56,16 +62,19 @@ async fn roles(bus: &BusClient) -> Result<Vec<(RoleName, bool)>> {
         .collect())
 }
 
-fn running_role(role: RoleName, all: &[(RoleName, bool)]) -> Result<RoleName> {
+fn running_role(role: RoleName, all: &[(RoleName, bool)]) -> Result<RoleName, CodedError> {
     match all.iter().find(|(known, _)| *known == role) {
         Some((_, true)) => Ok(role),
         Some((RoleName::Responder(_), false)) => {
-            bail!("{role} does not run: it is started when somebody first asks it")
+            Err(CodedError::new(&tools::ROLE_NOT_STARTED, format!("{role}: not started yet")))
         }
-        Some((_, false)) => bail!("{role} does not run just now: see `roster status`"),
+        Some((_, false)) => {
+            Err(CodedError::new(&tools::ROLE_RESTARTING, format!("{role}: not running")))
+        }
         None => {
             let known: Vec<_> = all.iter().map(|(role, _)| role.to_string()).collect();
-            bail!("there is no role {role}; there are: {}", known.join(", "))
+            let text = format!("unknown role {role}: the roles are {}", known.join(", "));
+            Err(CodedError::new(&tools::UNKNOWN_ROLE, text))
         }
     }
 }
@@ -98,11 +107,12 @@ async fn set(
     for role in roles {
         match bus.role(role).await?.set_log_level(level.as_str()).await {
             Ok(()) => writeln!(out, "{role} logs at level {}", level.as_str())?,
-            Err(error) => failed.push(call_error(role, &error).to_string()),
+            Err(error) => failed.push(call_error(role, &error)),
         }
     }
     if !failed.is_empty() {
-        bail!("not set everywhere: {}", failed.join("; "));
+        let text = format!("not set for all roles: {}", join_errors(&failed));
+        return Err(CodedError::new(&tools::LOG_LEVEL_NOT_SET, text).into());
     }
     Ok(())
 }
@@ -118,17 +128,18 @@ mod tests {
         let nss = RoleName::Responder("nss".to_owned());
         let all = [(RoleName::Monitor, true), (backend("corp"), false), (nss.clone(), false)];
         assert_eq!(running_role(RoleName::Monitor, &all).unwrap(), RoleName::Monitor);
-        let error = |role| running_role(role, &all).unwrap_err().to_string();
-        assert_eq!(
-            error(backend("x")),
-            "there is no role backend:x; there are: monitor, backend:corp, responder:nss"
-        );
-        assert!(error(backend("corp")).contains("see `roster status`"));
-        assert!(error(nss).contains("when somebody first asks it"));
+        let error = |role| {
+            let error = running_role(role, &all).unwrap_err();
+            (error.message, error.text)
+        };
+        let text = "unknown role backend:x: the roles are monitor, backend:corp, responder:nss";
+        assert_eq!(error(backend("x")), (&tools::UNKNOWN_ROLE, text.to_owned()));
+        assert_eq!(error(backend("corp")).0, &tools::ROLE_RESTARTING);
+        assert_eq!(error(nss).0, &tools::ROLE_NOT_STARTED);
     }
 
     #[test]
-    fn one_word_is_a_role_or_a_level() {
+    fn log_level_single_argument_is_role_or_level() {
         let meant = |role: Option<&str>, level| {
             let bus = BusArgs { run_dir: "/run/roster".into() };
             parse_role_and_level(&LogLevelArgs {

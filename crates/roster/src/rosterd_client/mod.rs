@@ -1,8 +1,6 @@
-//! The commands that ask a running rosterd: [`status`], [`domain`], [`cache`], [`access`], [`ssh_keys`],
-//! [`log_level`].
-//!
-//! All but [`ssh_keys`] come in as callers on the daemon's own bus, whose socket is for root and the
-//! daemon's own users. Nothing is decided here: what is asked of whom is in the interfaces of `roster-bus`.
+//! The commands that query a running rosterd: [`status`], [`domain`], [`cache`], [`access`], [`ssh_keys`],
+//! [`log_level`]. All except [`ssh_keys`] connect to the daemon's bus, whose socket is for root and the users of the
+//! daemon. No decision is made here: the interfaces of `roster-bus` define each request.
 
 pub mod access;
 pub mod cache;
@@ -17,95 +15,75 @@ pub mod status_checks;
 mod status_fixture;
 pub mod status_report;
 
-use anyhow::{Result, anyhow, bail};
+use crate::finding::split_code;
+use anyhow::Result;
 use roster_bus::bus_names::{self, RoleName, SOCKET};
 use roster_bus::interfaces::{
     BackendProxy, BusError, CALL_DEADLINE, MonitorProxy, PublisherProxy, RoleProxy,
 };
 use roster_bus::zbus::{self, Connection, fdo, proxy::CacheProperties};
-use std::fmt;
+use roster_messages::table::tools;
+use roster_messages::{CodedError, Message};
+use std::fmt::Display;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a bus that listens may take to let us in.
+/// Timeout of the handshake with a bus that listens.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
-/// Why nobody can be asked.
-#[derive(Debug)]
-pub enum ConnectError {
-    /// There is no daemon.
-    NotRunning(PathBuf, &'static str),
-    /// There is one, and not for us.
-    NotAllowed(PathBuf),
-    /// It has a socket and does not behave.
-    Silent(PathBuf, String),
-}
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotRunning(socket, why) => write!(
-                f,
-                "rosterd is not running: {why} {}\n  start it: systemctl start rosterd\n  one with \
-                 another --run-dir: name the same folder here",
-                socket.display()
-            ),
-            Self::NotAllowed(socket) => write!(
-                f,
-                "no permission to ask rosterd at {}, which is for root and for the user that it runs \
-                 as: try sudo",
-                socket.display()
-            ),
-            Self::Silent(socket, why) => write!(
-                f,
-                "rosterd's bus at {} does not let us in: {why}\n  see its log: journalctl -u rosterd",
-                socket.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ConnectError {}
-
-/// A way to the roles of a running daemon.
+/// A connection to the roles of a running daemon.
 #[derive(Clone)]
 pub struct BusClient {
     connection: Connection,
 }
 
-/// Runs a command's conversation with the daemon.
+/// Runs the requests of a command.
 pub fn run_async<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(future)
 }
 
+/// Returns whether an error has that row of the table.
+pub fn has_code(error: &anyhow::Error, message: &Message) -> bool {
+    error.downcast_ref::<CodedError>().is_some_and(|error| error.message == message)
+}
+
 impl BusClient {
-    /// Comes in at the bus in this folder.
-    pub async fn connect(run_dir: &Path) -> Result<Self, ConnectError> {
+    /// Connects to the bus in this directory.
+    pub async fn connect(run_dir: &Path) -> Result<Self, CodedError> {
         Self::connect_for(run_dir, CALL_DEADLINE).await
     }
 
-    /// The same for calls that wait no longer than this.
-    pub async fn connect_for(run_dir: &Path, wait: Duration) -> Result<Self, ConnectError> {
+    /// Connects to the bus in this directory. `wait` is the timeout of each call.
+    pub async fn connect_for(run_dir: &Path, wait: Duration) -> Result<Self, CodedError> {
         let socket = run_dir.join(SOCKET);
-        // Not the standard library's, which would wait for one that takes in nobody.
+        let name = socket.display();
+        let not_running = |why| {
+            let text = format!("rosterd is not running: {name}: {why}");
+            CodedError::new(&tools::ROSTERD_NOT_RUNNING, text)
+        };
+        let not_permitted = || {
+            let text = format!("{name}: this user may not query rosterd");
+            CodedError::new(&tools::BUS_NOT_PERMITTED, text)
+        };
+        let unusable = |why: &dyn Display| {
+            let text = format!("{name}: the bus does not accept the connection: {why}");
+            CodedError::new(&tools::BUS_UNUSABLE, text)
+        };
+        // Not the standard library's connect, which would wait for a socket with a full backlog.
         let stream = tokio::net::UnixStream::connect(&socket).await;
         let stream = match stream.and_then(tokio::net::UnixStream::into_std) {
             Ok(stream) => stream,
             Err(error) => {
                 return Err(match error.kind() {
-                    ErrorKind::NotFound => ConnectError::NotRunning(socket, "there is no socket"),
-                    ErrorKind::ConnectionRefused => {
-                        ConnectError::NotRunning(socket, "nobody listens on")
-                    }
-                    ErrorKind::PermissionDenied => ConnectError::NotAllowed(socket),
-                    ErrorKind::WouldBlock => {
-                        ConnectError::Silent(socket, "too many are waiting already".to_owned())
-                    }
-                    _ => ConnectError::Silent(socket, error.to_string()),
+                    ErrorKind::NotFound => not_running("the socket does not exist"),
+                    ErrorKind::ConnectionRefused => not_running("no process listens"),
+                    ErrorKind::PermissionDenied => not_permitted(),
+                    ErrorKind::WouldBlock => unusable(&"connection backlog is full"),
+                    _ => unusable(&error),
                 });
             }
         };
@@ -113,13 +91,10 @@ impl BusClient {
             zbus::connection::Builder::unix_stream(stream).method_timeout(wait).build();
         match tokio::time::timeout(CONNECT_WAIT, connecting).await {
             Ok(Ok(connection)) => Ok(Self { connection }),
-            // A bus that does not know the user hangs up in the middle of the handshake.
-            Ok(Err(_)) if !is_ours(&socket) => Err(ConnectError::NotAllowed(socket)),
-            Ok(Err(error)) => Err(ConnectError::Silent(socket, error.to_string())),
-            Err(_) => {
-                let why = format!("no answer in {} s", CONNECT_WAIT.as_secs());
-                Err(ConnectError::Silent(socket, why))
-            }
+            // The bus closes the connection of an unknown user during the handshake.
+            Ok(Err(_)) if !is_ours(&socket) => Err(not_permitted()),
+            Ok(Err(error)) => Err(unusable(&error)),
+            Err(_) => Err(unusable(&format!("no reply within {} s", CONNECT_WAIT.as_secs()))),
         }
     }
 
@@ -133,7 +108,7 @@ impl BusClient {
         Ok(proxy.build().await?)
     }
 
-    /// A domain's back-end.
+    /// Returns the backend of a domain.
     pub async fn backend(&self, domain: &str) -> Result<BackendProxy<'static>> {
         let role = RoleName::Backend(domain.to_owned());
         let proxy = BackendProxy::builder(&self.connection)
@@ -143,7 +118,7 @@ impl BusClient {
         Ok(proxy.build().await?)
     }
 
-    /// What every role offers.
+    /// Returns the interface that every role has.
     pub async fn role(&self, role: &RoleName) -> Result<RoleProxy<'static>> {
         let proxy = RoleProxy::builder(&self.connection)
             .destination(role.bus_name())
@@ -152,74 +127,87 @@ impl BusClient {
         Ok(proxy.build().await?)
     }
 
-    /// The names of the domains, in order of precedence.
+    /// Returns the names of the domains, in order of priority.
     pub async fn domains(&self) -> Result<Vec<String>> {
         let status = self.monitor().await?.status().await;
         Ok(status.map_err(|error| call_error(&RoleName::Monitor, &error))?.domains)
     }
 
-    /// Refuses a name that is no domain's.
+    /// Fails if no domain has the name.
     pub async fn check_domain(&self, name: &str) -> Result<()> {
         let domains = self.domains().await?;
         if !domains.iter().any(|domain| domain == name) {
-            bail!("there is no domain {name:?}; there are: {}", domains.join(", "));
+            let text = format!("unknown domain {name:?}: the domains are {}", domains.join(", "));
+            return Err(CodedError::new(&tools::UNKNOWN_DOMAIN, text).into());
         }
         Ok(())
     }
 }
 
-/// Whether the bus would let us in by its policy: it is for root and its own user.
+/// Returns whether the policy of the bus allows this user: root, or the owner of the socket.
 fn is_ours(socket: &Path) -> bool {
     let uid = rustix::process::geteuid().as_raw();
     uid == 0 || socket.metadata().is_ok_and(|metadata| metadata.uid() == uid)
 }
 
-/// What a failed call means to a person.
-pub fn call_error(role: &RoleName, error: &BusError) -> anyhow::Error {
-    let restarting = "is not there: it is being started again, see `roster status`";
-    match error {
-        BusError::Unavailable(why)
-        | BusError::Invalid(why)
-        | BusError::Busy(why)
-        | BusError::Denied(why) => {
-            anyhow!("{role}: {why}")
+/// Returns the error of a failed call.
+pub fn call_error(role: &RoleName, error: &BusError) -> CodedError {
+    let of = |message, why: &dyn Display| {
+        let why = why.to_string();
+        // Roles of rosterd send errors with fix and code.
+        if let (why, Some(message)) = split_code(&why)
+            && let Some((text, fix)) = why.split_once(". ")
+        {
+            return CodedError::new(message, format!("{role}: {text}")).fix(fix);
         }
+        CodedError::new(message, format!("{role}: {why}"))
+    };
+    match error {
+        BusError::Unavailable(why) => of(&tools::ROLE_UNAVAILABLE, why),
+        BusError::Invalid(why) => of(&tools::REQUEST_INVALID, why),
+        BusError::Busy(why) => of(&tools::ROLE_BUSY, why),
+        BusError::Denied(why) => of(&tools::REQUEST_DENIED, why),
         BusError::ZBus(zbus::Error::FDO(error)) => match &**error {
             fdo::Error::ServiceUnknown(_) | fdo::Error::NameHasNoOwner(_) => {
-                anyhow!("{role} {restarting}")
+                of(&tools::ROLE_RESTARTING, &"not running")
             }
-            fdo::Error::NoReply(_) => {
-                anyhow!("{role} ended in the middle of the answer; ask again")
-            }
+            fdo::Error::NoReply(_) => of(&tools::ROLE_ENDED, &"ended before its reply"),
             fdo::Error::AccessDenied(why) => {
-                anyhow!("{role}: no permission ({why}); this is for root: try sudo")
+                of(&tools::BUS_NOT_PERMITTED, &format!("the bus denies the call: {why}"))
             }
-            other => anyhow!("{role}: {other}"),
+            other => of(&tools::BUS_ERROR, other),
         },
         BusError::ZBus(zbus::Error::InputOutput(error)) if error.kind() == ErrorKind::TimedOut => {
-            anyhow!("{role} does not answer: it is busy, or hangs and is ended soon")
+            of(&tools::ROLE_TIMED_OUT, &"no reply within the timeout")
         }
         BusError::ZBus(zbus::Error::InputOutput(error)) => {
-            anyhow!("the bus was lost while {role} was asked: {error}; ask again")
+            of(&tools::BUS_LOST, &format!("the connection to the bus was lost: {error}"))
         }
         BusError::ZBus(zbus::Error::MethodError(name, why, _)) => match why {
-            // One of the errors of the interfaces, in a place where the proxy does not tell them.
-            Some(why) if name.as_str().starts_with(bus_names::ERROR) => anyhow!("{role}: {why}"),
-            why => anyhow!(
-                "{role}: {name}{}",
-                why.as_deref().map_or(String::new(), |w| format!(": {w}"))
-            ),
+            // An error of the interfaces that the proxy does not map.
+            Some(why) if name.as_str().starts_with(bus_names::ERROR) => {
+                of(&tools::ROLE_UNAVAILABLE, why)
+            }
+            why => {
+                let why = why.as_deref().map_or(String::new(), |why| format!(": {why}"));
+                of(&tools::BUS_ERROR, &format!("{name}{why}"))
+            }
         },
-        BusError::ZBus(other) => anyhow!("{role}: {other}"),
+        BusError::ZBus(other) => of(&tools::BUS_ERROR, other),
     }
 }
 
-/// Seconds since 1970.
+/// Adds errors of several roles to one text.
+pub fn join_errors(errors: &[CodedError]) -> String {
+    errors.iter().map(|error| &*error.text).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the time in seconds since 1970.
 pub fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// How long ago something was, as people say it.
+/// Formats the time since `then` in one unit.
 pub fn age(now: u64, then: u64) -> String {
     match now.saturating_sub(then) {
         seconds @ 0..60 => format!("{seconds} s"),
@@ -229,7 +217,7 @@ pub fn age(now: u64, then: u64) -> String {
     }
 }
 
-/// The same of a time that may not have come yet.
+/// Formats the time since `then` with "ago". 0 is a time that never was.
 pub fn ago(now: u64, then: u64) -> String {
     match then {
         0 => "never".to_owned(),
@@ -259,51 +247,54 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_missing_daemon_is_told_with_its_socket_and_how_to_start_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let error =
-            run_async(async { Ok(BusClient::connect(folder.path()).await?) }).err().unwrap();
-        let text = error.to_string();
-        assert!(text.starts_with("rosterd is not running: there is no socket"), "{text}");
-        assert!(text.contains("systemctl start rosterd"), "{text}");
-
-        drop(std::os::unix::net::UnixListener::bind(folder.path().join(SOCKET)).unwrap());
-        let error =
-            run_async(async { Ok(BusClient::connect(folder.path()).await?) }).err().unwrap();
-        assert!(matches!(
-            error.downcast_ref(),
-            Some(ConnectError::NotRunning(_, "nobody listens on"))
-        ));
+    fn connect_error(run_dir: &Path) -> anyhow::Error {
+        run_async(async { Ok(BusClient::connect(run_dir).await?) }).err().unwrap()
     }
 
     #[test]
-    fn a_socket_whose_owner_is_no_bus_is_an_error_in_time() {
+    fn bus_client_missing_daemon_names_socket_and_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = connect_error(folder.path());
+        let text = error.to_string();
+        assert!(text.starts_with("rosterd is not running: "), "{text}");
+        assert!(text.contains("bus: the socket does not exist. Run `systemctl start"), "{text}");
+        assert!(text.ends_with("[RST-9001]"), "{text}");
+
+        drop(std::os::unix::net::UnixListener::bind(folder.path().join(SOCKET)).unwrap());
+        let error = connect_error(folder.path());
+        assert!(has_code(&error, &tools::ROSTERD_NOT_RUNNING), "{error}");
+        assert!(error.to_string().contains("no process listens"), "{error}");
+    }
+
+    #[test]
+    fn bus_client_socket_without_bus_fails_in_time() {
         let folder = tempfile::tempdir().unwrap();
         let listener = std::os::unix::net::UnixListener::bind(folder.path().join(SOCKET)).unwrap();
         let strange = std::thread::spawn(move || drop(listener.accept()));
-        let error =
-            run_async(async { Ok(BusClient::connect(folder.path()).await?) }).err().unwrap();
+        let error = connect_error(folder.path());
         strange.join().unwrap();
-        assert!(matches!(error.downcast_ref(), Some(ConnectError::Silent(..))), "{error}");
+        assert!(has_code(&error, &tools::BUS_UNUSABLE), "{error}");
     }
 
     #[test]
-    fn a_role_that_is_away_is_named() {
+    fn call_error_names_role_and_condition() {
         let role = RoleName::Backend("corp".to_owned());
+        let of = |error: &BusError| {
+            let error = call_error(&role, error);
+            (error.message, error.text)
+        };
         let unknown = fdo::Error::ServiceUnknown("x".to_owned());
         let error = BusError::ZBus(zbus::Error::FDO(Box::new(unknown)));
-        assert_eq!(
-            call_error(&role, &error).to_string(),
-            "backend:corp is not there: it is being started again, see `roster status`"
-        );
+        assert_eq!(of(&error), (&tools::ROLE_RESTARTING, "backend:corp: not running".to_owned()));
         let late = std::io::Error::from(ErrorKind::TimedOut);
         let error = BusError::ZBus(zbus::Error::InputOutput(late.into()));
-        assert_eq!(
-            call_error(&role, &error).to_string(),
-            "backend:corp does not answer: it is busy, or hangs and is ended soon"
-        );
+        let text = "backend:corp: no reply within the timeout".to_owned();
+        assert_eq!(of(&error), (&tools::ROLE_TIMED_OUT, text));
+        let error = BusError::Busy("queue is full. Wait a minute. [RST-9006]".to_owned());
+        let error = call_error(&role, &error).to_string();
+        assert_eq!(error, "backend:corp: queue is full. Wait a minute. [RST-9006]");
         let error = BusError::Invalid("no such thing".to_owned());
-        assert_eq!(call_error(&role, &error).to_string(), "backend:corp: no such thing");
+        let text = "backend:corp: no such thing".to_owned();
+        assert_eq!(of(&error), (&tools::REQUEST_INVALID, text));
     }
 }

@@ -1,10 +1,10 @@
-//! Processes that still use files of an older version: a module that was replaced while they ran, or a snapshot of an
-//! older format. Both go on working as they did when the process started, without later changes of the snapshot.
-//!
-//! Reads `/proc` only, and sees the processes that this user may look at. The remedy is a restart of the unit.
+//! Finds processes that use files of an older version: a module that was replaced while they ran, or a snapshot of an
+//! older format. Both continue to work, without later changes of the snapshot. The module reads `/proc` only, and sees
+//! the processes that this user may examine. The fix is a restart of the unit.
 
 use crate::finding::{Finding, warning};
 use crate::output::{count_with_noun, printable};
+use roster_messages::table::status;
 use roster_snapshot::layout::VERSION;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ const MODULE: &str = "libnss_roster.so.2";
 const LIBRARY_DIRS: [&str; 2] = ["/usr/", "/lib"];
 /// Directories of snapshots and of their copies in memory.
 const SNAPSHOT_DIRS: [&str; 2] = ["/var/lib/roster/snap/", "/run/roster/snap/"];
-/// The kernel writes this behind the path of a mapped file that was removed.
+/// Suffix of the kernel for the path of a mapped file that was removed.
 const DELETED: &str = " (deleted)";
 /// Processes that a finding names.
 const NAMES_MAX: usize = 10;
@@ -23,12 +23,12 @@ const NAMES_MAX: usize = 10;
 const NEEDS_REBOOT: [&str; 2] = ["dbus.service", "dbus-broker.service"];
 const INIT: &str = "init.scope";
 
-/// A process with an older file in its memory.
+/// A process that maps an older file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct OldProcess {
     pid: u32,
     name: String,
-    /// Its service; none for a process of a login session or a container.
+    /// Its service. `None` for a process of a login session or a container.
     unit: Option<String>,
     file: OldFile,
 }
@@ -40,7 +40,7 @@ enum OldFile {
     Snapshot,
 }
 
-/// The processes below `/proc` that map an older module or snapshot, by number.
+/// Returns the processes below `proc` that map an older module or snapshot, by process id.
 pub(super) fn old_processes(proc: &Path) -> Vec<OldProcess> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -57,7 +57,7 @@ fn old_process(proc: &Path, pid: u32) -> Option<OldProcess> {
     Some(OldProcess { pid, name, unit, file })
 }
 
-/// The first older file in the text of `/proc/PID/maps`.
+/// Returns the first older file in the text of `/proc/PID/maps`.
 fn old_file(maps: &str) -> Option<OldFile> {
     maps.lines().find_map(|line| {
         let path = &line[line.find('/')?..];
@@ -74,27 +74,27 @@ fn old_file(maps: &str) -> Option<OldFile> {
     })
 }
 
-/// The version in a name such as `roster.v3.snap` or `v3.00000000000000ff`. Names before version 3 had none.
+/// Returns the version in a name such as `roster.v3.snap` or `v3.00000000000000ff`. Names before version 3 had none.
 fn version(name: &str) -> u32 {
     let number = name.split('.').find_map(|part| part.strip_prefix('v')?.parse().ok());
     number.unwrap_or(0)
 }
 
-/// The host's unit in the text of `/proc/PID/cgroup`. Services of containers lie below a scope, and are not the host's.
-/// A restart of `user@UID.service` would end all sessions of that user, so its processes have no unit here.
+/// Returns the unit of the host in the text of `/proc/PID/cgroup`. Services of containers are below a scope, and do not
+/// count. A restart of `user@UID.service` would end all sessions of that user, so its processes have no unit here.
 fn unit(cgroup: &str) -> Option<String> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
     if path == INIT {
         return Some(INIT.to_owned());
     }
     let unit = path.split('/').find(|part| !part.ends_with(".slice"))?;
-    // A container may choose the names in its part of the tree.
+    // A container can choose the names in its part of the tree.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":_.@-\\".contains(&byte);
     let is_service = unit.ends_with(".service") && !unit.starts_with("user@");
     (is_service && unit.bytes().all(is_plain)).then(|| unit.to_owned())
 }
 
-/// The finding about these processes; none without any.
+/// Returns the finding about these processes. `None` without any.
 pub(super) fn check(processes: &[OldProcess]) -> Option<Finding> {
     let (first, rest) = processes.split_at(processes.len().min(NAMES_MAX));
     let names: Vec<_> = first
@@ -104,11 +104,12 @@ pub(super) fn check(processes: &[OldProcess]) -> Option<Finding> {
     let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
     let count = count_with_noun(processes.len() as u64, "process");
     let verb = if processes.len() == 1 { "uses" } else { "use" };
-    let message = format!(
+    let text = format!(
         "{count} {verb} a module or snapshot of an older version: {}{more}",
         names.join(", ")
     );
-    (!processes.is_empty()).then(|| warning("processes", message, remedy(processes)))
+    (!processes.is_empty())
+        .then(|| warning("processes", &status::OLD_FILES_IN_USE, text).advice(remedy(processes)))
 }
 
 fn remedy(processes: &[OldProcess]) -> String {
@@ -116,7 +117,7 @@ fn remedy(processes: &[OldProcess]) -> String {
         processes.iter().filter_map(|process| process.unit.as_deref()).collect();
     let mut steps = Vec::new();
     if units.iter().any(|unit| NEEDS_REBOOT.contains(unit)) {
-        return "restart the host: dbus cannot be restarted alone".to_owned();
+        return "Restart the host: dbus cannot be restarted alone.".to_owned();
     }
     let quoted = |unit: &&str| match unit.contains('\\') {
         true => format!("'{unit}'"),
@@ -132,7 +133,8 @@ fn remedy(processes: &[OldProcess]) -> String {
     if processes.iter().any(|process| process.unit.is_none()) {
         steps.push("start the processes of login sessions and containers again".to_owned());
     }
-    steps.join(", ")
+    let steps = steps.join(", then ");
+    format!("{}{}.", steps[..1].to_uppercase(), &steps[1..])
 }
 
 #[cfg(test)]
@@ -210,21 +212,21 @@ mod tests {
         let finding = check(&found).expect("a finding");
         assert_eq!(finding.level, FindingLevel::Warning);
         assert_eq!(
-            finding.message,
+            finding.text,
             "1 process uses a module or snapshot of an older version: cron (30)"
         );
-        assert_eq!(finding.advice.as_deref(), Some("run `systemctl restart cron.service`"));
+        assert_eq!(finding.advice.as_deref(), Some("Run `systemctl restart cron.service`."));
         add(1, "systemd", "0::/init.scope", &deleted);
         add(40, "bash", "0::/user.slice/user-0.slice/session-3.scope", &deleted);
         let found = old_processes(proc.path());
         assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [1, 30, 40]);
         let advice = check(&found).and_then(|finding| finding.advice);
-        let steps = "run `systemctl restart cron.service`, run `systemctl daemon-reexec`, \
-                     start the processes of login sessions and containers again";
+        let steps = "Run `systemctl restart cron.service`, then run `systemctl daemon-reexec`, then \
+                     start the processes of login sessions and containers again.";
         assert_eq!(advice.as_deref(), Some(steps));
         add(50, "dbus-daemon", "0::/system.slice/dbus.service", &deleted);
         let advice = check(&old_processes(proc.path())).and_then(|finding| finding.advice);
-        assert_eq!(advice.as_deref(), Some("restart the host: dbus cannot be restarted alone"));
+        assert_eq!(advice.as_deref(), Some("Restart the host: dbus cannot be restarted alone."));
         assert_eq!(check(&[]), None);
     }
 }

@@ -1,24 +1,25 @@
-//! The entries of a domain that are rejected, page by page.
+//! Fetches the rejected entries of a domain, page by page. The publisher and the backends keep the lists.
 
 use super::{BusClient, call_error};
 use anyhow::Result;
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::{REJECTED_PER_REPLY_MAX, RejectedEntry};
+use std::collections::HashMap;
 
-/// Pages of rejected entries that are fetched: more than a snapshot has room for.
+/// Limit of the pages, for more entries than a snapshot can hold.
 const PAGES_MAX: u32 = 10_000;
 
-/// The entries of a domain that the publisher rejects.
+/// Fetches the entries of a domain that the publisher rejects.
 pub async fn rejected_by_publisher(bus: &BusClient, name: &str) -> Result<Vec<RejectedEntry>> {
     let publisher = bus.publisher().await?;
     let page = async |from| {
         let page = publisher.rejected(name, from, REJECTED_PER_REPLY_MAX).await;
-        page.map_err(|error| call_error(&RoleName::Publisher, &error))
+        page.map_err(|error| call_error(&RoleName::Publisher, &error).into())
     };
     all_pages(page).await
 }
 
-/// All pages of a list.
+/// Fetches all pages of a list.
 pub async fn all_pages(
     page: impl AsyncFn(u32) -> Result<Vec<RejectedEntry>>,
 ) -> Result<Vec<RejectedEntry>> {
@@ -33,4 +34,20 @@ pub async fn all_pages(
         }
     }
     Ok(entries)
+}
+
+/// Groups entries by reason. The most frequent reason is first, and no group is empty.
+pub fn by_reason(entries: &[RejectedEntry]) -> Vec<Vec<&RejectedEntry>> {
+    let mut reasons: Vec<Vec<&RejectedEntry>> = Vec::new();
+    let mut positions: HashMap<&str, usize> = HashMap::new();
+    for entry in entries {
+        let position = *positions.entry(&entry.reason).or_insert_with(|| {
+            reasons.push(Vec::new());
+            reasons.len() - 1
+        });
+        reasons[position].push(entry);
+    }
+    // The sort is stable: reasons with equal counts keep their order.
+    reasons.sort_by_key(|entries| std::cmp::Reverse(entries.len()));
+    reasons
 }

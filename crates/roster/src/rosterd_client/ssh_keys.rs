@@ -1,60 +1,61 @@
-//! `roster ssh-keys`: a user's keys for sshd, out of the directory through the daemon's cache.
-//!
-//! Asks at the socket of PAM, which everybody may: sshd has a user run this who may do nothing else.
+//! `roster ssh-keys`: prints the keys of a user for sshd, from the cache of rosterd. Sends its request to the socket for
+//! PAM, which every user may use: sshd runs this program as a user without rights.
 
 use crate::args::SshKeysArgs;
-use crate::output::print_stderr;
-use anyhow::{Context, Result, bail};
+use crate::output::print_error;
+use anyhow::Result;
+use roster_messages::table::tools;
+use roster_messages::{CodedError, Message};
 use roster_request::{AuthRequestKind, AuthResult};
 use roster_wire::pam::{AuthRequest, AuthResponseHeader, REQUEST_BYTES_MAX, RESPONSE_HEADER_BYTES};
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The socket's name in the folder of sockets.
+/// Name of the socket in the directory of sockets.
 const PAM_SOCKET: &str = "pam";
-/// How long an answer may take; sshd's user waits meanwhile.
+/// Timeout of the reply, for which a login waits.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Runs the command. `true`: the daemon has answered.
+/// Runs the command. Returns whether the daemon replied.
 pub fn run(args: &SshKeysArgs, out: &mut dyn Write) -> Result<bool> {
     let socket = args.bus.run_dir.join(PAM_SOCKET);
-    let (verdict, keys) = request_keys(&socket, args.user.as_bytes()).with_context(|| {
-        format!("cannot ask rosterd at {}{}", socket.display(), advice(&socket))
-    })?;
+    let (verdict, keys) = request_keys(&socket, args.user.as_bytes())?;
     match verdict {
         AuthResult::Success => {
             out.write_all(&keys)?;
             Ok(true)
         }
-        // Users of the host have theirs in a file.
+        // The keys of local users are in files.
         AuthResult::UnknownUser | AuthResult::NotHandled => Ok(true),
         other => {
-            print_stderr(format_args!("roster: no keys of {:?}: {}", args.user, other.label()));
+            let text = format!("no keys of {:?}: {}", args.user, other.label());
+            print_error(&CodedError::new(&tools::KEYS_UNKNOWN, text));
             Ok(false)
         }
     }
 }
 
-/// What to do where there is no socket.
-fn advice(socket: &Path) -> &'static str {
-    if socket.symlink_metadata().is_ok() {
-        return "";
-    }
-    " (is it running, and does a domain have `auth`? roster status)"
+/// Returns the error of a request at that socket.
+fn socket_error(socket: &Path, error: io::Error) -> CodedError {
+    let message: &'static Message = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => &tools::PAM_SOCKET_MISSING,
+        _ => &tools::PAM_SOCKET_FAILED,
+    };
+    let text = format!("{}: rosterd does not reply", socket.display());
+    CodedError::new(message, text).caused_by(error)
 }
 
-fn request_keys(socket: &Path, user: &[u8]) -> Result<(AuthResult, Vec<u8>)> {
-    // Keys of whoever could put a socket there would open the user's account.
-    let owner = socket.symlink_metadata()?.uid();
+fn request_keys(socket: &Path, user: &[u8]) -> Result<(AuthResult, Vec<u8>), CodedError> {
+    let failed = |error| socket_error(socket, error);
+    // The owner of an untrusted socket could return keys that open the account.
+    let owner = socket.symlink_metadata().map_err(failed)?.uid();
     if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        bail!("it is neither root's nor ours");
+        let text = format!("{}: the socket belongs to uid {owner}", socket.display());
+        return Err(CodedError::new(&tools::PAM_SOCKET_UNTRUSTED, text));
     }
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(WAIT))?;
-    stream.set_write_timeout(Some(WAIT))?;
     let request = AuthRequest {
         kind: AuthRequestKind::SshKeys,
         user,
@@ -68,13 +69,21 @@ fn request_keys(socket: &Path, user: &[u8]) -> Result<(AuthResult, Vec<u8>)> {
     };
     let mut room = [0; REQUEST_BYTES_MAX];
     let Some(request) = request.write(&mut room) else {
-        // Nobody is called so.
+        // The name is too long for any user.
         return Ok((AuthResult::UnknownUser, Vec::new()));
     };
+    exchange(socket, request).map_err(failed)
+}
+
+fn exchange(socket: &Path, request: &[u8]) -> io::Result<(AuthResult, Vec<u8>)> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(WAIT))?;
+    stream.set_write_timeout(Some(WAIT))?;
     stream.write_all(request)?;
     let mut header = [0; RESPONSE_HEADER_BYTES];
     stream.read_exact(&mut header)?;
-    let header = AuthResponseHeader::parse(&header).ok().context("its answer is none")?;
+    let header = AuthResponseHeader::parse(&header).ok();
+    let header = header.ok_or_else(|| io::Error::other("the reply is malformed"))?;
     let mut rest = vec![0; header.messages_bytes + header.blob_bytes];
     stream.read_exact(&mut rest)?;
     Ok((header.result, rest.split_off(header.messages_bytes)))
@@ -87,7 +96,10 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    fn answered(header: AuthResponseHeader, rest: &'static [u8]) -> Result<(AuthResult, Vec<u8>)> {
+    fn answered(
+        header: AuthResponseHeader,
+        rest: &'static [u8],
+    ) -> Result<(AuthResult, Vec<u8>), CodedError> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join(PAM_SOCKET);
         let listener = UnixListener::bind(&socket).unwrap();
@@ -124,7 +136,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_cut_is_no_answer() {
-        assert!(answered(header(9), b"\0\0\0\0key one\n").is_err());
+        let error = answered(header(9), b"\0\0\0\0key one\n").unwrap_err();
+        assert_eq!(error.message, &tools::PAM_SOCKET_FAILED);
     }
 
     #[test]

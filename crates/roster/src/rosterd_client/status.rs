@@ -1,42 +1,44 @@
-//! `roster status`: every role, every domain, the snapshot, and what is wrong with them.
-//!
-//! `status_report` asks the roles, `status_checks` concludes, and this shows it.
+//! `roster status`: formats the state of every role and domain, the snapshot, and the findings about them.
+//! [`status_report`](super::status_report) queries the roles, and [`status_checks`](super::status_checks) makes findings.
 
 use super::old_processes;
 use super::status_checks::{check, is_well};
 use super::status_report::{
-    StatusReport, domain_counts, held_removals, or_if_empty, rejected_count, report,
+    RoleReply, StatusReport, domain_counts, held_removals, no_reply, or_if_empty, rejected_count,
+    report,
 };
-use super::{ConnectError, age, ago};
+use super::{age, ago, has_code};
 use crate::doctor;
 use crate::finding::{Finding, marked_line};
 use crate::output::{Align, Paint, bytes, count, count_with_noun, duration, printable, table};
 use crate::paths::CONFIG;
 use anyhow::Result;
 use roster_bus::interfaces::{
-    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RoleStatus, SupervisedRole,
+    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectionCount, RoleStatus,
+    SupervisedRole,
 };
+use roster_messages::table::tools;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// What systemctl(1) says of a service that does not run.
+/// Exit status of systemctl(1) for a service that is not running.
 const NOT_RUNNING: u8 = 3;
 const HAS_PROBLEMS: u8 = 1;
 
-/// Prints how the daemon is; the exit code says it too.
+/// Prints the state of the daemon. Returns the exit status.
 pub fn run(run_dir: &Path, json: bool, out: &mut dyn Write) -> Result<u8> {
     let report = match report(run_dir) {
         Ok(report) => report,
         Err(error) => {
-            let not_running = matches!(error.downcast_ref(), Some(ConnectError::NotRunning(..)));
+            let is_stopped = has_code(&error, &tools::ROSTERD_NOT_RUNNING);
             if json {
-                let value =
-                    json!({"ok": false, "running": !not_running, "error": error.to_string()});
+                let mut value = json!({"ok": false, "running": !is_stopped});
+                merge(&mut value, error_json(&no_reply(&error)));
                 writeln!(out, "{value:#}")?;
             }
-            if not_running {
+            if is_stopped {
                 crate::print_stderr(format_args!("roster: {error}"));
                 return Ok(NOT_RUNNING);
             }
@@ -58,8 +60,8 @@ pub fn run(run_dir: &Path, json: bool, out: &mut dyn Write) -> Result<u8> {
     Ok(if is_well(&findings) { 0 } else { HAS_PROBLEMS })
 }
 
-/// What keeps programs from using the snapshot: doctor's checks of its file and directories, and of the
-/// floor. Doctor makes them by itreport.
+/// Returns the findings of doctor about the snapshot, its directories and the floor of ids. Doctor itself makes these
+/// checks without this function.
 fn file_findings(report: &StatusReport) -> Vec<Finding> {
     let monitor = report.monitor.as_ref().ok();
     let made =
@@ -110,7 +112,7 @@ fn as_text(report: &StatusReport, findings: &[Finding], paint: Paint) -> String 
     text
 }
 
-/// The line that counts groups with members in both ways; `None` without such groups.
+/// Returns the line that counts groups with members both by name and by DN. `None` without such groups.
 pub fn mixed_groups(status: &DomainStatus) -> Option<String> {
     let groups = count_with_noun(status.mixed_groups, "group");
     let name = if status.mixed_groups == 1 { "names" } else { "name" };
@@ -136,10 +138,10 @@ fn snapshot_text(now: u64, publisher: &PublisherStatus) -> String {
     )
 }
 
-/// The domains, a line each.
+/// Formats the domains, one on each line.
 pub fn domain_table(report: &StatusReport) -> String {
     let mut rows = vec![
-        ["DOMAIN", "STATE", "USERS", "GROUPS", "REJECTED", "LAST CHANGE", "BY", "FROM"]
+        ["DOMAIN", "STATE", "USERS", "GROUPS", "REJECTED", "CHANGED", "FROM"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -147,15 +149,15 @@ pub fn domain_table(report: &StatusReport) -> String {
         rows.push(domain_row(report.now, name, status, domain_counts(report, name)).to_vec());
     }
     use Align::{Left, Right};
-    table(&rows, &[Left, Left, Right, Right, Right, Left, Left, Left])
+    table(&rows, &[Left, Left, Right, Right, Right, Left, Left])
 }
 
 fn domain_row(
     now: u64,
     name: &str,
-    status: &Result<DomainStatus, String>,
+    status: &RoleReply<DomainStatus>,
     counts: Option<&PublishedDomain>,
-) -> [String; 8] {
+) -> [String; 7] {
     let nothing = || "-".to_owned();
     let served = |number: fn(&PublishedDomain) -> u64| {
         counts.filter(|counts| counts.present).map_or_else(nothing, |c| count(number(c)))
@@ -167,7 +169,6 @@ fn domain_row(
             "not there".to_owned(),
             users,
             groups,
-            nothing(),
             nothing(),
             nothing(),
             nothing(),
@@ -184,7 +185,6 @@ fn domain_row(
         groups,
         count(status.rejected + rejected_count(counts)),
         ago(now, status.last_change_unix),
-        or_if_empty(&status.tracking, "-").to_owned(),
         printable(or_if_empty(&status.server, "-")),
     ]
 }
@@ -269,16 +269,16 @@ fn snapshot_json(publisher: &PublisherStatus) -> Value {
     })
 }
 
-/// All domains, in order of precedence.
+/// Returns all domains, in order of priority.
 pub fn domains_json(report: &StatusReport) -> Vec<Value> {
     let domains = report.domains.iter();
     domains.map(|(name, status)| domain_json(name, status, domain_counts(report, name))).collect()
 }
 
-/// A domain as the back-end and the publisher see it.
+/// Returns a domain as the backend and the publisher see it.
 pub fn domain_json(
     name: &str,
-    status: &Result<DomainStatus, String>,
+    status: &RoleReply<DomainStatus>,
     counts: Option<&PublishedDomain>,
 ) -> Value {
     let mut value = json!({"domain": name});
@@ -291,6 +291,7 @@ pub fn domain_json(
                 "since_unix": known_time(status.since_unix),
                 "server": non_empty(&status.server),
                 "reason": non_empty(&status.reason),
+                "reason_code": non_empty(&status.reason_code),
                 "tracking": non_empty(&status.tracking),
                 "complete": status.complete,
                 "users": status.users,
@@ -308,14 +309,16 @@ pub fn domain_json(
             });
             merge(&mut value, more);
         }
-        Err(error) => merge(&mut value, json!({"error": error})),
+        Err(finding) => merge(&mut value, error_json(finding)),
     }
     merge(&mut value, json!({"pending_removals": held_removals(status.as_ref().ok(), counts)}));
     if let Some(counts) = counts {
         let refused: Vec<_> = counts
             .refused
             .iter()
-            .map(|(reason, number)| json!({"reason": reason, "entries": number}))
+            .map(|RejectionCount { reason, code, entries, .. }| {
+                json!({"reason": reason, "code": non_empty(code), "entries": entries})
+            })
             .collect();
         let more = json!({
             "waiting_for": non_empty(&counts.waits_for),
@@ -328,6 +331,11 @@ pub fn domain_json(
         merge(&mut value, more);
     }
     value
+}
+
+/// Returns an error as JSON.
+pub fn error_json(finding: &Finding) -> Value {
+    json!({"error": finding.text, "code": finding.message.map(|message| message.code)})
 }
 
 fn merge(value: &mut Value, more: Value) {
@@ -354,11 +362,13 @@ fn role_json(state: &SupervisedRole, roles: &[RoleStatus]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::status_fixture::{NOW, change, refuse, report, role, said};
+    use super::super::status_fixture::{NOW, change, found, refuse, report, role, said};
     use super::*;
+    use crate::finding::problem;
+    use roster_messages::table::{directory, status as status_table};
 
     #[test]
-    fn a_daemon_that_is_well_is_shown_on_one_screen() {
+    fn status_healthy_daemon_fits_one_screen() {
         let report = report();
         assert_eq!(
             as_text(&report, &check(&report), Paint::plain()),
@@ -369,8 +379,8 @@ snapshot       /var/lib/roster/roster.v3.snap
                generation 123, published 3 s ago, 12 ms after the change
                10,201 users, 10,100 groups, 5,050,000 memberships, 24.0 MiB
 
-DOMAIN  STATE        USERS  GROUPS  REJECTED  LAST CHANGE  BY        FROM
-corp    online 3 h  10,201  10,100         0  3 s ago      syncrepl  ldaps://ldap1.example.com
+DOMAIN  STATE        USERS  GROUPS  REJECTED  CHANGED  FROM
+corp    online 3 h  10,201  10,100         0  3 s ago  ldaps://ldap1.example.com
 
 ROLE          STATE        PID  USER        RESTARTS  LOG   SANDBOX
 monitor       running 3 h  100  roster-bus         0  -     -
@@ -400,28 +410,28 @@ All well.
     }
 
     #[test]
-    fn rejected_entries_are_named_with_reason_and_remedy_and_are_no_failure() {
+    fn status_rejected_entries_have_reason_and_fix() {
         let mut report = report();
+        let (below, local) = (&directory::ID_BELOW_MIN, &directory::LOCAL_USER_NAME);
         let reasons = [
-            ("gid 100 is below min_id (1000)", 812),
-            ("a local user has this name", 2),
-            ("uid 7 is below min_id (1000)", 1),
-            ("uid 8 is below min_id (1000)", 1),
-            ("uid 9 is below min_id (1000)", 1),
+            ("gid 100 is below min_id (1000)", below, 812),
+            ("a local user has this name", local, 2),
+            ("uid 7 is below min_id (1000)", below, 1),
+            ("uid 8 is below min_id (1000)", below, 1),
+            ("uid 9 is below min_id (1000)", below, 1),
         ];
         refuse(&mut report, &reasons);
+        let (below, local) =
+            [below, local].map(|one| format!("\n    → {} [{one}]", one.fix)).into();
         assert_eq!(
             said(&report),
             [
-                "! corp: 812 entries rejected: gid 100 is below min_id (1000)\n    → if users may \
-                 have the host's own group 100 as their primary group: allowed_local_gids = [100] \
-                 under [host]; for a group of the directory, lower min_id",
-                "! corp: 2 entries rejected: a local user has this name\n    → which ones: roster \
-                 domain rejected corp",
-                "! corp: 1 entry rejected: uid 7 is below min_id (1000)\n    → if such users are to \
-                 be served, lower min_id",
-                "! corp: 2 entries rejected for 2 other reasons\n    → all of them: roster domain \
-                 rejected corp",
+                format!("! corp: 812 entries rejected: gid 100 is below min_id (1000){below}"),
+                format!("! corp: 2 entries rejected: a local user has this name{local}"),
+                format!("! corp: 1 entry rejected: uid 7 is below min_id (1000){below}"),
+                "! corp: 2 entries rejected for 2 other reasons\n    → List all of them with `roster \
+                 domain rejected corp`. [RST-3029]"
+                    .to_owned(),
             ]
         );
         assert!(is_well(&check(&report)));
@@ -434,12 +444,13 @@ All well.
         change(&mut report, |status| status.login_warning = "KDCs are not verified".to_owned());
         assert_eq!(
             said(&report),
-            ["! corp: KDCs are not verified\n    → `roster check-config` says how to fix it"]
+            ["! corp: KDCs are not verified\n    → Run `roster check-config` and follow its fix. \
+              [RST-3018]"]
         );
         assert!(is_well(&check(&report)));
         change(&mut report, |status| status.login_error = "logins are refused".to_owned());
         let found = check(&report);
-        assert!(!is_well(&found) && found[0].message == "corp: logins are refused", "{found:?}");
+        assert!(!is_well(&found) && found[0].text == "corp: logins are refused", "{found:?}");
         let json = as_json(&report, &found);
         assert_eq!(json["domains"][0]["login_error"], "logins are refused");
         assert_eq!(json["domains"][0]["login_warning"], "KDCs are not verified");
@@ -450,10 +461,7 @@ All well.
         let mut report = report();
         change(&mut report, |status| status.clock_error = "it is 7 h behind".to_owned());
         let found = check(&report);
-        assert_eq!(
-            found[0].message,
-            "corp: the clock of this host is not believed: it is 7 h behind"
-        );
+        assert_eq!(found[0].text, "corp: the clock of this host is not trusted: it is 7 h behind");
         assert!(!is_well(&found));
         assert_eq!(as_json(&report, &found)["domains"][0]["clock_error"], "it is 7 h behind");
         change(&mut report, |status| {
@@ -461,7 +469,7 @@ All well.
             status.credentials_error = "passwords are kept in memory: no space".to_owned();
         });
         let found = check(&report);
-        assert_eq!(found[0].message, "corp: passwords are kept in memory: no space");
+        assert_eq!(found[0].text, "corp: passwords are kept in memory: no space");
         assert!(!is_well(&found));
         let json = as_json(&report, &found);
         assert_eq!(
@@ -471,22 +479,20 @@ All well.
     }
 
     #[test]
-    fn a_publisher_that_waits_has_not_failed() {
+    fn status_publisher_wait_differs_from_failure() {
         let mut report = report();
         let waits_for = "domain corp can be read";
         report.publisher.as_mut().unwrap().waits_for = waits_for.to_owned();
-        assert_eq!(
-            said(&report),
-            ["✗ the next snapshot is made when domain corp can be read\n    → what was published \
-              before is served until then"]
-        );
+        let text = "publication is on hold until domain corp can be read";
+        assert_eq!(found(&report, &status_table::PUBLICATION_WAITS).text, text);
         assert_eq!(as_json(&report, &[])["snapshot"]["waiting_for"], waits_for);
         report.publisher.as_mut().unwrap().error = "No space left on device".to_owned();
-        assert!(said(&report)[0].contains("could not be published: No space left on device"));
+        let text = "the snapshot cannot be published: No space left on device";
+        assert_eq!(found(&report, &status_table::PUBLICATION_FAILED).text, text);
     }
 
     #[test]
-    fn a_role_that_is_down_is_named_with_how_it_ended() {
+    fn status_stopped_role_shows_last_end() {
         let mut report = report();
         let monitor = report.monitor.as_mut().unwrap();
         monitor.roles[2] = SupervisedRole {
@@ -496,46 +502,56 @@ All well.
             restarts: 4,
             ..role("backend:corp", 0)
         };
-        report.domains[0].1 = Err("backend:corp is not there".to_owned());
+        let away = problem("daemon", &tools::ROLE_RESTARTING, "backend:corp: not running");
+        report.domains[0].1 = Err(away);
         assert_eq!(
             said(&report),
             [
-                "✗ backend:corp is waiting for 2 s: killed by signal 9\n    → see its log: \
-                 journalctl -u rosterd",
-                "✗ backend:corp is not there\n    → see its log: journalctl -u rosterd",
+                "✗ backend:corp is waiting for 2 s: killed by signal 9\n    → See its log: \
+                 `journalctl -u rosterd`. [RST-3003]",
+                "✗ backend:corp: not running\n    → See `roster status`, and try again. [RST-9008]",
             ]
         );
         assert!(domain_table(&report).contains("corp    not there  10,201  10,100"));
     }
 
     #[test]
-    fn without_a_monitor_the_rest_is_still_shown() {
+    fn status_without_monitor_shows_the_rest() {
         let mut report = report();
-        report.monitor = Err("monitor does not answer".to_owned());
+        let silent = "monitor: no reply within the timeout";
+        report.monitor = Err(problem("daemon", &tools::ROLE_TIMED_OUT, silent));
         let text = as_text(&report, &check(&report), Paint::plain());
-        assert!(text.contains("generation 123") && text.contains("✗ monitor does not answer"));
+        assert!(text.contains("generation 123") && text.contains(&format!("✗ {silent}\n")));
     }
 
     #[test]
-    fn json_holds_what_a_monitoring_system_asks() {
+    fn status_json_has_states_and_codes() {
         let mut report = report();
-        refuse(&mut report, &[("gid 100 is below min_id (1000)", 812)]);
+        refuse(&mut report, &[("gid 100 is below min_id (1000)", &directory::ID_BELOW_MIN, 812)]);
         let value = as_json(&report, &check(&report));
         assert_eq!(value["ok"], true);
         assert_eq!(value["snapshot"]["generation"], 123);
         assert_eq!(value["domains"][0]["domain"], "corp");
-        assert_eq!(value["domains"][0]["refused"][0]["entries"], 812);
+        let refused = json!({
+            "reason": "gid 100 is below min_id (1000)",
+            "code": directory::ID_BELOW_MIN.code,
+            "entries": 812,
+        });
+        assert_eq!(value["domains"][0]["refused"][0], refused);
         assert_eq!(value["domains"][0]["reason"], Value::Null);
         assert_eq!(value["roles"][2]["sandbox"], "landlock, seccomp");
-        assert_eq!(value["findings"][0]["level"], "warning");
+        let finding = &value["findings"][0];
+        let code = json!(directory::ID_BELOW_MIN.code);
+        assert_eq!((&finding["level"], &finding["code"]), (&json!("warning"), &code));
     }
 
     #[test]
-    fn a_daemon_that_does_not_run_has_an_exit_code_of_its_own() {
+    fn status_stopped_daemon_has_own_exit_status() {
         let folder = tempfile::tempdir().unwrap();
         let mut out = Vec::new();
         assert_eq!(run(folder.path(), true, &mut out).unwrap(), NOT_RUNNING);
         let value: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!((&value["ok"], &value["running"]), (&json!(false), &json!(false)));
+        assert_eq!(value["code"], "RST-9001");
     }
 }

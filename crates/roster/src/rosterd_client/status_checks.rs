@@ -1,35 +1,41 @@
-//! What is wrong with the daemon, by its report. Pure: [`check`] asks no role.
-//!
-//! Each check is a function, and the tables have them in the order of their findings.
+//! The checks of `roster status`: findings from the report of the daemon. Pure: [`status_report`](super::status_report)
+//! queries the roles. Each check is a function, and the tables have them in the order of their findings.
 
+use super::rejected_entries::by_reason;
 use super::status_report::{
-    NEVER_RESUMED, POLLING, POLLS_EVERYTHING, StatusReport, domain_counts, held_removals,
-    or_if_empty, rejected_count,
+    CHECK, StatusReport, domain_counts, held_removals, or_if_empty, rejected_count,
 };
 use super::{age, ago};
 use crate::finding::{Finding, FindingLevel, problem, warning};
-use crate::output::count_with_noun;
-use crate::unserved::{by_reason, list_names, remedy};
+use crate::output::{count_with_noun, printable};
+use crate::unserved::list_names;
 use roster_bus::interfaces::{
-    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectedEntry, SupervisedRole,
+    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectedEntry, RejectionCount,
+    SupervisedRole,
 };
+use roster_messages::Message;
+use roster_messages::table::{directory, status};
+use roster_request::TrackingMethod;
 
-/// The name of these checks in JSON.
-const CHECK: &str = "daemon";
-
-/// Reasons of refusal that are shown of a domain; `roster domain rejected` has all.
+/// Reasons of rejection that the status lists for a domain. `roster domain rejected` lists all.
 const REASONS_SHOWN: usize = 3;
-/// A domain is not well when more than one in so many of its entries is rejected for one reason.
+/// Rejections for one reason are a problem if they are more than this fraction of the entries of a domain.
 const REJECTED_SHARE: u64 = 10;
 
-const CHECK_CONFIG: &str = "`roster check-config` says how to fix it";
+/// Reasons of rejection that a key of the configuration removes.
+static ALLOWED_BY_KEY: [&Message; 9] = [
+    &directory::ID_BELOW_MIN,
+    &directory::PRIMARY_GID_BELOW_MIN,
+    &directory::ID_ABOVE_MAX,
+    &directory::PRIMARY_GID_LOCAL,
+    &directory::GID_OF_LOCAL_USERS,
+    &directory::SUBORDINATE_ID,
+    &directory::PRIVILEGED_NAME,
+    &directory::NAME_CHARACTERS,
+    &directory::HOME_EMPTY,
+];
 
-const SEE_LOG: &str = "see its log: journalctl -u rosterd";
-
-/// How the monitor tells of a process that ended as it was told to.
-const EXITED_WITH_0: &str = "ended with status 0";
-
-/// The checks of a publisher that answers.
+/// The checks of a publisher that replies.
 const PUBLISHER_CHECKS: [fn(&PublisherStatus) -> Option<Finding>; 6] = [
     check_publication,
     check_foreign_snapshot,
@@ -39,7 +45,7 @@ const PUBLISHER_CHECKS: [fn(&PublisherStatus) -> Option<Finding>; 6] = [
     check_local_accounts,
 ];
 
-/// The checks of a domain, but for entries that the publisher rejects.
+/// The checks of a domain, except for entries that the publisher rejects.
 const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 17] = [
     check_backend,
     check_directory,
@@ -64,11 +70,13 @@ const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 17] = [
 struct ExaminedDomain<'r> {
     now: u64,
     name: &'r str,
-    status: Result<&'r DomainStatus, &'r String>,
+    status: Result<&'r DomainStatus, &'r Finding>,
     counts: Option<&'r PublishedDomain>,
+    /// Rejected entries, if the report has them.
+    rejected: &'r [RejectedEntry],
 }
 
-/// What is worth a word, worst first.
+/// Returns the findings, most severe first.
 pub fn check(report: &StatusReport) -> Vec<Finding> {
     let mut findings = Vec::new();
     match &report.monitor {
@@ -76,28 +84,28 @@ pub fn check(report: &StatusReport) -> Vec<Finding> {
             findings.extend(check_configuration(report.now, monitor));
             findings.extend(monitor.roles.iter().filter_map(|role| check_role(report.now, role)));
         }
-        Err(why) => findings.push(problem(CHECK, why, SEE_LOG)),
+        Err(finding) => findings.push(finding.clone()),
     }
     match &report.publisher {
         Ok(publisher) => {
             findings.extend(PUBLISHER_CHECKS.iter().filter_map(|check| check(publisher)));
         }
-        Err(why) => findings.push(problem(CHECK, why, SEE_LOG)),
+        Err(finding) => findings.push(finding.clone()),
     }
     for (name, status) in &report.domains {
         let counts = domain_counts(report, name);
-        let domain = ExaminedDomain { now: report.now, name, status: status.as_ref(), counts };
+        let rejected = report.rejected.iter().find(|(domain, _)| domain == name);
+        let rejected = rejected.map(|(_, entries)| &**entries).unwrap_or_default();
+        let domain =
+            ExaminedDomain { now: report.now, name, status: status.as_ref(), counts, rejected };
         findings.extend(DOMAIN_CHECKS.iter().filter_map(|check| check(&domain)));
         findings.extend(check_rejected_entries(&domain));
-    }
-    for (name, entries) in &report.rejected {
-        name_rejected(name, entries, &mut findings);
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     findings
 }
 
-/// Whether no finding is a problem.
+/// Returns whether no finding is a problem.
 pub fn is_well(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.level < FindingLevel::Problem)
 }
@@ -107,15 +115,10 @@ fn check_configuration(now: u64, monitor: &MonitorStatus) -> Option<Finding> {
     (!config_error.is_empty()).then(|| {
         let read = ago(now, monitor.config_read_unix);
         let mistakes = config_error.trim_end().replace('\n', "\n    ");
-        problem(
-            CHECK,
-            format!(
-                "{config} is not in force as it is now; what was read {read} goes on:\n    {mistakes}"
-            ),
-            format!(
-                "correct it, `roster check-config {config}`, then `systemctl reload rosterd`"
-            ),
-        )
+        let text = format!(
+            "{config} has errors; rosterd keeps the configuration read {read}:\n    {mistakes}"
+        );
+        problem(CHECK, &status::CONFIGURATION_REJECTED, text)
     })
 }
 
@@ -124,77 +127,56 @@ fn check_role(now: u64, role: &SupervisedRole) -> Option<Finding> {
     let ended = if last_end.is_empty() { String::new() } else { format!(": {last_end}") };
     match &**state {
         "running" | "idle" => {
-            // Once is a restart; time and again is trouble, though it runs just now. One that ended well was
-            // told to: it reads its settings as it starts.
-            let often = *restarts >= 3
-                && now.saturating_sub(*since_unix) < 300
-                && last_end != EXITED_WITH_0;
-            often.then(|| {
+            // One restart is not a finding. A role that exits without an error was told to: it rereads its settings.
+            let is_frequent =
+                *restarts >= 3 && now.saturating_sub(*since_unix) < 300 && !role.last_end_is_clean;
+            is_frequent.then(|| {
                 let times = count_with_noun(u64::from(*restarts), "time");
-                let message = format!("{name} was started again {times}, the last end{ended}");
-                warning(CHECK, message, SEE_LOG)
+                let text = format!("{name} was restarted {times}, the last end{ended}");
+                warning(CHECK, &status::ROLE_RESTARTS, text)
             })
         }
         state => {
-            let message = format!("{name} is {state} for {}{ended}", age(now, *since_unix));
-            Some(problem(CHECK, message, SEE_LOG))
+            let text = format!("{name} is {state} for {}{ended}", age(now, *since_unix));
+            Some(problem(CHECK, &status::ROLE_NOT_RUNNING, text))
         }
     }
 }
 
 fn check_publication(publisher: &PublisherStatus) -> Option<Finding> {
     if !publisher.error.is_empty() {
-        return Some(problem(
-            CHECK,
-            format!("the snapshot could not be published: {}", publisher.error),
-            "what was published before is served until it can",
-        ));
+        let text = format!("the snapshot cannot be published: {}", publisher.error);
+        return Some(problem(CHECK, &status::PUBLICATION_FAILED, text));
     }
     if !publisher.waits_for.is_empty() {
-        return Some(problem(
-            CHECK,
-            format!("the next snapshot is made when {}", publisher.waits_for),
-            "what was published before is served until then",
-        ));
+        let text = format!("publication is on hold until {}", publisher.waits_for);
+        return Some(problem(CHECK, &status::PUBLICATION_WAITS, text));
     }
-    (publisher.generation == 0).then(|| {
-        problem(
-            CHECK,
-            "nothing was published yet",
-            "the first snapshot comes as soon as one domain was read whole or can be asked",
-        )
-    })
+    (publisher.generation == 0)
+        .then(|| problem(CHECK, &status::NOT_PUBLISHED, "no snapshot was published yet"))
 }
 
 fn check_foreign_snapshot(publisher: &PublisherStatus) -> Option<Finding> {
-    (!publisher.foreign.is_empty()).then(|| {
-        problem(
-            CHECK,
-            format!("{} is not rosterd's: {}", publisher.snapshot, publisher.foreign),
-            "programs get its users until rosterd replaces it, as soon as it knows a domain. Find what wrote it: a \
-             restore, or a job with `roster compile`",
-        )
+    let PublisherStatus { snapshot, foreign, .. } = publisher;
+    (!foreign.is_empty()).then(|| {
+        let text = format!("{snapshot}: another program wrote the snapshot: {foreign}");
+        problem(CHECK, &status::SNAPSHOT_FOREIGN, text)
     })
 }
 
 fn check_disk(publisher: &PublisherStatus) -> Option<Finding> {
     let PublisherStatus { snapshot, disk_error, .. } = publisher;
     (!disk_error.is_empty()).then(|| {
-        problem(
-            CHECK,
-            format!("{snapshot} cannot be read from the disk: {disk_error}"),
-            "the publisher writes a new file, on other blocks. Check the disk",
-        )
+        let text = format!("{snapshot} cannot be read from the disk: {disk_error}");
+        problem(CHECK, &status::DISK_READ_FAILED, text)
     })
 }
 
 fn check_memory_copy(publisher: &PublisherStatus) -> Option<Finding> {
-    (!publisher.copy_error.is_empty()).then(|| {
-        warning(
-            CHECK,
-            format!("the copy of the snapshot in memory is missing: {}", publisher.copy_error),
-            "each program reads the whole file when it opens it. /run must be a tmpfs with room for two more snapshots",
-        )
+    let error = &publisher.copy_error;
+    (!error.is_empty()).then(|| {
+        let text = format!("the copy of the snapshot in memory is missing: {error}");
+        warning(CHECK, &status::MEMORY_COPY_MISSING, text)
     })
 }
 
@@ -202,65 +184,61 @@ fn check_lookups(publisher: &PublisherStatus) -> Option<Finding> {
     let PublisherStatus { failed_lookups, failed_lookup, .. } = publisher;
     (*failed_lookups > 0).then(|| {
         let lookups = count_with_noun(*failed_lookups, "lookup");
-        problem(
-            CHECK,
-            format!(
-                "{lookups} of programs failed in the last minute, the last one: {failed_lookup}"
-            ),
-            "programs get an error for users and groups that are not in the snapshot: see to the directory",
-        )
+        let text = format!("{lookups} failed in the last minute, the last one: {failed_lookup}");
+        problem(CHECK, &status::LOOKUPS_FAILED, text)
     })
 }
 
 fn check_local_accounts(publisher: &PublisherStatus) -> Option<Finding> {
-    (!publisher.locals_error.is_empty()).then(|| {
-        problem(
-            CHECK,
-            format!("the host's own accounts cannot be read: {}", publisher.locals_error),
-            "accounts that were added since may be a directory's as well: see to the file, or to \
-             [host] passwd and group in roster.toml",
-        )
+    let error = &publisher.locals_error;
+    (!error.is_empty()).then(|| {
+        let text = format!("the local accounts cannot be read: {error}");
+        problem(CHECK, &status::LOCAL_ACCOUNTS_UNREADABLE, text)
     })
 }
 
 fn check_backend(domain: &ExaminedDomain<'_>) -> Option<Finding> {
-    domain.status.err().map(|why| problem(CHECK, why, SEE_LOG))
+    domain.status.err().cloned()
 }
 
 fn check_directory(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let (name, status) = (domain.name, domain.status.ok()?);
     (!status.online).then(|| {
-        let is_served = status.complete || status.users + status.groups > 0;
-        let kept = if is_served { "; what is known is served" } else { "" };
         let since = since_text(domain.now, status.since_unix);
-        let reason = or_if_empty(&status.reason, "no server has answered yet");
-        problem(
-            CHECK,
-            format!("{name} is offline {since}: {reason}{kept}"),
-            offline_advice(name, &status.reason),
-        )
+        let reason = or_if_empty(&status.reason, "no server has replied yet");
+        let cause = roster_messages::find(&status.reason_code);
+        let advice = format!(
+            "{} rosterd retries automatically; to retry now, run `roster domain refresh {name}`. After a \
+             change of the configuration or its files, run `systemctl reload rosterd`.",
+            cause.map_or("Fix the cause.", |cause| cause.fix)
+        );
+        let message = cause.unwrap_or(&status::DOMAIN_OFFLINE);
+        problem(CHECK, message, format!("{name} is offline {since}: {reason}")).advice(advice)
     })
+}
+
+/// Returns the finding about a fault of a domain. `code` replaces the row `message`, if the backend sent it.
+fn fault(
+    domain: &ExaminedDomain<'_>,
+    (text, code): (&str, &str),
+    finding: fn(&'static str, &'static Message, String) -> Finding,
+    message: &'static Message,
+) -> Option<Finding> {
+    let message = roster_messages::find(code).unwrap_or(message);
+    (!text.is_empty()).then(|| finding(CHECK, message, format!("{}: {text}", domain.name)))
 }
 
 fn check_credentials_file(domain: &ExaminedDomain<'_>) -> Option<Finding> {
-    let error = &domain.status.ok()?.credentials_error;
-    (!error.is_empty()).then(|| {
-        problem(
-            CHECK,
-            format!("{}: {error}", domain.name),
-            "free space, or fix the disk or the file's owner: the backend opens the file again within 30 s",
-        )
-    })
+    let DomainStatus { credentials_error, credentials_code, .. } = domain.status.ok()?;
+    let message = &status::CREDENTIALS_NOT_STORED;
+    fault(domain, (credentials_error, credentials_code), problem, message)
 }
 
 fn check_clock(domain: &ExaminedDomain<'_>) -> Option<Finding> {
-    let error = &domain.status.ok()?.clock_error;
-    (!error.is_empty()).then(|| {
-        problem(
-            CHECK,
-            format!("{}: the clock of this host is not believed: {error}", domain.name),
-            "set the clock, if it is wrong: the backend believes it as soon as the directory answers",
-        )
+    let DomainStatus { clock_error, clock_code, .. } = domain.status.ok()?;
+    (!clock_error.is_empty()).then(|| {
+        let text = format!("{}: the clock of this host is not trusted: {clock_error}", domain.name);
+        problem(CHECK, roster_messages::find(clock_code).unwrap_or(&status::CLOCK_UNTRUSTED), text)
     })
 }
 
@@ -268,85 +246,67 @@ fn check_failed_servers(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let status = domain.status.ok()?;
     (status.online && !status.reason.is_empty()).then(|| {
         let DomainStatus { server, reason, .. } = status;
-        warning(
-            CHECK,
-            format!("{} is served by {server}, after others failed: {reason}", domain.name),
-            "the first that is good again is gone back to by itself",
-        )
+        let text = format!("{} uses {server}, because others failed: {reason}", domain.name);
+        warning(CHECK, &status::SERVERS_FAILED, text)
     })
 }
 
 fn check_cache(domain: &ExaminedDomain<'_>) -> Option<Finding> {
-    let error = &domain.status.ok()?.cache_error;
-    (!error.is_empty()).then(|| {
-        let advice = "what was published goes on being served";
-        warning(CHECK, format!("{}: {error}", domain.name), advice)
-    })
+    let DomainStatus { cache_error, cache_code, .. } = domain.status.ok()?;
+    fault(domain, (cache_error, cache_code), warning, &status::CACHE_FAILED)
 }
 
 fn check_login_error(domain: &ExaminedDomain<'_>) -> Option<Finding> {
-    let error = &domain.status.ok()?.login_error;
-    (!error.is_empty()).then(|| problem(CHECK, format!("{}: {error}", domain.name), CHECK_CONFIG))
+    let DomainStatus { login_error, login_error_code, .. } = domain.status.ok()?;
+    fault(domain, (login_error, login_error_code), problem, &status::LOGINS_REFUSED)
 }
 
 fn check_login_warning(domain: &ExaminedDomain<'_>) -> Option<Finding> {
-    let text = &domain.status.ok()?.login_warning;
-    (!text.is_empty()).then(|| warning(CHECK, format!("{}: {text}", domain.name), CHECK_CONFIG))
+    let DomainStatus { login_warning, login_warning_code, .. } = domain.status.ok()?;
+    fault(domain, (login_warning, login_warning_code), warning, &status::LOGINS_UNPROTECTED)
 }
 
 fn check_polling(domain: &ExaminedDomain<'_>) -> Option<Finding> {
-    [POLLING, POLLS_EVERYTHING].contains(&&*domain.status.ok()?.tracking).then(|| {
-        warning(
-            CHECK,
-            format!(
-                "{}: the server does not tell what changes, so it is asked: changes are seen late, and who is \
-                 gone later still",
-                domain.name
-            ),
-            "what to switch on at the server: roster.toml(5), DIRECTORY SERVERS",
-        )
+    let method = domain.tracking()?;
+    matches!(method, TrackingMethod::Polling | TrackingMethod::PollingEverything).then(|| {
+        let text = format!(
+            "{}: the server sends no change notifications; rosterd polls it, so changes and deletions \
+             are seen late",
+            domain.name
+        );
+        warning(CHECK, &status::CHANGES_POLLED, text)
     })
 }
 
 fn check_full_polling(domain: &ExaminedDomain<'_>) -> Option<Finding> {
-    (domain.status.ok()?.tracking == POLLS_EVERYTHING).then(|| {
-        warning(
-            CHECK,
-            format!(
-                "{}: the server does not show when users or groups were changed, so everything is read anew at \
-                 each poll",
-                domain.name
-            ),
-            "let the bind DN read modifyTimestamp, or entryUSN, of all entries",
-        )
+    (domain.tracking()? == TrackingMethod::PollingEverything).then(|| {
+        let text = format!(
+            "{}: the server does not show change stamps of users or groups; each poll reads everything",
+            domain.name
+        );
+        warning(CHECK, &status::POLLS_READ_EVERYTHING, text)
     })
 }
 
 fn check_resumption(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let name = domain.name;
-    (domain.status.ok()?.tracking == NEVER_RESUMED).then(|| {
-        warning(
-            CHECK,
-            format!(
-                "{name}: the server does not show when entries were changed, so everything is read anew at each \
-                 connection"
-            ),
-            format!(
-                "let the bind DN read entryCSN, with 389 Directory Server modifyTimestamp, then: \
-                 roster domain refresh {name}"
-            ),
-        )
+    (domain.tracking()? == TrackingMethod::SyncreplWithoutResume).then(|| {
+        let text = format!(
+            "{name}: the server does not show change stamps of entries; each connection reads everything"
+        );
+        let advice = format!(
+            "Grant the bind DN read access to entryCSN (389 Directory Server: modifyTimestamp), then run \
+             `roster domain refresh {name}`."
+        );
+        warning(CHECK, &status::CONNECTIONS_READ_EVERYTHING, text).advice(advice)
     })
 }
 
 fn check_first_read(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let status = domain.status.ok()?;
     (status.online && !status.complete && status.mode == "replicate").then(|| {
-        warning(
-            CHECK,
-            format!("{} is being read for the first time", domain.name),
-            "it is served as soon as it is known whole",
-        )
+        let text = format!("{} is being read for the first time", domain.name);
+        warning(CHECK, &status::FIRST_READ_RUNNING, text)
     })
 }
 
@@ -354,17 +314,12 @@ fn check_held_removals(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let (name, held) = (domain.name, held_removals(domain.status.ok(), domain.counts));
     (held > 0).then(|| {
         let entries = count_with_noun(held, "entry");
-        problem(
-            CHECK,
-            format!(
-                "{name}: {entries} that the directory does not show, shows unreadable or names as deleted are \
-                 kept: too many to go without a confirmation"
-            ),
-            format!(
-                "if they are meant to go: roster domain approve-removals {name}; if not, fix the directory or the \
-                 domain's configuration: entries that are there again stay"
-            ),
-        )
+        let text = format!("{name}: {entries} would be removed at once; removal is on hold");
+        let advice = format!(
+            "If the removals are intended, run `roster domain approve-removals {name}`. Otherwise fix the \
+             directory or the configuration of the domain."
+        );
+        problem(CHECK, &status::REMOVALS_HELD, text).advice(advice)
     })
 }
 
@@ -372,124 +327,115 @@ fn check_unreadable_entries(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let (name, unreadable) = (domain.name, domain.unreadable());
     (unreadable > 0).then(|| {
         let entries = count_with_noun(unreadable, "entry");
-        domain.rejection(
-            unreadable,
-            format!("{name}: {entries} rejected: not readable as users or groups"),
-            format!("which, and why: roster domain rejected {name}"),
-        )
+        let text = format!("{name}: {entries} rejected: not readable as users or groups");
+        let advice = format!("List them with `roster domain rejected {name}`.");
+        domain.rejection(unreadable, &status::ENTRIES_UNREADABLE, text).advice(advice)
     })
 }
 
-/// What is most likely a mistake in the configuration though the directory answers: nobody is found, or
-/// nobody is in any group.
+/// Finds probable mistakes of a configuration with a reachable directory: no user, or no member of any group.
 fn check_emptiness(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let (name, status, counts) = (domain.name, domain.status.ok()?, domain.counts?);
     if !status.online || !status.complete {
         return None;
     }
     if status.users + status.rejected == 0 {
-        return Some(warning(
-            CHECK,
-            format!("{name} is read whole and has no users"),
-            "if it should: see base, user_base and user_filter with roster check-config --explain",
-        ));
+        let text = format!("{name} was read completely and has no users");
+        return Some(warning(CHECK, &status::NO_USERS, text));
     }
     (counts.groups > 0 && counts.listed == 0).then(|| {
         let groups = count_with_noun(counts.groups, "group");
-        warning(
-            CHECK,
-            format!("{name}: nobody is a member of any of its {groups}"),
-            "if the groups have members in the directory: member_attributes may lack the attribute that \
-             names them, or the bind DN may not read it",
-        )
+        let text = format!("{name}: none of its {groups} has a member");
+        warning(CHECK, &status::NO_MEMBERS, text)
     })
 }
 
 fn check_updates(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let why = &domain.counts?.not_taken;
     (!why.is_empty()).then(|| {
-        problem(CHECK, format!("{}: what changes is not taken: {why}", domain.name), SEE_LOG)
+        let text = format!("{}: the publisher rejects its updates: {why}", domain.name);
+        problem(CHECK, &status::UPDATES_REJECTED, text)
     })
 }
 
 fn check_earlier_domain(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let first = &domain.counts?.waits_for;
     (!first.is_empty()).then(|| {
-        problem(
-            CHECK,
-            format!("{} is not served: {first}, which goes before it, was never read", domain.name),
-            format!(
-                "it is served as soon as {first} was read once, or is taken out of [host] domains"
-            ),
-        )
+        let text = format!(
+            "{} is not served until the higher-priority domain {first} has been read once",
+            domain.name
+        );
+        let advice = format!("Make {first} reachable, or remove it from domains under [host].");
+        problem(CHECK, &status::DOMAIN_WAITS_FOR_ANOTHER, text).advice(advice)
     })
 }
 
-/// Entries that the publisher rejects, by reason.
+/// Finds entries that the publisher rejects, by reason. If the report has the entries, a finding names those that a key
+/// of the configuration allows. Such a reason has its own finding also if the status does not list it.
 fn check_rejected_entries(domain: &ExaminedDomain<'_>) -> Vec<Finding> {
     let (name, Some(counts)) = (domain.name, domain.counts) else { return Vec::new() };
+    let mut named = by_reason(domain.rejected);
+    named.retain(|entries| {
+        roster_messages::find(&entries[0].code).is_some_and(|one| ALLOWED_BY_KEY.contains(&one))
+    });
+    let list = |entries: &[&RejectedEntry]| {
+        let entries: Vec<_> = entries.iter().map(|entry| (&*entry.kind, &*entry.name)).collect();
+        list_names(&entries, &format!("`roster domain rejected {name} --all` lists them"))
+    };
     let mut findings = Vec::new();
-    for (reason, number) in counts.refused.iter().take(REASONS_SHOWN) {
-        let advice =
-            remedy(reason).unwrap_or_else(|| format!("which ones: roster domain rejected {name}"));
-        let entries = count_with_noun(*number, "entry");
-        let message = format!("{name}: {entries} rejected: {reason}");
-        findings.push(domain.rejection(*number, message, advice));
+    for RejectionCount { reason, code, fix, entries } in counts.refused.iter().take(REASONS_SHOWN) {
+        let number = count_with_noun(*entries, "entry");
+        let mut text = format!("{name}: {number} rejected: {}", printable(reason));
+        if let Some(position) = named.iter().position(|entries| entries[0].reason == *reason) {
+            text += &format!(": {}", list(&named.remove(position)));
+        }
+        let message = roster_messages::find(code).unwrap_or(&status::ENTRIES_REJECTED);
+        let finding = domain.rejection(*entries, message, text);
+        findings.push(Finding { advice: non_empty(fix), ..finding });
     }
     let others = counts.refused.get(REASONS_SHOWN..).unwrap_or_default();
     if !others.is_empty() {
-        let entries = count_with_noun(others.iter().map(|(_, number)| number).sum(), "entry");
+        let entries = count_with_noun(others.iter().map(|one| one.entries).sum(), "entry");
         let reasons = count_with_noun(others.len() as u64, "other reason");
-        findings.push(warning(
-            CHECK,
-            format!("{name}: {entries} rejected for {reasons}"),
-            format!("all of them: roster domain rejected {name}"),
-        ));
+        let text = format!("{name}: {entries} rejected for {reasons}");
+        let advice = format!("List all of them with `roster domain rejected {name}`.");
+        findings.push(warning(CHECK, &status::ENTRIES_REJECTED, text).advice(advice));
     }
+    findings.extend(named.iter().filter_map(|entries| {
+        let RejectedEntry { reason, code, fix, .. } = entries[0];
+        let text = format!("{name}: rejected: {}: {}", printable(reason), list(entries));
+        let finding = warning(CHECK, roster_messages::find(code)?, text);
+        Some(Finding { advice: non_empty(fix), ..finding })
+    }));
     findings
 }
 
+fn non_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
 impl ExaminedDomain<'_> {
-    /// Entries that the backend cannot read.
+    fn tracking(&self) -> Option<TrackingMethod> {
+        TrackingMethod::parse(&self.status.ok()?.tracking)
+    }
+
+    /// Returns the number of entries that the backend cannot parse.
     fn unreadable(&self) -> u64 {
         self.status.map_or(0, |status| status.rejected)
     }
 
-    /// A problem where so many are a large share of the domain's entries; else a warning.
-    fn rejection(&self, rejected: u64, message: String, advice: String) -> Finding {
+    /// Returns a problem if the rejected entries are a large share of the domain, otherwise a warning.
+    fn rejection(&self, rejected: u64, message: &'static Message, text: String) -> Finding {
         let served = self.counts.map_or(0, |counts| counts.users + counts.groups);
         let all = served + rejected_count(self.counts) + self.unreadable();
         match rejected.saturating_mul(REJECTED_SHARE) > all {
-            true => problem(CHECK, message, advice),
-            false => warning(CHECK, message, advice),
+            true => problem(CHECK, message, text),
+            false => warning(CHECK, message, text),
         }
     }
 }
 
-/// Adds the rejected entries of a domain that a key of the configuration allows: to the finding that counts them, or
-/// as a finding of their own where that one counts several reasons together.
-fn name_rejected(domain: &str, entries: &[RejectedEntry], findings: &mut Vec<Finding>) {
-    let all = entries.iter().map(|entry| (&*entry.reason, (&*entry.kind, &*entry.name)));
-    for (reason, entries) in by_reason(all) {
-        let Some(remedy) = remedy(reason) else { continue };
-        let names = list_names(&entries, &format!("roster domain rejected {domain} --all"));
-        let (begin, end) = (format!("{domain}: "), format!(" rejected: {reason}"));
-        let counted = findings
-            .iter_mut()
-            .find(|finding| finding.message.starts_with(&begin) && finding.message.ends_with(&end));
-        match counted {
-            Some(finding) => finding.message += &format!(": {names}"),
-            None => findings.push(Finding {
-                level: FindingLevel::Warning,
-                check: "daemon",
-                message: format!("{domain}: rejected: {reason}: {names}"),
-                advice: Some(remedy),
-            }),
-        }
-    }
-}
-
-/// How long a domain is online or offline.
+/// Formats the time of a state of a domain.
 fn since_text(now: u64, unix: u64) -> String {
     match unix {
         0 => "since the start".to_owned(),
@@ -497,63 +443,53 @@ fn since_text(now: u64, unix: u64) -> String {
     }
 }
 
-/// What to do about a directory that does not answer: of what is read with the configuration only,
-/// another try finds nothing new.
-fn offline_advice(name: &str, reason: &str) -> String {
-    let look_at = match reason {
-        _ if reason.contains("bind as ") => "bind_dn and the file of bind_password_file",
-        _ if reason.contains("TLS: ") => "tls_ca and the names in uris",
-        _ => {
-            return format!("it is tried again by itself; at once: roster domain refresh {name}");
-        }
-    };
-    format!(
-        "look at {look_at}: what is changed there counts after `systemctl reload rosterd`; what is \
-         changed at the server is tried by itself, at once: roster domain refresh {name}"
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::status_fixture::{NOW, change, refuse, report, said};
+    use super::super::status_fixture::{NOW, change, found, refuse, report, said};
     use super::*;
 
     #[test]
-    fn local_accounts_that_cannot_be_read_are_a_problem() {
+    fn status_unreadable_local_accounts_are_problem() {
         let mut report = report();
         if let Ok(publisher) = &mut report.publisher {
             publisher.locals_error = "cannot read /etc/passwd: Permission denied".to_owned();
         }
         assert!(!is_well(&check(&report)));
-        let said = said(&report).concat();
-        assert!(said.contains("own accounts cannot be read: cannot read /etc/passwd"), "{said}");
+        let found = found(&report, &status::LOCAL_ACCOUNTS_UNREADABLE);
+        let text = "the local accounts cannot be read: cannot read /etc/passwd: Permission denied";
+        assert_eq!(found.text, text);
     }
 
     #[test]
     fn doctor_rejected_entries_are_named() {
         let mut report = report();
-        let gid = "gid 100 is below min_id (1000)";
-        refuse(&mut report, &[(gid, 2), ("uids below min_id (1000)", 2)]);
-        let entry = |name: &str, reason: &str| RejectedEntry {
+        let (gid, uids) = ("gid 100 is below min_id (1000)", "uids below min_id (1000)");
+        let (below, primary) = (&directory::ID_BELOW_MIN, &directory::PRIMARY_GID_BELOW_MIN);
+        refuse(&mut report, &[(gid, primary, 2), (uids, below, 2)]);
+        let entry = |name: &str, reason: &str, message: &Message| RejectedEntry {
             kind: "user".to_owned(),
             name: name.to_owned(),
             reason: reason.to_owned(),
+            code: message.code.to_owned(),
+            fix: if message == primary { "Allow gid 100.".to_owned() } else { String::new() },
         };
         let uid = "uid 7 is below min_id (1000)";
-        let local = "a local user has this name";
-        let all = [("al", gid), ("bo", gid), ("cy", uid), ("di", local)];
-        let all = all.map(|(name, reason)| entry(name, reason));
+        let all = [
+            entry("al", gid, primary),
+            entry("bo", gid, primary),
+            entry("cy", uid, below),
+            entry("di", "a local user has this name", &directory::LOCAL_USER_NAME),
+        ];
         report.rejected.push(("corp".to_owned(), all.into()));
+        let (fix, gid_fix) = (below.fix, primary.fix);
         assert_eq!(
             said(&report),
             [
-                "! corp: 2 entries rejected: gid 100 is below min_id (1000): user al, user bo\n    \
-                 → if users may have the host's own group 100 as their primary group: \
-                 allowed_local_gids = [100] under [host]; for a group of the directory, lower min_id",
-                "! corp: 2 entries rejected: uids below min_id (1000)\n    → if such entries are to \
-                 be served, lower min_id",
-                "! corp: rejected: uid 7 is below min_id (1000): user cy\n    → if such users are to \
-                 be served, lower min_id",
+                format!(
+                    "! corp: 2 entries rejected: {gid}: user al, user bo\n    → {gid_fix} [{primary}]"
+                ),
+                format!("! corp: 2 entries rejected: {uids}\n    → {fix} [{below}]"),
+                format!("! corp: rejected: {uid}: user cy\n    → {fix} [{below}]"),
             ]
         );
     }
@@ -563,9 +499,10 @@ mod tests {
         // 20,301 are served.
         for (number, is_well_then) in [(2_255, true), (2_256, false)] {
             let mut rejected = report();
-            refuse(&mut rejected, &[("primary gid 100 is a local group's", number)]);
+            let message = &directory::PRIMARY_GID_LOCAL;
+            refuse(&mut rejected, &[("primary gid 100 is a local group's", message, number)]);
             assert_eq!(is_well(&check(&rejected)), is_well_then, "{number}");
-            assert!(said(&rejected).concat().contains("allowed_local_gids = [100] under [host]"));
+            found(&rejected, message);
             let mut unreadable = report();
             change(&mut unreadable, |status| status.rejected = number);
             assert_eq!(is_well(&check(&unreadable)), is_well_then, "{number}");
@@ -573,121 +510,102 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_is_offline_is_a_problem_with_its_reason() {
+    fn status_offline_domain_is_problem_with_reason() {
         let mut report = report();
         change(&mut report, |status| {
             status.online = false;
             status.since_unix = NOW - 130;
             status.reason = "ldaps://ldap1.example.com: connection refused".to_owned();
         });
-        assert_eq!(
-            said(&report),
-            [
-                "✗ corp is offline for 2 min: ldaps://ldap1.example.com: connection refused; what is \
-              known is served\n    → it is tried again by itself; at once: roster domain refresh \
-              corp"
-            ]
-        );
+        let found = check(&report);
+        let text = "corp is offline for 2 min: ldaps://ldap1.example.com: connection refused";
+        assert_eq!((found[0].message, &*found[0].text), (Some(&status::DOMAIN_OFFLINE), text));
+        let advice = "Fix the cause. rosterd retries automatically; to retry now, run `roster domain \
+                      refresh corp`. ";
+        assert!(found[0].fix().is_some_and(|fix| fix.starts_with(advice)), "{found:?}");
+        change(&mut report, |status| status.reason_code = directory::BIND_FAILED.code.to_owned());
+        let found = check(&report);
+        assert_eq!(found[0].message, Some(&directory::BIND_FAILED));
+        assert!(found[0].fix().is_some_and(|fix| fix.starts_with(directory::BIND_FAILED.fix)));
         assert!(!is_well(&check(&report)));
         change(&mut report, |status| status.since_unix = 0);
         assert!(said(&report)[0].starts_with("✗ corp is offline since the start: "));
     }
 
     #[test]
-    fn servers_that_fail_beside_a_good_one_are_named_and_are_no_failure() {
+    fn status_failed_servers_warn() {
         let mut report = report();
         change(&mut report, |status| {
             status.server = "ldaps://ldap2.example.com".to_owned();
             status.reason = "ldaps://ldap1.example.com: connection refused".to_owned();
         });
-        assert_eq!(
-            said(&report),
-            ["! corp is served by ldaps://ldap2.example.com, after others failed: \
-              ldaps://ldap1.example.com: connection refused\n    → the first that is good again is \
-              gone back to by itself"]
-        );
+        let found = found(&report, &status::SERVERS_FAILED);
+        let text = "corp uses ldaps://ldap2.example.com, because others failed: \
+                    ldaps://ldap1.example.com: connection refused";
+        assert_eq!(found.text, text);
         assert!(is_well(&check(&report)));
     }
 
     #[test]
-    fn what_another_try_does_not_mend_is_said_to_need_a_reload() {
-        for (reason, advice) in [
+    fn status_tracking_methods_have_their_findings() {
+        for (method, expected) in [
+            (TrackingMethod::Polling, &[&status::CHANGES_POLLED][..]),
             (
-                "ldap://x: bind as cn=reader failed: invalidCredentials",
-                "look at bind_dn and the file of bind_password_file: what is changed there counts \
-                 after `systemctl reload rosterd`",
+                TrackingMethod::PollingEverything,
+                &[&status::CHANGES_POLLED, &status::POLLS_READ_EVERYTHING],
             ),
-            ("ldaps://x: TLS: UnknownIssuer", "look at tls_ca and the names in uris: "),
-            ("ldaps://x: connection refused", "it is tried again by itself"),
+            (TrackingMethod::SyncreplWithoutResume, &[&status::CONNECTIONS_READ_EVERYTHING]),
+            (TrackingMethod::Syncrepl, &[]),
+            (TrackingMethod::Inotify, &[]),
         ] {
-            let said = offline_advice("corp", reason);
-            assert!(said.starts_with(advice) && said.ends_with("domain refresh corp"), "{said}");
+            let mut report = report();
+            change(&mut report, |status| status.tracking = method.to_string());
+            let found: Vec<_> = check(&report).iter().filter_map(|found| found.message).collect();
+            assert_eq!(found, expected, "{method}");
         }
     }
 
     #[test]
-    fn a_server_that_has_to_be_polled_is_named_with_what_it_costs() {
-        let mut report = report();
-        change(&mut report, |status| status.tracking = POLLING.to_owned());
-        let said = said(&report);
-        assert!(said[0].contains("changes are seen late"), "{said:?}");
-        assert!(said[0].contains("roster.toml(5), DIRECTORY SERVERS"), "{said:?}");
-    }
-
-    #[test]
-    fn a_server_that_hides_its_stamps_is_named_with_what_to_allow() {
-        let mut report = report();
-        change(&mut report, |status| status.tracking = NEVER_RESUMED.to_owned());
-        let said = said(&report);
-        assert!(said[0].contains("everything is read anew at each connection"), "{said:?}");
-        assert!(said[0].contains("let the bind DN read entryCSN"), "{said:?}");
-    }
-
-    #[test]
-    fn a_server_that_is_polled_for_everything_is_named_with_what_to_allow() {
-        let mut report = report();
-        change(&mut report, |status| status.tracking = POLLS_EVERYTHING.to_owned());
-        let said = said(&report);
-        assert!(said[0].contains("changes are seen late"), "{said:?}");
-        assert!(said[1].contains("everything is read anew at each poll"), "{said:?}");
-        assert!(said[1].contains("let the bind DN read modifyTimestamp"), "{said:?}");
-    }
-
-    #[test]
-    fn a_domain_of_nobody_or_of_empty_groups_is_most_likely_a_mistake() {
+    fn status_domain_without_users_or_members_warns() {
         let mut report = report();
         let counts = &mut report.publisher.as_mut().unwrap().domains[0];
         counts.listed = 0;
-        assert!(said(&report)[0].contains("nobody is a member of any of its 10,100 groups"));
+        assert_eq!(
+            found(&report, &status::NO_MEMBERS).text,
+            "corp: none of its 10,100 groups has a member"
+        );
         change(&mut report, |status| status.users = 0);
-        assert!(said(&report)[0].contains("corp is read whole and has no users"));
+        found(&report, &status::NO_USERS);
         change(&mut report, |status| status.complete = false);
-        assert!(!said(&report).iter().any(|said| said.contains("no users")));
+        let found = check(&report);
+        assert!(!found.iter().any(|found| found.message == Some(&status::NO_USERS)), "{found:?}");
     }
 
     #[test]
-    fn a_domain_of_which_nothing_is_taken_any_more_is_a_problem() {
+    fn status_rejected_updates_are_problem() {
         let mut report = report();
         report.publisher.as_mut().unwrap().domains[0].not_taken = "it is too long".to_owned();
-        assert!(said(&report)[0].starts_with("✗ corp: what changes is not taken: it is too long"));
+        let found = found(&report, &status::UPDATES_REJECTED);
+        assert_eq!(found.text, "corp: the publisher rejects its updates: it is too long");
+        assert_eq!(found.level, FindingLevel::Problem);
     }
 
     #[test]
-    fn held_removals_wait_for_a_word() {
+    fn status_held_removals_name_the_approval() {
         let mut report = report();
         change(&mut report, |status| status.held_removals = 6000);
         let said = said(&report);
-        assert!(said[0].starts_with("✗ corp: 6,000 entries that the directory does not show"));
+        assert!(said[0].starts_with("✗ corp: 6,000 entries would be removed at once"));
         assert!(said[0].contains("roster domain approve-removals corp"));
     }
 
     #[test]
-    fn a_configuration_that_is_not_in_force_is_shown_with_its_mistakes() {
+    fn status_rejected_configuration_shows_mistakes() {
         let mut report = report();
         let monitor = report.monitor.as_mut().unwrap();
         monitor.config_error = "roster.toml:3: host.min_id: x\nroster.toml:4: y".to_owned();
         let said = said(&report);
-        assert!(said[0].starts_with("✗ /etc/roster/roster.toml is not in force as it is now"));
+        assert!(said[0].starts_with("✗ /etc/roster/roster.toml has errors; rosterd keeps"));
         assert!(said[0].contains("\n    roster.toml:3: host.min_id: x\n    roster.toml:4: y\n"));
     }
 }

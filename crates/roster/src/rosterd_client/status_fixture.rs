@@ -1,12 +1,14 @@
-//! A daemon in which all is well, and ways to make it otherwise.
+//! Test data: the report of a daemon without faults, and changes to it.
 
 use super::status_checks::check;
-use super::status_report::{StatusReport, local_users};
-use crate::finding::marked_line;
+use super::status_report::{RoleReply, StatusReport, local_users};
+use crate::finding::{Finding, marked_line};
 use crate::output::Paint;
 use roster_bus::interfaces::{
-    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RoleStatus, SupervisedRole,
+    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectionCount, RoleStatus,
+    SupervisedRole,
 };
+use roster_messages::Message;
 
 pub const NOW: u64 = 1_000_000;
 
@@ -19,10 +21,11 @@ pub fn role(name: &str, pid: u32) -> SupervisedRole {
         restarts: 0,
         since_unix: NOW - 10_800,
         last_end: String::new(),
+        last_end_is_clean: false,
     }
 }
 
-pub fn domain(name: &str) -> (String, Result<DomainStatus, String>) {
+pub fn domain(name: &str) -> (String, RoleReply<DomainStatus>) {
     let status = DomainStatus {
         domain: name.to_owned(),
         provider: "ldap".to_owned(),
@@ -41,7 +44,7 @@ pub fn domain(name: &str) -> (String, Result<DomainStatus, String>) {
     (name.to_owned(), Ok(status))
 }
 
-/// A daemon in which all is well.
+/// Returns the report of a daemon without faults.
 pub fn report() -> StatusReport {
     let monitor = MonitorStatus {
         config: "/etc/roster/roster.toml".to_owned(),
@@ -92,9 +95,21 @@ pub fn said(report: &StatusReport) -> Vec<String> {
     check(report).iter().map(|finding| marked_line(finding, Paint::plain())).collect()
 }
 
-pub fn refuse(report: &mut StatusReport, reasons: &[(&str, u64)]) {
+/// Returns the first finding with that row of the table.
+pub fn found(report: &StatusReport, message: &Message) -> Finding {
+    let findings = check(report);
+    let found = findings.iter().find(|finding| finding.message == Some(message));
+    found.unwrap_or_else(|| panic!("no {message} in {findings:#?}")).clone()
+}
+
+pub fn refuse(report: &mut StatusReport, reasons: &[(&str, &Message, u64)]) {
     if let Ok(publisher) = &mut report.publisher {
-        let reasons = reasons.iter().map(|&(reason, number)| (reason.to_owned(), number));
+        let reasons = reasons.iter().map(|&(reason, message, entries)| RejectionCount {
+            reason: reason.to_owned(),
+            code: message.code.to_owned(),
+            entries,
+            ..RejectionCount::default()
+        });
         publisher.domains[0].refused = reasons.collect();
     }
 }

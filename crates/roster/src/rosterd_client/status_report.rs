@@ -1,51 +1,51 @@
-//! What every role says of itself, asked at once. Concludes nothing: `status_checks` does.
+//! Queries the status of every role, all at once. The module evaluates nothing: [`status_checks`](super::status_checks)
+//! does.
 
 use super::rejected_entries::rejected_by_publisher;
 use super::{BusClient, call_error, run_async, unix_now};
+use crate::finding::Finding;
 use anyhow::Result;
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::{
     DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectedEntry, RoleStatus,
     SupervisedRole,
 };
+use roster_messages::table::tools;
 use roster_passwd_format::lines::{ParsedLine, passwd_line};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How long a role may take to say how it is: those who wait want to know that it hangs.
+/// Timeout of each role. A role that hangs must not delay the report.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
 
-/// Local users, as the daemon reads them.
+/// The local users.
 const PASSWD: &str = "/etc/passwd";
 
-/// What a back-end says where the server tells no changes.
-pub const POLLING: &str = "polling";
+/// Name of the findings about rosterd in JSON.
+pub const CHECK: &str = "daemon";
 
-/// What it says where the server does not show what a resumption is believed by.
-pub const NEVER_RESUMED: &str = "syncrepl, never resumed";
+/// The status of a role, or the problem of a role that does not reply.
+pub type RoleReply<T> = Result<T, Finding>;
 
-/// What it says where the server, besides, does not show what changes are found by.
-pub const POLLS_EVERYTHING: &str = "polling, everything each time";
-
-/// What every role said, or why it did not.
+/// The replies of all roles.
 #[derive(Clone, Debug)]
 pub struct StatusReport {
     pub(super) now: u64,
-    pub(super) monitor: Result<MonitorStatus, String>,
-    pub(super) publisher: Result<PublisherStatus, String>,
-    /// In order of precedence.
-    pub(super) domains: Vec<(String, Result<DomainStatus, String>)>,
-    /// Of those that answered.
+    pub(super) monitor: RoleReply<MonitorStatus>,
+    pub(super) publisher: RoleReply<PublisherStatus>,
+    /// In order of priority.
+    pub(super) domains: Vec<(String, RoleReply<DomainStatus>)>,
+    /// The roles that replied.
     pub(super) roles: Vec<RoleStatus>,
-    /// Local users by id, among them those that roles run as.
+    /// Names of local users by uid, for the users of roles.
     pub(super) users: HashMap<u32, String>,
     /// Rejected entries by domain; empty unless `report_with_rejected` fetched them.
     pub(super) rejected: Vec<(String, Vec<RejectedEntry>)>,
 }
 
-/// Asks the daemon whose sockets are there. An error is a [`ConnectError`](super::ConnectError).
+/// Queries the daemon with sockets in `run_dir`. An error is about the connection.
 pub fn report(run_dir: &Path) -> Result<StatusReport> {
     run_async(async {
         let bus = BusClient::connect_for(run_dir, REPLY_WAIT).await?;
@@ -53,13 +53,13 @@ pub fn report(run_dir: &Path) -> Result<StatusReport> {
     })
 }
 
-/// As [`report`], with the rejected entries of each domain.
+/// Queries the daemon, and fetches the rejected entries of each domain.
 pub fn report_with_rejected(run_dir: &Path) -> Result<StatusReport> {
     run_async(async {
         let bus = BusClient::connect_for(run_dir, REPLY_WAIT).await?;
         let mut report = StatusReport::collect(&bus).await;
         for (name, _) in &report.domains {
-            // A role that does not answer is among the findings.
+            // A finding reports a role that does not reply.
             let entries = rejected_by_publisher(&bus, name).await.unwrap_or_default();
             report.rejected.push((name.clone(), entries));
         }
@@ -68,11 +68,11 @@ pub fn report_with_rejected(run_dir: &Path) -> Result<StatusReport> {
 }
 
 impl StatusReport {
-    /// Asks every role, all at once: one that hangs does not hold up the others.
+    /// Queries every role at once, so that a role that hangs does not delay the others.
     pub async fn collect(bus: &BusClient) -> Self {
-        let monitor = monitor(bus).await.map_err(|error| error.to_string());
-        let publisher = publisher(bus).await.map_err(|error| error.to_string());
-        // Without the monitor the publisher knows what there is.
+        let monitor = monitor(bus).await.map_err(|error| no_reply(&error));
+        let publisher = publisher(bus).await.map_err(|error| no_reply(&error));
+        // Without the monitor, the publisher knows the domains.
         let names = match (&monitor, &publisher) {
             (Ok(monitor), _) => monitor.domains.clone(),
             (_, Ok(publisher)) => publisher.domains.iter().map(|d| d.domain.clone()).collect(),
@@ -82,7 +82,7 @@ impl StatusReport {
         for (at, name) in names.into_iter().enumerate() {
             let bus = bus.clone();
             asked.spawn(async move {
-                let status = backend(&bus, &name).await.map_err(|error| error.to_string());
+                let status = backend(&bus, &name).await.map_err(|error| no_reply(&error));
                 (at, name, status)
             });
         }
@@ -90,18 +90,23 @@ impl StatusReport {
         let (mut domains, roles) = tokio::join!(asked.join_all(), roles(bus, states));
         domains.sort_by_key(|(at, ..)| *at);
         let domains = domains.into_iter().map(|(_, name, status)| (name, status)).collect();
-        // The C library would ask the snapshot too, which has no say in who runs what.
+        // The C library would also query the snapshot, which has no users of roles.
         let users = local_users(&std::fs::read(PASSWD).unwrap_or_default());
         Self { now: unix_now(), monitor, publisher, domains, roles, users, rejected: Vec::new() }
     }
 
-    /// The file that programs are to read.
+    /// Returns the path of the snapshot.
     pub fn snapshot(&self) -> Option<PathBuf> {
         self.publisher.as_ref().ok().map(|publisher| PathBuf::from(&publisher.snapshot))
     }
 }
 
-/// The names of local users by uid.
+/// Returns the problem of a role that does not reply.
+pub fn no_reply(error: &anyhow::Error) -> Finding {
+    Finding::of_error(CHECK, error, &tools::BUS_ERROR)
+}
+
+/// Returns the names of local users by uid.
 pub(super) fn local_users(passwd: &[u8]) -> HashMap<u32, String> {
     let mut users = HashMap::new();
     for line in passwd.split(|&byte| byte == b'\n') {
@@ -114,20 +119,23 @@ pub(super) fn local_users(passwd: &[u8]) -> HashMap<u32, String> {
 }
 
 async fn monitor(bus: &BusClient) -> Result<MonitorStatus> {
-    bus.monitor().await?.status().await.map_err(|error| call_error(&RoleName::Monitor, &error))
+    let status = bus.monitor().await?.status().await;
+    Ok(status.map_err(|error| call_error(&RoleName::Monitor, &error))?)
 }
 
 pub async fn publisher(bus: &BusClient) -> Result<PublisherStatus> {
-    bus.publisher().await?.status().await.map_err(|error| call_error(&RoleName::Publisher, &error))
+    let status = bus.publisher().await?.status().await;
+    Ok(status.map_err(|error| call_error(&RoleName::Publisher, &error))?)
 }
 
-/// How a domain's back-end is.
+/// Returns the status of a backend.
 pub async fn backend(bus: &BusClient, domain: &str) -> Result<DomainStatus> {
     let role = RoleName::Backend(domain.to_owned());
-    bus.backend(domain).await?.status().await.map_err(|error| call_error(&role, &error))
+    let status = bus.backend(domain).await?.status().await;
+    Ok(status.map_err(|error| call_error(&role, &error))?)
 }
 
-/// What the running ones say of themselves. Who does not answer is seen by the monitor's word.
+/// Returns the status of the running roles. The status of the monitor reports roles without a reply.
 async fn roles(bus: &BusClient, states: &[SupervisedRole]) -> Vec<RoleStatus> {
     let mut asked = JoinSet::new();
     let running = states.iter().filter(|state| state.state == "running");
@@ -138,7 +146,7 @@ async fn roles(bus: &BusClient, states: &[SupervisedRole]) -> Vec<RoleStatus> {
     asked.join_all().await.into_iter().flatten().collect()
 }
 
-/// Removals that wait for a confirmation, in the back-end and in the publisher.
+/// Returns the number of held removals in the backend and in the publisher.
 pub(super) fn held_removals(
     status: Option<&DomainStatus>,
     counts: Option<&PublishedDomain>,
@@ -147,7 +155,7 @@ pub(super) fn held_removals(
     in_backend + counts.map_or(0, |counts| counts.held_removals)
 }
 
-/// What the publisher says of a domain.
+/// Returns the counts of the publisher for a domain.
 pub(super) fn domain_counts<'r>(
     report: &'r StatusReport,
     domain: &str,
@@ -156,12 +164,12 @@ pub(super) fn domain_counts<'r>(
     publisher.domains.iter().find(|counts| counts.domain == domain)
 }
 
-/// Entries of a domain that the publisher rejects.
+/// Returns the number of entries of a domain that the publisher rejects.
 pub(super) fn rejected_count(counts: Option<&PublishedDomain>) -> u64 {
-    counts.map_or(0, |counts| counts.refused.iter().map(|(_, number)| number).sum())
+    counts.map_or(0, |counts| counts.refused.iter().map(|reason| reason.entries).sum())
 }
 
-/// The text, or another one in its place.
+/// Returns the text, or `otherwise` if it is empty.
 pub(super) fn or_if_empty<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
     if text.is_empty() { otherwise } else { text }
 }

@@ -95,6 +95,9 @@ const PRIVILEGED: [&str; 72] = [
 ];
 /// Length of the longest of these names.
 const PRIVILEGED_BYTES_MAX: usize = 14;
+/// Fault of a name that [`AdmissionExceptions`] can allow.
+pub const OTHER_CHARACTERS: &str =
+    "has characters other than letters, digits, '.', '_', '-', '@' and '+'";
 /// Prefixes of the names of other such accounts.
 const PRIVILEGED_PREFIXES: [&str; 2] = ["systemd-", "roster-"];
 
@@ -454,7 +457,7 @@ fn check_name(name: &[u8], also: &[u8]) -> Result<(), &'static str> {
     } else if name.iter().all(u8::is_ascii_digit) {
         "is a number"
     } else if !checked.iter().all(|byte| is_usual(*byte) || also.contains(byte)) {
-        "has characters other than letters, digits, '.', '_', '-', '@' and '+'"
+        OTHER_CHARACTERS
     } else {
         return Ok(());
     };

@@ -259,6 +259,7 @@ pub fn to_bus_reply(
         verdict: verdict as u16,
         is_offline,
         messages: messages.into_iter().map(|message| (message.is_error, message.text)).collect(),
+        code: String::new(),
         blob: blob.into_iter().map(Into::into).collect(),
     })
 }

@@ -206,7 +206,10 @@ impl<P: Provider + 'static> BackendObject<P> {
             credentials_error: self.login.offline().store_warning(),
             clock_error: self.login.offline().clock_warning(),
             provider: self.provider_name.into(),
-            tracking: self.provider.tracking_method().into_owned(),
+            tracking: self
+                .provider
+                .tracking_method()
+                .map_or_else(String::new, |method| method.to_string()),
             login_error: self.unverified_kdcs(true),
             login_warning: self.unverified_kdcs(false),
             ..self.engine.status()

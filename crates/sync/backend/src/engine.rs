@@ -332,7 +332,8 @@ impl Engine {
         let listed = state.rejected.list(from as usize).take(at_most as usize);
         let listed = listed.map(|(_, rejection)| {
             let Rejection { name, reason, .. } = rejection.clone();
-            interfaces::RejectedEntry { kind: "entry".into(), name, reason }
+            let kind = "entry".into();
+            interfaces::RejectedEntry { kind, name, reason, ..Default::default() }
         });
         listed.collect()
     }

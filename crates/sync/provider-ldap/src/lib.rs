@@ -42,7 +42,7 @@ use crate::track::TrackSink;
 use crate::track::follow_loop::{FollowEnd, FollowLoop};
 use crate::track::reread_queue::{RereadQueue, RereadTarget};
 use crate::track::server_liveness::{FollowedServer, ServerLiveness};
-use crate::track::track_factory::{TrackFactory, TrackingMethod};
+use crate::track::track_factory::{OfferedMethod, TrackFactory};
 use parking_lot::Mutex;
 use roster_config::{
     DomainConfig, DomainMode, DomainSecrets, LdapServer, ProviderConfig as Configured,
@@ -51,7 +51,7 @@ use roster_provider::{
     EntryId, EntrySink, KeySearchResult, LookupError, LookupKeys, LookupQuery, LookupScope,
     Provider, SearchId, SyncCookie,
 };
-use std::borrow::Cow;
+use roster_request::TrackingMethod;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub struct LdapProvider {
     sink: Arc<dyn EntrySink>,
     refresh: Notify,
     rereads: Arc<RereadQueue>,
-    tracking: Mutex<&'static str>,
+    tracking: Mutex<Option<TrackingMethod>>,
     /// The attribute that identifies entries in a mirror.
     mirror_key: Mutex<String>,
     /// Number of searches that returned entries without readable change stamps.
@@ -94,11 +94,6 @@ pub struct DomainSetupError {
     domain: String,
     reason: String,
 }
-
-/// Synchronization that reads everything again at each connection.
-const NEVER_RESUMES: &str = "syncrepl, never resumed";
-/// Polling that reads everything again at each poll.
-const POLLS_EVERYTHING: &str = "polling, everything each time";
 
 /// How the service of one server ended.
 enum ServiceEnd {
@@ -144,7 +139,7 @@ impl LdapProvider {
             sink,
             refresh: Notify::new(),
             rereads: Arc::default(),
-            tracking: Mutex::new(""),
+            tracking: Mutex::default(),
             mirror_key: Mutex::default(),
             unstamped: Arc::default(),
             config: config.as_ref().clone(),
@@ -177,8 +172,8 @@ impl LdapProvider {
         let factory = self.track_factory(server, &root);
         let peer = FollowedServer { server, settings: &self.settings };
         let mut end = FollowEnd::default();
-        for method in TrackingMethod::offered(&root) {
-            *self.tracking.lock() = method.describe();
+        for method in OfferedMethod::offered(&root) {
+            *self.tracking.lock() = Some(method.tracking_method());
             *self.mirror_key.lock() = factory.key_attribute(method);
             self.unstamped.store(0, Ordering::Relaxed);
             let mut tracks = factory.make_tracks(method);
@@ -193,7 +188,7 @@ impl LdapProvider {
                         server = describe(server),
                         %error,
                         "the server offers {} and refuses it: changes are followed in another way",
-                        method.describe()
+                        method.tracking_method()
                     );
                 }
                 _ => break,
@@ -317,7 +312,7 @@ impl LdapProvider {
     async fn keep_lookups_connected(&self) -> String {
         let mut backoff = Backoff::new();
         let network = NetworkWatch::listen();
-        *self.tracking.lock() = "on demand";
+        *self.tracking.lock() = Some(TrackingMethod::OnDemand);
         loop {
             match self.lookup_connector.open(true, || self.connect_lookups()).await {
                 Ok(open) => {
@@ -416,13 +411,15 @@ impl Provider for LdapProvider {
         format!("{} read by {:?}", searches.collect::<Vec<_>>().join(" "), self.mapping)
     }
 
-    fn tracking_method(&self) -> Cow<'static, str> {
+    fn tracking_method(&self) -> Option<TrackingMethod> {
         let tracking = *self.tracking.lock();
-        Cow::Borrowed(match self.unstamped.load(Ordering::Relaxed) {
+        match self.unstamped.load(Ordering::Relaxed) {
             0 => tracking,
-            _ if tracking == TrackingMethod::Polling.describe() => POLLS_EVERYTHING,
-            _ => NEVER_RESUMES,
-        })
+            _ if tracking == Some(TrackingMethod::Polling) => {
+                Some(TrackingMethod::PollingEverything)
+            }
+            _ => Some(TrackingMethod::SyncreplWithoutResume),
+        }
     }
 
     async fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> String {

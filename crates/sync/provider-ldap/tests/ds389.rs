@@ -5,6 +5,7 @@ mod common;
 use common::{Mirror, domain, keys, secrets};
 use roster_config::DomainMode;
 use roster_provider::{LookupQuery, Provider};
+use roster_request::TrackingMethod;
 use roster_system_tests::{DirectoryServer, Ds389, LdifBuilder, Schema};
 
 const SCHEMA: Schema = Schema::Rfc2307bis;
@@ -53,7 +54,7 @@ fn a_mirror_is_followed_and_resumed_without_losing_removals() {
     keys(&mut domain).users.filter = "(&(objectClass=posixAccount)(uid=*))".to_owned();
     let mirror = Mirror::start(&domain, &secrets(None));
     mirror.until("three users", |book| book.users().len() == 3);
-    assert_eq!(mirror.ldap.tracking_method(), "syncrepl");
+    assert_eq!(mirror.ldap.tracking_method(), Some(TrackingMethod::Syncrepl));
     assert_eq!(mirror.ldap.parts().len(), 2);
     changes_are_followed(&directory, &server, &mirror);
 
@@ -131,7 +132,7 @@ fn persistent_search_serves_where_content_synchronization_is_off() {
     let server = without_synchronization(&directory);
     let mirror = Mirror::start(&domain(&server), &secrets(None));
     mirror.until("three users", |book| book.users().len() == 3);
-    assert_eq!(mirror.ldap.tracking_method(), "persistent search");
+    assert_eq!(mirror.ldap.tracking_method(), Some(TrackingMethod::PersistentSearch));
     changes_are_followed(&directory, &server, &mirror);
 }
 
@@ -150,7 +151,7 @@ fn persistent_search_sees_who_leaves_the_filter_or_the_base() {
     let names = |book: &common::Book| book.users().into_keys().collect::<Vec<_>>();
     let mirror = Mirror::start(&domain, &secrets(None));
     mirror.until("three users", |book| names(book) == ["alice", "bob", "carol"]);
-    assert_eq!(mirror.ldap.tracking_method(), "persistent search");
+    assert_eq!(mirror.ldap.tracking_method(), Some(TrackingMethod::PersistentSearch));
 
     server.set(&dn, "nsAccountLock", &["TRUE"]);
     mirror.until("alice is locked out", |book| names(book) == ["bob", "carol"]);

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Book, Mirror, domain, keys, secrets};
 use roster_provider::Provider;
+use roster_request::TrackingMethod;
 use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn changes_are_polled_for_where_nothing_better_is_offered() {
         keys(&mut domain).users.filter = part_of_users.to_owned();
         let mirror = Mirror::start(&domain, &secrets(None));
         mirror.until("all users", |book| book.users().len() >= 600 && book.groups().len() >= 50);
-        assert_eq!(mirror.ldap.tracking_method(), "polling");
+        assert_eq!(mirror.ldap.tracking_method(), Some(TrackingMethod::Polling));
         slapd.change(&directory.user("zoe", 9001));
         mirror.until("zoe", |book| book.users().contains_key("zoe"));
         slapd.set(&directory.user_dn("zoe"), "loginShell", &["/bin/zsh"]);
@@ -40,7 +41,7 @@ fn a_change_that_a_replica_brings_in_late_is_found_by_the_sweep() {
     let slapd = Slapd::serving(setup, &directory.populated(20, 5, 3));
     let mirror = Mirror::start(&domain(&slapd), &secrets(None));
     mirror.until("all users", |book| book.users().len() >= 20);
-    assert_eq!(mirror.ldap.tracking_method(), "polling");
+    assert_eq!(mirror.ldap.tracking_method(), Some(TrackingMethod::Polling));
     // Newer stamps are known, so no poll asks for this one.
     slapd.change_relaxed(&format!(
         "dn: {}\nchangetype: modify\nreplace: loginShell\nloginShell: /bin/late\n-\n\
@@ -80,7 +81,7 @@ fn users_of_one_uuid_are_polled_as_others_are_and_one_is_served() {
     mirror.until("all but one", |book| {
         book.users().contains_key("alice") && twin_is_told(book, "bob")
     });
-    assert_eq!(mirror.ldap.tracking_method(), "polling");
+    assert_eq!(mirror.ldap.tracking_method(), Some(TrackingMethod::Polling));
     let sweeps = |count: usize| {
         let before = mirror.book.ends().len();
         mirror.until("sweeps", |book| book.ends().len() >= before + count);

@@ -15,6 +15,7 @@ use crate::{DirectoryUser, EntrySink, LookupError, UnlistedEntries, UnreadableEn
 use roster_config::{FilesConfig, HomeShellOverrides};
 use roster_passwd_format::is_nis;
 use roster_passwd_format::lines::{self, GroupLine, ParsedLine};
+use roster_request::TrackingMethod;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::File;
@@ -212,8 +213,8 @@ impl Provider for FilesProvider {
         format!("{:?}", self.overrides)
     }
 
-    fn tracking_method(&self) -> Cow<'static, str> {
-        "inotify".into()
+    fn tracking_method(&self) -> Option<TrackingMethod> {
+        Some(TrackingMethod::Inotify)
     }
 
     async fn mirror(&self, _cookies: Vec<(SearchId, SyncCookie)>) -> String {

@@ -19,6 +19,7 @@ pub mod ssh_keys;
 pub mod stable_file;
 
 use account::Account;
+use roster_request::TrackingMethod;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -280,9 +281,8 @@ pub trait Provider: Send + Sync {
     /// with other home directories.
     fn source_fingerprint(&self) -> String;
 
-    /// Returns the present tracking method for display: `syncrepl`, `syncrepl, never resumed`, `persistent search`,
-    /// `polling`, `polling, everything each time`, `inotify`, `on demand`. Empty if it is not known yet.
-    fn tracking_method(&self) -> Cow<'static, str>;
+    /// Returns the present tracking method. `None` if it is not known yet.
+    fn tracking_method(&self) -> Option<TrackingMethod>;
 
     /// Mirrors the source into the sink until the process ends, and reconnects after failures. In on-demand mode it
     /// only maintains the connection, and reports online and offline. Returns only an error that no retry can fix.

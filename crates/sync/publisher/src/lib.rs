@@ -86,7 +86,7 @@ use parking_lot::Mutex;
 use publish_rate::PublishRate;
 use roster_admission::LocalFiles;
 use roster_bus::bus_names::RoleName;
-use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
+use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublishedDomain, PublisherStatus};
 use roster_bus::zbus;
 use roster_config::DomainMode;
 use roster_provider::file_watch::FileWatch;
@@ -373,7 +373,7 @@ async fn attempt_publish(hub: &Arc<PublisherTasks>, is_lost: bool) -> bool {
         state.domain_counts()
     };
     for domain in &counts {
-        let refused: u64 = domain.refused.iter().map(|(_, count)| count).sum();
+        let refused: u64 = domain.refused.iter().map(|reason| reason.entries).sum();
         metrics::gauge!("roster_refused_entries", "domain" => domain.domain.clone())
             .set(refused as f64);
     }
@@ -477,10 +477,13 @@ fn publish_image(
 type RejectionCounts = Vec<(String, Vec<(String, u64)>)>;
 
 /// Logs one line for each reason whenever the counts change.
-fn log_rejections(counts: &[roster_bus::interfaces::PublishedDomain]) {
+fn log_rejections(counts: &[PublishedDomain]) {
     static SAID: Mutex<RejectionCounts> = Mutex::new(Vec::new());
+    let refused = |domain: &PublishedDomain| {
+        domain.refused.iter().map(|one| (one.reason.clone(), one.entries)).collect()
+    };
     let now: RejectionCounts =
-        counts.iter().map(|domain| (domain.domain.clone(), domain.refused.clone())).collect();
+        counts.iter().map(|domain| (domain.domain.clone(), refused(domain))).collect();
     let mut said = SAID.lock();
     if *said == now {
         return;

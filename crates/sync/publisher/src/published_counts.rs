@@ -2,7 +2,7 @@
 
 use super::merge::MergedDomains;
 use roster_admission::Refusal;
-use roster_bus::interfaces::PublishedDomain;
+use roster_bus::interfaces::{PublishedDomain, RejectionCount};
 use std::collections::HashMap;
 
 /// Reasons that the status lists for one domain. All others share one line.
@@ -29,7 +29,7 @@ pub fn domain_counts(names: &[&str], merged: &MergedDomains<'_>) -> Vec<Publishe
 }
 
 /// Returns reasons with counts, most frequent first.
-fn reasons(refused: &[(u32, Refusal)]) -> Vec<(String, u64)> {
+fn reasons(refused: &[(u32, Refusal)]) -> Vec<RejectionCount> {
     let mut refusals: HashMap<Refusal, u64> = HashMap::new();
     refused.iter().for_each(|(_, refusal)| *refusals.entry(*refusal).or_default() += 1);
     let mut faults: HashMap<String, Vec<(Refusal, u64)>> = HashMap::new();
@@ -50,5 +50,6 @@ fn reasons(refused: &[(u32, Refusal)]) -> Vec<(String, u64)> {
         let count = others.iter().map(|(_, count)| count).sum();
         reasons.push((format!("{} other reasons", others.len()), count));
     }
-    reasons
+    let count = |(reason, entries)| RejectionCount { reason, entries, ..RejectionCount::default() };
+    reasons.into_iter().map(count).collect()
 }

@@ -90,7 +90,8 @@ impl DomainState {
             ModelEntry::Group(group) => ("group", &*group.name),
         };
         let name = printable(name);
-        Some(RejectedEntry { kind: kind.into(), name, reason: refusal.to_string() })
+        let reason = refusal.to_string();
+        Some(RejectedEntry { kind: kind.into(), name, reason, ..RejectedEntry::default() })
     }
 
     /// Returns names behind a group's references; names of groups are in parentheses.

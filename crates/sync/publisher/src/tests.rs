@@ -14,6 +14,7 @@ use roster_admission::Locals;
 use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
+use roster_bus::interfaces::RejectionCount;
 use roster_config::{AdmissionExceptions, DomainMode, HostConfig};
 use roster_request::LookupKind as LookUp;
 use roster_snapshot::Snapshot;
@@ -1045,7 +1046,9 @@ fn nested_groups_too_large_are_refused_alone() {
         assert_eq!(members_of(snapshot, "g1").expect("there"), ["alice"]);
     });
     let refused = &state.domain_counts()[0].refused;
-    let [(reason, count)] = &refused[..] else { panic!("{refused:?}") };
+    let [RejectionCount { reason, entries: count, .. }] = &refused[..] else {
+        panic!("{refused:?}")
+    };
     assert_eq!(reason, "the groups within the domain's groups add up to too much");
     assert_eq!(reasons(&state, "corp").len(), (*count).min(100) as usize);
     assert!((1..11_999).contains(count), "{count}");
@@ -1079,7 +1082,8 @@ fn many_ids_with_one_fault_are_one_reason() {
     published(&mut state, |_| {});
     let refused = &state.domain_counts()[0].refused;
     let expected = ["gid 100 is below min_id (1000)", "uids below min_id (1000)"];
-    assert_eq!(refused[..], expected.map(|reason| (reason.to_owned(), 300)));
+    let refused: Vec<_> = refused.iter().map(|one| (&*one.reason, one.entries)).collect();
+    assert_eq!(refused, expected.map(|reason| (reason, 300)));
     assert_eq!(reasons(&state, "corp")[0], "group g0: gid 100 is below min_id (1000)");
 }
 

@@ -1,3 +1,201 @@
 //! Errors of `roster` commands and of `roster nscd`.
 
-crate::messages! {}
+crate::messages! {
+    ROSTERD_NOT_RUNNING = 9001, "rosterd is not running",
+        cause: "No process listens on the bus socket: the service is stopped, or uses another --run-dir.",
+        fix: "Run `systemctl start rosterd`. If it uses another --run-dir, pass the same --run-dir here.";
+    BUS_NOT_PERMITTED = 9002, "this user may not query rosterd",
+        cause: "The bus accepts root and the user that rosterd runs as.",
+        fix: "Run the command as root, for example with sudo.";
+    BUS_UNUSABLE = 9003, "the bus of rosterd does not accept the connection",
+        cause: "The bus is overloaded or hangs, or another program listens on the socket.",
+        fix: "See the log: `journalctl -u rosterd`.";
+    ROLE_UNAVAILABLE = 9004, "a role of rosterd cannot serve the request now",
+        cause: "The role waits for another role, a directory or a disk.",
+        fix: "See the state of the role with `roster status`, and try again.";
+    REQUEST_INVALID = 9005, "a role of rosterd rejects the request as invalid",
+        cause: "The request names an unknown object, or the program and rosterd are of different versions.",
+        fix: "Correct the arguments. After an upgrade, run `systemctl restart rosterd`.";
+    ROLE_BUSY = 9006, "a role of rosterd is busy",
+        cause: "The role handles as many requests as it may.",
+        fix: "Try again later.";
+    REQUEST_DENIED = 9007, "a role of rosterd denies the request",
+        cause: "The request is for other users only, or the configuration does not allow it.",
+        fix: "Run the command as root, for example with sudo.";
+    ROLE_RESTARTING = 9008, "a role of rosterd is not running",
+        cause: "The process of the role ended, and rosterd restarts it.",
+        fix: "See `roster status`, and try again.";
+    ROLE_ENDED = 9009, "a role of rosterd ended before its reply",
+        cause: "The process of the role ended while it handled the request.",
+        fix: "Try again. If it happens again, see the log: `journalctl -u rosterd`.";
+    ROLE_TIMED_OUT = 9010, "a role of rosterd did not reply within the timeout",
+        cause: "The role is busy or hangs. rosterd restarts a role that hangs.",
+        fix: "Try again. If it happens again, see the log: `journalctl -u rosterd`.";
+    BUS_LOST = 9011, "the connection to the bus of rosterd was lost",
+        cause: "The bus or rosterd ended during the request.",
+        fix: "Try again.";
+    BUS_ERROR = 9012, "the bus of rosterd returned an error",
+        cause: "The program and rosterd may be of different versions.",
+        fix: "See the log: `journalctl -u rosterd`. After an upgrade, run `systemctl restart rosterd`.";
+    UNKNOWN_DOMAIN = 9013, "unknown domain",
+        cause: "The running configuration has no domain of this name.",
+        fix: "Use a domain of `roster domain list`.";
+    DOMAIN_NOT_READ = 9014, "the domain was not read completely in time",
+        cause: "Held removals are approved only after a complete read, and the directory is slow or unreachable.",
+        fix: "See the state with `roster domain show`, and try again.";
+    REJECTIONS_INCOMPLETE = 9015, "the list of rejected entries is incomplete",
+        cause: "The backend or the publisher did not reply.",
+        fix: "See `roster status`, and try again.";
+    REJECTIONS_UNKNOWN = 9016, "the rejected entries are unknown",
+        cause: "Neither the backend nor the publisher replied.",
+        fix: "See `roster status`, and try again.";
+    NO_SUCH_ENTRY = 9017, "no domain has the entry",
+        cause: "No domain has a user or group of this name, or it was not read yet.",
+        fix: "Check the spelling, and the state of the domains with `roster domain list`.";
+    CACHE_NOT_EXPIRED = 9018, "the cache was not expired in all domains",
+        cause: "The backends in the message rejected the request or did not reply.",
+        fix: "See `roster status`, and try again.";
+    USER_IS_LOCAL = 9019, "the user is local",
+        cause: "The user is in /etc/passwd. Other PAM modules than pam_roster decide on the login.",
+        fix: "Check the PAM stack of the service in /etc/pam.d.";
+    USER_NOT_SERVED = 9020, "no domain serves the user",
+        cause: "No domain has the user, or it is rejected.",
+        fix: "See the reason with `roster cache show user NAME`.";
+    PAM_SOCKET_MISSING = 9021, "rosterd has no socket for logins",
+        cause: "rosterd is not running, or no domain has auth.",
+        fix: "See `roster status`, and set auth in a domain (roster.toml(5)).";
+    PAM_SOCKET_FAILED = 9022, "rosterd does not reply to the request for keys",
+        cause: "The responder is busy, ended, or is of another version.",
+        fix: "See `roster status`, and try again.";
+    PAM_SOCKET_UNTRUSTED = 9023, "the socket for logins belongs to an untrusted user",
+        cause: "The socket belongs neither to root nor to this user. Its keys could open accounts of other users.",
+        fix: "Correct --run-dir, or find the program that created the socket.";
+    KEYS_UNKNOWN = 9024, "the keys of a user cannot be read",
+        cause: "rosterd could not decide whether the user may log in, or denies it.",
+        fix: "See the reason with `roster access USER`.";
+    UNKNOWN_ROLE_OR_LEVEL = 9025, "the argument is neither a role nor a level",
+        cause: "Roles are monitor, publisher, backend:DOMAIN and responder:NAME. Levels are error, warn, info, debug and \
+                trace.",
+        fix: "Use a role of `roster status`, or a level.";
+    UNKNOWN_ROLE = 9026, "rosterd has no such role",
+        cause: "The domain or responder of the role is not configured.",
+        fix: "Use a role of `roster status`.";
+    ROLE_NOT_STARTED = 9027, "the responder was not started yet",
+        cause: "systemd starts a responder on its first request.",
+        fix: "Repeat the command after the first request, or set level under [log] in roster.toml.";
+    LOG_LEVEL_NOT_SET = 9028, "the log level was not set for all roles",
+        cause: "The roles in the message rejected the request or did not reply.",
+        fix: "See `roster status`, and try again.";
+    NOT_COMPILED = 9029, "nothing was published",
+        cause: "A source cannot be read or converted. The previous snapshots stay in place.",
+        fix: "Fix the source in the message, and compile again.";
+    LINE_SKIPPED = 9030, "a line of a source was skipped",
+        cause: "The line is invalid. The files service of glibc skips it too.",
+        fix: "Correct or remove the line.";
+    ENTRY_HIDDEN = 9031, "lookups do not reach an entry",
+        cause: "An earlier line of the same file has the same name or id.",
+        fix: "Remove one of the lines, or change its name or id.";
+    LINE_HAS_NUL = 9032, "a line of a source has a NUL",
+        cause: "The files service of glibc ends the line at the NUL.",
+        fix: "Correct the line.";
+    LAST_LINE_GARBLED = 9033, "glibc garbles the last line of a source",
+        cause: "The line begins with white space and has no newline. It is compiled as if it had the newline.",
+        fix: "Remove the white space, and end the line with a newline.";
+    GROUP_ONLY_IN_INITGROUPS = 9034, "an invalid group line still gives users a group",
+        cause: "The files service of glibc skips the line in lookups of groups, but not in initgroups.",
+        fix: "Delete the line instead of commenting it out.";
+    OUTPUT_IS_SOURCE = 9035, "the output is one of the sources",
+        cause: "The snapshot would replace the file that it is compiled from.",
+        fix: "Choose another output.";
+    OUTPUT_HAS_OTHER_CONTENT = 9036, "the output file has other content",
+        cause: "The file is not a snapshot, or a snapshot of the other kind. It is not replaced.",
+        fix: "Choose another output, or remove the file first.";
+    OUTPUTS_ARE_ONE_FILE = 9037, "both outputs are the same file",
+        cause: "A snapshot holds either users and groups, or password hashes.",
+        fix: "Choose another --shadow-output.";
+    PUBLICATION_NOT_SYNCED = 9038, "the new snapshot was not synced to the disk",
+        cause: "The new file is in place. After a power failure the previous one may return.",
+        fix: "Check the disk, and compile again.";
+    PUBLICATION_DIRECTORY_MISSING = 9039, "the directory of the snapshot does not exist",
+        cause: "The directory is created with the package, or by an administrator.",
+        fix: "Create the directory with mode 755.";
+    PUBLICATION_DENIED = 9040, "this user may not write the snapshot",
+        cause: "The directory belongs to another user.",
+        fix: "Run the command as a user that may write to the directory.";
+    PUBLICATION_DISK_FULL = 9041, "no disk space for the snapshot",
+        cause: "The disk or the quota is full. The previous snapshot stays in place.",
+        fix: "Free disk space, and compile again.";
+    PUBLICATION_FAILED = 9042, "the snapshot cannot be written",
+        cause: "The system call in the message failed. The previous snapshot stays in place.",
+        fix: "Fix the cause, and compile again.";
+    MARK_NOT_SET = 9043, "the mark of a published snapshot was not set",
+        cause: "Without the mark, programs read a missing snapshot as a host without users.",
+        fix: "Fix the cause, and compile again.";
+    COPY_NOT_MADE = 9044, "the copy of the snapshot in memory was not made",
+        cause: "Each program then reads the whole file when it opens the snapshot.",
+        fix: "Make /run a tmpfs with space for two more snapshots.";
+    SNAPSHOT_MISSING = 9045, "the snapshot file does not exist",
+        cause: "No snapshot was written to this path.",
+        fix: "Create it with `roster compile`, or name another file.";
+    SNAPSHOT_UNREADABLE = 9046, "the snapshot file cannot be read",
+        cause: "This user may not read the file, or the disk failed.",
+        fix: "Run the command as root, or check the disk.";
+    ENTRY_NOT_PRINTABLE = 9047, "an entry cannot be printed as a line",
+        cause: "A field has a colon or a line break. getent omits the entry too.",
+        fix: "Use --json to see the entry, and correct its source.";
+    OUTPUT_STREAM_FAILED = 9048, "standard output cannot be written",
+        cause: "The disk of the output file is full, or the device failed.",
+        fix: "Free disk space, or write the output to another file.";
+    ROOT_NOT_EXAMINED = 9049, "the root directory cannot be examined",
+        cause: "--root names no directory, this user may not open it, or the kernel lacks openat2(2).",
+        fix: "Pass a directory that this user may open.";
+    NSSWITCH_IS_LINK = 9050, "nsswitch.conf is a symbolic link",
+        cause: "The program that made the link may undo an edit of its target.",
+        fix: "If the target is yours to edit, pass it with --file.";
+    NSSWITCH_OF_AUTHSELECT = 9051, "authselect manages nsswitch.conf",
+        cause: "The file is a link to a file that authselect rewrites.",
+        fix: "Create a profile (`authselect create-profile roster --base-on PROFILE`), add roster to its nsswitch.conf, \
+              and select it (`authselect select custom/roster`).";
+    NSSWITCH_FROM_AUTHSELECT = 9052, "authselect may rewrite nsswitch.conf",
+        cause: "authselect generated the file. Its next run undoes the edit.",
+        fix: "Use a profile with roster: see `authselect create-profile`.";
+    FILE_NOT_REGULAR = 9053, "the file to edit is not a regular file",
+        cause: "A directory, a pipe or a device has the name.",
+        fix: "Pass a regular file with --file.";
+    FILE_NOT_UTF8 = 9054, "the file to edit is not UTF-8",
+        cause: "The line in the message has an invalid character.",
+        fix: "Correct the line, and try again.";
+    FILE_UNREADABLE = 9055, "a file cannot be read",
+        cause: "This user may not read the file, or the disk failed.",
+        fix: "Run the command as root, or fix the cause in the message.";
+    FILE_IMMUTABLE = 9056, "a file cannot be replaced, even by root",
+        cause: "This user is not root, or the file or its directory is immutable (chattr(1)).",
+        fix: "Run the command as root. If it fails too, see lsattr(1) and chattr(1).";
+    FILE_DENIED = 9057, "this user may not write a file",
+        cause: "The directory belongs to another user.",
+        fix: "Run the command as root, or as the owner of the directory.";
+    FILE_IS_MOUNT_POINT = 9058, "a file cannot be replaced because it is a mount point",
+        cause: "A container runtime mounts the file from the host.",
+        fix: "Edit the file at the source of the mount.";
+    FILE_NOT_WRITTEN = 9059, "a file cannot be written",
+        cause: "The disk is full, read-only or failed, or the directory does not exist.",
+        fix: "Fix the cause in the message, and try again.";
+    ATTRIBUTES_NOT_COPIED = 9060, "owner, mode or labels of a file cannot be copied",
+        cause: "The new file must have the attributes of the old one, and this user may not set them.",
+        fix: "Run the command as root.";
+    BACKUP_UNREADABLE = 9061, "the backup of nsswitch.conf cannot be read",
+        cause: "This user may not read the backup, it is not UTF-8, or the disk failed.",
+        fix: "Run the command as root, or move the backup aside to disable without it.";
+    BACKUP_NOT_REMOVED = 9062, "the backup of nsswitch.conf was not removed",
+        cause: "Roster is disabled. The backup has no further use.",
+        fix: "Remove the backup by hand.";
+    FLOOR_NOT_WRITTEN = 9063, "the floor of ids was not written",
+        cause: "The floor follows from the configuration, which has mistakes.",
+        fix: "Run `roster check-config`, correct the configuration, then run `roster enable` again.";
+    DIRECTORY_NOT_CREATED = 9064, "a directory cannot be created",
+        cause: "This user may not write to the parent directory, or a file has the name.",
+        fix: "Choose another directory, or fix the cause in the message.";
+    CORPUS_WOULD_REPLACE_FILE = 9065, "the file is not an earlier corpus",
+        cause: "`roster generate` replaces only files that it generated.",
+        fix: "Remove the file first, or choose another --output.";
+}

@@ -1,6 +1,7 @@
 //! Statistics of a running server.
 
 use crate::protocol::Table;
+use roster_messages::table::host;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,7 +51,7 @@ impl Statistics {
         }
     }
 
-    /// Formats the statistics for people and for line-based programs.
+    /// Formats the statistics for people and for line-based programs. A line about a fault ends with its code.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -66,25 +67,31 @@ impl Statistics {
                     table.retired,
                     table.added,
                 ),
-                None => writeln!(text, "{name}: no map; programs ask the name services themselves"),
+                None => writeln!(
+                    text,
+                    "{name}: no map; programs ask their name services [{}]",
+                    host::NSCD_MAP_MISSING
+                ),
             };
             if let Some(problem) = &table.problem {
-                let _ = writeln!(text, "{name}: {problem}");
+                let _ = writeln!(text, "{name}: {problem} [{}]", host::NSCD_MAP_MISSING);
             }
         }
         if let Some(folder) = &self.shared_filesystem {
             let _ = writeln!(
                 text,
-                "maps: {} has no file system of its own: who holds old maps can fill the one that it is in",
-                folder.display()
+                "maps: {} is not a dedicated file system; clients holding old maps can fill it [{}]",
+                folder.display(),
+                host::NSCD_MAPS_SHARE_FILE_SYSTEM
             );
         }
         if let Some(place) = &self.missing_read_only_mount {
             let _ = writeln!(
                 text,
                 "descriptors: root of a container with this socket can write to maps: {} is not a read-only \
-                 mount of their folder",
-                place.display()
+                 mount of their directory [{}]",
+                place.display(),
+                host::NSCD_MAPS_WRITABLE
             );
         }
         let Self {

@@ -2,6 +2,7 @@
 //! programs. Clients that read maps cause no work here. The record is only reported, because a program chooses its own
 //! name.
 
+use roster_messages::table::host;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::fs;
@@ -99,16 +100,17 @@ impl UnmappedClients {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for (what, counts) in [
-            ("asked over the socket what a map has", &self.socket_lookups),
-            ("sent to the name services", &self.sent_to_services),
+        let code = format!(" [{}]", host::NSCD_PROGRAMS_WITHOUT_MAP);
+        for (what, counts, code) in [
+            ("asked over the socket what a map has", &self.socket_lookups, ""),
+            ("sent to the name services", &self.sent_to_services, &*code),
         ] {
             let mut counts: Vec<_> = counts.iter().collect();
             counts.sort_by_key(|(program, count)| (u64::MAX - count.all, *program));
             let told: Vec<_> =
                 counts.iter().take(REPORTED_MAX).map(|of| format_program(of.0, *of.1)).collect();
             if !told.is_empty() {
-                let _ = writeln!(text, "{what}: {}", told.join(", "));
+                let _ = writeln!(text, "{what}: {}{code}", told.join(", "));
             }
         }
         text
@@ -152,7 +154,7 @@ mod tests {
         assert_eq!(
             programs.text(),
             "asked over the socket what a map has: box (uid 5) 2 times, sshd (uid 0) 1 times, 1 with a map\n\
-             sent to the name services: programs whose names are hidden here (uid 5) 1 times\n"
+             sent to the name services: programs whose names are hidden here (uid 5) 1 times [RST-2060]\n"
         );
     }
 

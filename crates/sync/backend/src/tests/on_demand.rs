@@ -10,6 +10,7 @@ use roster_provider::files::FilesProvider;
 use roster_provider::{
     KeySearchResult, LookupError, LookupKeys, LookupQuery, LookupScope, Provider,
 };
+use roster_request::TrackingMethod;
 use roster_role::usdt_probes::BackendProbe;
 use roster_system_tests::wait::SOON;
 use std::collections::BTreeSet;
@@ -498,8 +499,8 @@ impl Provider for Played {
         String::new()
     }
 
-    fn tracking_method(&self) -> Cow<'static, str> {
-        "on demand".into()
+    fn tracking_method(&self) -> Option<TrackingMethod> {
+        Some(TrackingMethod::OnDemand)
     }
 
     async fn mirror(&self, _: Vec<(SearchId, SyncCookie)>) -> String {

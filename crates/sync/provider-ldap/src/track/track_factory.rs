@@ -13,19 +13,20 @@ use crate::connection::{ConnectionSettings, RootDse};
 use crate::schema::{AttributeMapping, MirrorSearch};
 use crate::server_selection::describe;
 use roster_config::{LdapConfig, LdapServer};
+use roster_request::TrackingMethod;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use tokio::time::Instant;
 
-/// The method by which changes are followed.
+/// A method of change tracking that a server can offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TrackingMethod {
+pub(crate) enum OfferedMethod {
     Synchronization,
     PersistentSearch,
     Polling,
 }
 
-impl TrackingMethod {
+impl OfferedMethod {
     /// Returns the methods that the server offers, the best first.
     pub fn offered(root: &RootDse) -> Vec<Self> {
         let mut methods = Vec::new();
@@ -39,11 +40,11 @@ impl TrackingMethod {
         methods
     }
 
-    pub fn describe(self) -> &'static str {
+    pub fn tracking_method(self) -> TrackingMethod {
         match self {
-            Self::Synchronization => "syncrepl",
-            Self::PersistentSearch => "persistent search",
-            Self::Polling => "polling",
+            Self::Synchronization => TrackingMethod::Syncrepl,
+            Self::PersistentSearch => TrackingMethod::PersistentSearch,
+            Self::Polling => TrackingMethod::Polling,
         }
     }
 }
@@ -62,7 +63,7 @@ pub(crate) struct TrackFactory<'a> {
 
 impl TrackFactory<'_> {
     /// Makes the tracks of all searches.
-    pub fn make_tracks(&self, method: TrackingMethod) -> Vec<Box<dyn Track>> {
+    pub fn make_tracks(&self, method: OfferedMethod) -> Vec<Box<dyn Track>> {
         let searches = || self.searches.iter();
         searches()
             .map(|search| self.change_track(method, search))
@@ -74,25 +75,25 @@ impl TrackFactory<'_> {
     }
 
     /// Returns the attribute of the keys. Synchronization has its own.
-    pub fn key_attribute(&self, method: TrackingMethod) -> String {
+    pub fn key_attribute(&self, method: OfferedMethod) -> String {
         let configured = self.config.attributes.uuid.as_deref();
-        let uuid = configured.filter(|_| method != TrackingMethod::Synchronization);
+        let uuid = configured.filter(|_| method != OfferedMethod::Synchronization);
         uuid.unwrap_or_else(|| self.root.uuid_attribute()).to_owned()
     }
 
     /// Makes the track that follows the changes of a search.
-    fn change_track(&self, method: TrackingMethod, search: &MirrorSearch) -> Box<dyn Track> {
+    fn change_track(&self, method: OfferedMethod, search: &MirrorSearch) -> Box<dyn Track> {
         let key = self.key_attribute(method);
         let search = search.clone();
         let page_size = self.page_size();
         match method {
-            TrackingMethod::Synchronization => Box::new(self.synchronization(search)),
-            TrackingMethod::PersistentSearch => {
+            OfferedMethod::Synchronization => Box::new(self.synchronization(search)),
+            OfferedMethod::PersistentSearch => {
                 let context = self.root.context(&search.base).to_owned();
                 let interval = self.config.sweep;
                 Box::new(Enumeration::persistent(search, key, page_size, context, interval))
             }
-            TrackingMethod::Polling => {
+            OfferedMethod::Polling => {
                 let stamps = if self.root.usn { "entryUSN" } else { "modifyTimestamp" };
                 let interval = self.config.poll;
                 let unstamped = Arc::clone(self.unstamped);
@@ -116,7 +117,7 @@ impl TrackFactory<'_> {
     /// search's main track does.
     fn companion_tracks(
         &self,
-        method: TrackingMethod,
+        method: OfferedMethod,
         search: &MirrorSearch,
     ) -> [Box<dyn Track>; 2] {
         let key = self.key_attribute(method);
@@ -131,7 +132,7 @@ impl TrackFactory<'_> {
     /// Makes the track that reads groups with computed members. 389-ds computes none.
     fn dynamic_groups(
         &self,
-        method: TrackingMethod,
+        method: OfferedMethod,
         search: &MirrorSearch,
     ) -> Option<Box<dyn Track>> {
         (search.has_groups() && !self.root.is_389).then(|| -> Box<dyn Track> {
@@ -142,9 +143,9 @@ impl TrackFactory<'_> {
 
     /// Makes the track that finds the changes that a synchronizing server does not report. Other methods find them
     /// without it.
-    fn key_reconciliation(&self, method: TrackingMethod) -> Option<Box<dyn Track>> {
+    fn key_reconciliation(&self, method: OfferedMethod) -> Option<Box<dyn Track>> {
         let (key, stamp) = (self.root.uuid_attribute(), self.root.stamp_attribute());
-        (method == TrackingMethod::Synchronization).then(|| -> Box<dyn Track> {
+        (method == OfferedMethod::Synchronization).then(|| -> Box<dyn Track> {
             let (page_size, timing) = (self.page_size(), self.reconcile_timing());
             let now = Instant::now();
             Box::new(KeyReconciliation::new(self.searches, key, stamp, page_size, timing, now))

@@ -95,6 +95,8 @@ struct SupervisedProcess {
     user: Option<UserIds>,
     since: SystemTime,
     last_exit: String,
+    /// Whether it ended with exit status 0 and without a message.
+    last_exit_is_clean: bool,
     /// Waits for a connection to its socket.
     socket_watch: Option<AbortHandle>,
 }
@@ -110,6 +112,7 @@ impl SupervisedProcess {
             user: None,
             since: SystemTime::now(),
             last_exit: String::new(),
+            last_exit_is_clean: false,
             socket_watch: None,
         }
     }
@@ -394,7 +397,7 @@ impl Monitor {
             ProcessAction::Start => {
                 if let Err(error) = self.start_process(key) {
                     error!("{key}: {error:#}");
-                    self.record_exit(key, format!("{error:#}"));
+                    self.record_exit(key, format!("{error:#}"), false);
                 }
             }
             ProcessAction::Terminate => self.send_signal(key, Signal::TERM),
@@ -567,11 +570,13 @@ impl Monitor {
         for key in keys {
             let Some(minded) = self.processes.get_mut(&key) else { continue };
             let Some(child) = minded.child.as_mut() else { continue };
+            let mut is_clean = false;
             let how = match child.try_wait() {
                 Ok(None) => continue,
                 Ok(Some(status)) => {
                     let why =
                         minded.exit_message.take().map(|words| words.read()).unwrap_or_default();
+                    is_clean = status.success() && why.is_empty();
                     let how = spawn::describe_exit(status);
                     if why.is_empty() { how } else { format!("{how}: {why}") }
                 }
@@ -585,13 +590,14 @@ impl Monitor {
             } else {
                 warn!("{key}, process {pid}, {how}; it will be started again");
             }
-            self.record_exit(&key, how);
+            self.record_exit(&key, how, is_clean);
         }
     }
 
-    fn record_exit(&mut self, key: &ProcessKey, how: String) {
+    fn record_exit(&mut self, key: &ProcessKey, how: String, is_clean: bool) {
         if let Some(minded) = self.processes.get_mut(key) {
             minded.last_exit = how;
+            minded.last_exit_is_clean = is_clean;
         }
         self.apply_process_event(key, ProcessEvent::Ended);
         if *key == ProcessKey::Bus {

@@ -40,6 +40,7 @@ impl Monitor {
                 restarts: minded.state.starts.saturating_sub(1),
                 since_unix: unix_seconds(minded.since),
                 last_end: minded.last_exit.clone(),
+                last_end_is_clean: minded.last_exit_is_clean,
             });
         }
         let all_run = waits_for.is_empty();
