@@ -492,7 +492,7 @@ mod tests {
 
     #[track_caller]
     fn enabled(text: &str) -> String {
-        enable(text, false).unwrap_or_else(|refusal| panic!("{text:?}: {refusal}"))
+        enable(text, false).unwrap_or_else(|refusal| panic!("{text:?}: {refusal:?}"))
     }
 
     #[test]
@@ -583,37 +583,33 @@ mod tests {
 
     #[test]
     fn what_would_hide_roster_is_refused_and_named() {
-        for (line, refusal) in [
+        for (line, message, text) in [
             (
-                "passwd: files [NOTFOUND=return] sss",
-                "line 1: `files [NOTFOUND=return]` on the passwd line ends a look-up before \
-                 `roster` would be asked; remove that action, or put `roster` where you want it \
-                 by hand",
+                "passwd: files [NOTFOUND=return]",
+                &host::LOOKUP_ENDS_BEFORE_SERVICE,
+                "`files [NOTFOUND=return]` ends each lookup before `roster`",
             ),
             (
                 "passwd: nis [notfound=RETURN] files",
-                "line 1: `nis [NOTFOUND=return]` on the passwd line ends a look-up before \
-                 `roster` would be asked; remove that action, or put `roster` where you want it \
-                 by hand",
+                &host::LOOKUP_ENDS_BEFORE_SERVICE,
+                "`nis [NOTFOUND=return]` ends each lookup before `roster`",
             ),
-            (
-                "passwd: sss",
-                "line 1: the passwd line names neither `files` nor `compat`, after which \
-                 `roster` belongs so that local accounts win; add `files` and try again",
-            ),
+            ("passwd: sss", &host::FILES_NOT_NAMED, "neither `files` nor `compat` is named"),
             (
                 "passwd: files [NOPE=return] sss # x",
-                "line 1: cannot make sense of `[NOPE=return] sss` on the passwd line; correct \
-                 it (nsswitch.conf(5)) and try again",
+                &host::NSSWITCH_LINE_INVALID,
+                "glibc cannot parse `[NOPE=return] sss`",
             ),
             (
                 "passwd: files [SUCCESS=return",
-                "line 1: cannot make sense of `[SUCCESS=return` on the passwd line; correct \
-                 it (nsswitch.conf(5)) and try again",
+                &host::NSSWITCH_LINE_INVALID,
+                "glibc cannot parse `[SUCCESS=return`",
             ),
         ] {
-            let found = enable(line, false).map_err(|refusal| refusal.to_string());
-            assert_eq!(found, Err(refusal.to_owned()), "{line}");
+            let error = enable(line, false).unwrap_err().coded(Path::new("/etc/x"));
+            assert_eq!(error.message, message, "{line}");
+            let expected = format!("/etc/x:1: passwd: {text}; the file was not changed");
+            assert_eq!(error.text, expected, "{line}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! compile, inspect, verify and get, as a person or a script meets them.
+//! Tests of compile, inspect, verify and get: output, errors and exit statuses of the built program.
 
 #![allow(missing_docs)]
 
@@ -43,7 +43,7 @@ fn compiled() -> Bench {
 }
 
 #[test]
-fn compile_reports_what_it_made_and_what_files_would_not_serve() {
+fn compile_reports_counts_and_remarks() {
     let bench = sources();
     let run = bench.roster(COMPILE).expect(0);
     let lines: Vec<_> = run.out.lines().collect();
@@ -53,15 +53,15 @@ fn compile_reports_what_it_made_and_what_files_would_not_serve() {
     assert!(lines[3].contains(" of memory"), "{lines:#?}");
     assert_eq!(
         run.err,
-        "passwd:4: skipped, as `files` does: the uid field is missing\n\
-         passwd:5: look-ups by name are answered from line 3, which has the same name\n\
-         group:5: look-ups by gid are answered from line 2, which has the same gid\n"
+        "passwd:4: skipped, as `files` does: the uid field is missing [RST-9030]\n\
+         passwd:5: look-ups by name are answered from line 3, which has the same name [RST-9031]\n\
+         group:5: look-ups by gid are answered from line 2, which has the same gid [RST-9031]\n"
     );
     assert_eq!(bench.names(), ["group", "passwd", "roster.snap", "shadow"]);
 }
 
 #[test]
-fn compile_shows_a_person_twenty_remarks_and_json_all() {
+fn compile_text_has_twenty_remarks_json_all() {
     let bench = sources();
     bench.write("passwd", "broken\n".repeat(1000));
     bench.write("group", "");
@@ -80,6 +80,7 @@ fn compile_shows_a_person_twenty_remarks_and_json_all() {
             "file": "passwd",
             "line": 1000,
             "kind": "skipped",
+            "code": "RST-9030",
             "text": "skipped, as `files` does: the uid field is missing",
         })
     );
@@ -88,21 +89,22 @@ fn compile_shows_a_person_twenty_remarks_and_json_all() {
 }
 
 #[test]
-fn snapshots_are_public_and_password_hashes_are_not() {
+fn compile_password_hashes_are_not_public() {
     let bench = compiled();
     let mode = |name| fs::metadata(bench.path(name)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("roster.snap"), mode("shadow.v3.snap")), (0o644, 0o640));
 }
 
 #[test]
-fn a_failed_compile_leaves_the_old_snapshots_and_says_so() {
+fn compile_failure_keeps_old_snapshots() {
     let bench = compiled();
     let before = fs::read(bench.path("roster.snap")).unwrap();
     fs::remove_file(bench.path("group")).unwrap();
     let run = bench.roster(&format!("{COMPILE} --shadow shadow")).expect(1);
     assert_eq!(
         run.err,
-        "roster: nothing was published: cannot read group: No such file or directory (os error 2)\n"
+        "roster: nothing was published: cannot read group: No such file or directory (os error 2). Fix \
+         the source in the message, and compile again. [RST-9029]\n"
     );
     assert_eq!(fs::read(bench.path("roster.snap")).unwrap(), before);
     let run = bench.roster("get shadow root --snapshot roster.snap").expect(0);
@@ -116,15 +118,16 @@ fn compile_never_overwrites_its_sources() {
     for output in ["passwd", "./group", "link"] {
         let command = format!("compile --passwd passwd --group group --output {output}");
         let run = bench.roster(&command).expect(1);
-        assert_eq!(run.err, format!("roster: {output} is a source; choose another output\n"));
+        let text = format!("roster: {output} is a source. Choose another output. [RST-9035]\n");
+        assert_eq!(run.err, text);
     }
     assert_eq!(bench.read("passwd"), PASSWD);
     let run = bench.roster(&format!("{COMPILE} --shadow shadow --shadow-output roster.snap"));
-    assert!(run.expect(1).err.contains("cannot hold both"));
+    assert!(run.expect(1).err.contains("[RST-9037]"));
 }
 
 #[test]
-fn users_and_hashes_never_take_each_others_place() {
+fn compile_never_mixes_users_and_hashes() {
     let bench = sources();
     fs::create_dir(bench.path("other")).unwrap();
     for spelling in ["./roster.snap", "other/../roster.snap"] {
@@ -139,13 +142,15 @@ fn users_and_hashes_never_take_each_others_place() {
         bench.roster("compile --passwd passwd --group group --output shadow.v3.snap").expect(1);
     assert_eq!(
         run.err,
-        "roster: shadow.v3.snap holds password hashes; choose another output, or remove it first\n"
+        "roster: shadow.v3.snap holds password hashes. Choose another output, or remove the file first. \
+         [RST-9036]\n"
     );
     let shadow = "--output new.snap --shadow shadow --shadow-output roster.snap";
     let run = bench.roster(&format!("compile --passwd passwd --group group {shadow}")).expect(1);
     assert_eq!(
         run.err,
-        "roster: roster.snap holds users and groups; choose another output, or remove it first\n"
+        "roster: roster.snap holds users and groups. Choose another output, or remove the file first. \
+         [RST-9036]\n"
     );
     bench.roster("verify roster.snap").expect(0);
     bench.roster("verify shadow.v3.snap").expect(0);
@@ -158,10 +163,11 @@ fn compile_replaces_snapshots_only() {
     let run = bench.roster("compile --passwd passwd --group group --output important").expect(1);
     assert_eq!(
         run.err,
-        "roster: important holds something else; choose another output, or remove it first\n"
+        "roster: important holds other data. Choose another output, or remove the file first. \
+         [RST-9036]\n"
     );
     assert_eq!(bench.read("important"), "a");
-    // Of a damaged snapshot its magic or its name is left, and of a fresh temporary file nothing.
+    // A damaged snapshot keeps its magic or its name. A new temporary file is empty.
     for (name, there) in [("accounts", "ROSTER\r\nrubbish"), ("accounts", ""), ("a.snap", "\0\0")] {
         bench.write(name, there);
         bench.roster(&format!("compile --passwd passwd --group group --output {name}")).expect(0);
@@ -192,37 +198,38 @@ fn json_non_utf8_file_name_is_shown() {
 }
 
 #[test]
-fn a_full_stream_is_an_error_and_never_an_abort() {
+fn output_full_stream_is_error_without_abort() {
     let bench = compiled();
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     let run = |words: &str, out: bool| {
         let mut command = bench.command();
         command.args(words.split_whitespace());
-        // Of the two, the other one is read.
+        // The test reads the other stream.
         let output = if out { command.stdout(full()) } else { command.stderr(full()) };
         Run::from_command(output)
     };
     let failed = run("get --snapshot roster.snap passwd", true).expect(1);
     assert!(
-        failed.err.contains("roster: cannot write to standard output: No space left on device"),
+        failed.err.starts_with("roster: standard output: write failed: No space left on device")
+            && failed.err.ends_with("[RST-9048]\n"),
         "{}",
         failed.err
     );
     run("get --snapshot nosuch passwd", false).expect(1);
     run("get --snapshot roster.snap initgroups", false).expect(3);
     run("verify passwd", false).expect(1);
-    // It is published, whoever hears of the remarks.
+    // Publication does not depend on the output of remarks.
     run(COMPILE, false).expect(0);
 }
 
 #[test]
-fn a_missing_folder_is_named_with_the_command_that_makes_it() {
+fn compile_missing_directory_names_mkdir() {
     let bench = sources();
     let run = bench.roster("compile --passwd passwd --group group --output no/roster.snap");
     assert_eq!(
         run.expect(1).err,
-        "roster: cannot open the folder no: No such file or directory (os error 2); \
-         make the folder first: mkdir -p -m 755 no\n"
+        "roster: no/roster.snap: the snapshot was not published: cannot open the folder no: No such file \
+         or directory (os error 2). Create the directory: `mkdir -p -m 755 no`. [RST-9039]\n"
     );
 }
 
@@ -237,7 +244,7 @@ fn get_prints_what_getent_prints() {
             "alice:x:1001:1000:another:/:/bin/sh\nroot:x:0:0:root:/root:/bin/bash\n",
         ),
         ("passwd nobody root", 2, "root:x:0:0:root:/root:/bin/bash\n"),
-        // A name of digits is an id to getent, and nobody has the id 17.
+        // getent takes a name of digits for an id, and no user has the id 17.
         ("passwd 17", 2, ""),
         ("passwd +1000", 0, "alice:x:1000:1000:Alice,,,:/home/alice:/bin/sh\n"),
         ("passwd 4294967296", 0, "root:x:0:0:root:/root:/bin/bash\n"),
@@ -263,7 +270,7 @@ fn get_prints_what_getent_prints() {
 }
 
 #[test]
-fn get_enumerates_in_the_order_of_the_source() {
+fn get_enumerates_in_source_order() {
     let bench = compiled();
     let run = bench.roster("get passwd --snapshot roster.snap").expect(0);
     assert_eq!(
@@ -276,8 +283,8 @@ fn get_enumerates_in_the_order_of_the_source() {
     );
     assert_eq!(
         run.err,
-        "roster: the passwd entry of \"odd\" cannot be written as a line, because a field has a \
-         ':' in it; getent leaves it out as well (--json shows it)\n"
+        "roster: warning: the passwd entry of \"odd\" cannot be printed as a line. Use --json to see the \
+         entry, and correct its source. [RST-9047]\n"
     );
     let run = bench.roster("get group --snapshot roster.snap").expect(0);
     assert_eq!(run.out.lines().last(), Some("+nis:p::a,b"));
@@ -286,7 +293,7 @@ fn get_enumerates_in_the_order_of_the_source() {
 }
 
 #[test]
-fn get_has_the_exit_codes_of_getent() {
+fn get_has_exit_statuses_of_getent() {
     let bench = compiled();
     bench.roster("get").expect(1);
     bench.roster("get hosts").expect(1);
@@ -298,7 +305,7 @@ fn get_has_the_exit_codes_of_getent() {
 }
 
 #[test]
-fn get_prints_json_lines_that_tell_null_from_empty() {
+fn get_json_distinguishes_null_from_empty() {
     let bench = compiled();
     let run = bench.roster("get passwd --json --snapshot roster.snap").expect(0);
     let entries: Vec<serde_json::Value> =
@@ -309,19 +316,24 @@ fn get_prints_json_lines_that_tell_null_from_empty() {
 }
 
 #[test]
-fn damage_is_an_error_and_never_an_absence() {
+fn damaged_snapshot_is_error_not_absence() {
     let bench = compiled();
     let mut bytes = fs::read(bench.path("roster.snap")).unwrap();
-    // The first section is that of the users.
+    // The first section holds the users.
     bytes[4096 + 4] ^= 1;
     bench.write("bad.snap", &bytes);
     let run = bench.roster("get passwd root --snapshot bad.snap").expect(1);
     assert!(run.err.starts_with("roster: bad.snap: the snapshot is damaged"), "{}", run.err);
+    assert!(run.err.ends_with("[RST-2026]\n"), "{}", run.err);
     let run = bench.roster("verify bad.snap").expect(1);
-    assert_eq!(run.err, "roster: bad.snap: user 0 does not match its checksum\n");
+    assert_eq!(
+        run.err,
+        "roster: bad.snap: user 0 does not match its checksum. Compile the snapshot again. Running \
+         programs continue with the previous one. [RST-2026]\n"
+    );
     let run = bench.roster("verify bad.snap --json").expect(1);
     let report: serde_json::Value = serde_json::from_str(&run.out).unwrap();
-    assert_eq!(report["ok"], false);
+    assert_eq!((&report["ok"], &report["code"]), (&false.into(), &"RST-2026".into()));
 
     bench.write("cut.snap", &bytes[..1000]);
     let run = bench.roster("verify cut.snap").expect(1);
@@ -332,20 +344,24 @@ fn damage_is_an_error_and_never_an_absence() {
     let run = bench.roster("inspect long").expect(1);
     assert!(run.err.starts_with("roster: long: not a snapshot: "), "{}", run.err);
     let run = bench.roster("get passwd root --snapshot none.snap").expect(1);
-    assert_eq!(run.err, "roster: none.snap does not exist; make it with `roster compile`\n");
+    assert_eq!(
+        run.err,
+        "roster: none.snap does not exist. Create it with `roster compile`, or name another file. \
+         [RST-9045]\n"
+    );
 }
 
 #[test]
-fn verify_says_what_is_sound() {
+fn verify_reports_valid_snapshot() {
     let bench = compiled();
     let run = bench.roster("verify roster.snap").expect(0);
-    assert_eq!(run.out, "roster.snap: sound, generation 1, 6 users, 6 groups\n");
+    assert_eq!(run.out, "roster.snap: valid, generation 1, 6 users, 6 groups\n");
     let run = bench.roster("verify shadow.v3.snap").expect(0);
-    assert_eq!(run.out, "shadow.v3.snap: sound, generation 1, 3 shadow entries\n");
+    assert_eq!(run.out, "shadow.v3.snap: valid, generation 1, 3 shadow entries\n");
 }
 
 #[test]
-fn inspect_shows_counts_extremes_and_sections() {
+fn inspect_shows_counts_and_sections() {
     let bench = compiled();
     let run = bench.roster("inspect roster.snap").expect(0);
     let title = "roster.snap: accounts, format version 3, generation 1, ";
@@ -379,7 +395,7 @@ fn inspect_shows_control_characters_as_escapes() {
 }
 
 #[test]
-fn help_is_what_people_type_first() {
+fn help_shows_usage() {
     let bench = Bench::new();
     let run = bench.roster("help").expect(0);
     assert!(run.out.contains("Usage: roster <COMMAND>"), "{}", run.out);
@@ -388,7 +404,7 @@ fn help_is_what_people_type_first() {
 }
 
 #[test]
-fn a_corpus_is_the_same_every_time_and_never_replaces_real_files() {
+fn generate_is_reproducible_and_keeps_other_files() {
     let bench = Bench::new();
     let generate = "generate --users 100 --groups 50 --members 5 --shape zipf --shadow --output";
     let run = bench.roster(&format!("{generate} a")).expect(0);
@@ -407,14 +423,14 @@ fn a_corpus_is_the_same_every_time_and_never_replaces_real_files() {
     let run = bench.roster(&format!("{generate} etc")).expect(1);
     assert_eq!(
         run.err,
-        "roster: etc/passwd exists and is no earlier corpus; remove it first or choose another \
-         --output\n"
+        "roster: etc/passwd is not an earlier corpus. Remove the file first, or choose another --output. \
+         [RST-9065]\n"
     );
     assert_eq!(bench.read("etc/passwd"), PASSWD);
 }
 
 #[test]
-fn man_pages_and_completions_come_from_the_definition() {
+fn man_pages_and_completions_match_arguments() {
     let bench = Bench::new();
     bench.roster("man pages").expect(0);
     for page in

@@ -161,7 +161,7 @@ fn rules_keep_people_out_with_the_directory_and_without_it() {
     // No result of the filter is known for these users: they were never checked.
     let local = world.rosterd.roster(&["access", "local"]);
     assert_eq!(local.code, 4);
-    assert!(local.error().contains("user of this host"), "{}", local.error());
+    assert!(local.error().contains("[RST-9019]"), "{}", local.error());
     assert_eq!(world.rosterd.roster(&["access", "stranger"]).code, 4);
 }
 

@@ -99,7 +99,7 @@ fn status_shows_roles_domains_and_rejections() {
         "\npublisher    running ",
         "\nbackend:lab  running ",
         "! lab: 2 entries rejected: gid 99 is below min_id",
-        "allowed_local_gids = [99] under [host]",
+        "allowed_local_gids",
         "! lab: 1 entry rejected: a local user has this name",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -122,7 +122,7 @@ fn a_directory_that_is_away_makes_status_fail() {
     wait_until(SOON, "the domain is offline", || lab.rosterd.roster(&["status"]).code == 1);
     let text = lab.said(&["status"], 1);
     assert!(text.contains("✗ lab is offline for "), "{text}");
-    assert!(text.contains("what is known is served"), "{text}");
+    assert!(text.contains("`roster domain refresh lab`"), "{text}");
     let text = lab.said(&["domain", "show", "lab"], 0);
     assert!(text.contains("\nstate           offline for "), "{text}");
 }
@@ -186,7 +186,7 @@ fn check_config_names_entries_it_would_refuse() {
     };
     let text = check(&stricter, &[]);
     for part in [
-        "would refuse 1 entry that this host serves: uid 5000 is below min_id (5001): user ann",
+        "would reject 1 entry that this host serves: uid 5000 is below min_id (5001): user ann",
         "gid 5000 is below min_id (5001): user more0, user more1, ",
         "well, 1 domain (lab), 2 warnings",
     ] {
@@ -227,7 +227,7 @@ fn domains_and_levels_are_told_what_to_do() {
     let lab = Lab::start();
     assert_eq!(lab.json(&["domain", "list", "--json"])[0]["domain"], "lab");
     lab.said(&["domain", "refresh", "lab"], 0);
-    assert_eq!(lab.said(&["domain", "approve-removals", "lab"], 0), "lab: nothing was held back\n");
+    assert_eq!(lab.said(&["domain", "approve-removals", "lab"], 0), "lab: no removals were on hold\n");
     lab.said(&["cache", "expire", "--user", "ann"], 0);
     lab.said(&["cache", "expire", "--all", "--domain", "lab"], 0);
     lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
@@ -239,9 +239,9 @@ fn domains_and_levels_are_told_what_to_do() {
     assert_eq!(lab.json(&["log-level", "--json"])["monitor"], "warn");
 
     for (args, part) in [
-        (&["domain", "show", "corp"][..], "there is no domain \"corp\"; there are: lab"),
-        (&["log-level", "lab"], "roles are monitor, publisher, backend:DOMAIN"),
-        (&["log-level", "backend:corp"], "there is no role backend:corp; there are: monitor"),
+        (&["domain", "show", "corp"][..], "unknown domain \"corp\": the domains are lab. "),
+        (&["log-level", "lab"], "Roles are monitor, publisher, backend:DOMAIN"),
+        (&["log-level", "backend:corp"], "unknown role backend:corp: the roles are monitor"),
     ] {
         let done = lab.rosterd.roster(args);
         assert_eq!(done.code, 1);
@@ -255,7 +255,7 @@ fn a_role_that_hangs_is_named_and_the_rest_is_still_told() {
     let backend = lab.rosterd.wait_for_role("backend:lab");
     kill_process(backend, Signal::STOP).expect("stop it");
     let text = lab.said(&["status"], 1);
-    assert!(text.contains("✗ backend:lab does not answer"), "{text}");
+    assert!(text.contains("✗ backend:lab: no reply within the timeout"), "{text}");
     assert!(text.contains("41 users, 1 group"), "{text}");
     // Had the monitor not ended it before.
     let _ = kill_process(backend, Signal::CONT);
@@ -273,7 +273,7 @@ fn without_a_daemon_every_command_says_so_and_status_has_its_code() {
     ] {
         let done = lab.rosterd.roster(args);
         assert_eq!(done.code, code, "{args:?}");
-        assert!(done.error().starts_with("roster: rosterd is not running"), "{}", done.error());
+        assert!(done.error().contains("[RST-9001]"), "{}", done.error());
     }
     // Lookups need no bus.
     lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));

@@ -149,7 +149,7 @@ fn nscd_map_sealed_from_root() {
     ));
     served.launch();
     let figures = served.statistics();
-    assert!(!figures.contains("root of a container"), "{figures}");
+    assert!(!figures.contains("[RST-2059]"), "{figures}");
     let no_mounts = ["--bounding-set=-sys_admin", "python3", "-c", WRITES];
     assert_sealed(&served.host().run("setpriv", &no_mounts).text());
     // Readers know no difference, from one map to the next.
@@ -171,7 +171,7 @@ fn nscd_map_without_read_only_mount_is_told() {
     served.run_before(&format!("mkdir -p {0}; mount -t tmpfs -o ro tmpfs {0}", place.display()));
     served.launch();
     let figures = served.statistics();
-    let told = format!("{} is not a read-only mount of their folder", place.display());
+    let told = format!("{} is not a read-only mount of their directory [RST-2059]", place.display());
     assert!(figures.contains(&told), "{figures}");
     let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     assert!(names.user("bin").starts_with("bin:x:2:2:"));

@@ -137,7 +137,7 @@ fn offline_login_works_after_host_restart() {
 
     // An administrator can delete the credentials of a user.
     let told = world.rosterd.roster(&["cache", "expire", "--credentials", "--user", "alice"]);
-    assert_eq!(told.text(), "what was kept of 1 password is forgotten");
+    assert_eq!(told.text(), "1 cached credential removed");
     assert_eq!(world.says("alice", PASSWORD), AWAY);
     assert_eq!(world.says("bob", PASSWORD), RIGHT);
 }

@@ -893,7 +893,7 @@ mod tests {
             ),
             (Ok, "", "group: files [SUCCESS=merge] roster"),
         ] {
-            // Of two lines for one database the last counts.
+            // The last of two lines for one database is in force.
             let text = format!("{NSSWITCH}{lines}\n");
             assert_worst(level, part, |facts| facts.nsswitch = ReadResult::Present(text));
         }
@@ -951,7 +951,7 @@ mod tests {
         ] {
             assert_worst(Problem, part, |facts| change(state(&mut facts.snapshot)));
         }
-        // For a user whom the folder keeps out that is all there is to see.
+        // A user without access to the directory sees only this finding.
         let mut facts = healthy();
         facts.snapshot.state = ReadResult::Failed("Permission denied".to_owned());
         facts.snapshot.parents[3].mode = 0o700;
@@ -1120,7 +1120,7 @@ mod tests {
         assert_worst(FindingLevel::Problem, "(mode 0660): readers reject it [RST-2035]", |facts| {
             with_shadow(facts, |s| s.mode = 0o660);
         });
-        // Nobody but root may write them, nor put others in their place.
+        // Only root may write or replace them.
         assert_worst(FindingLevel::Problem, "belongs to uid 902, not to root", |facts| {
             with_shadow(facts, |s| s.owner = 902);
         });

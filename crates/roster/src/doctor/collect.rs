@@ -266,7 +266,7 @@ pub struct SnapshotContent {
     pub sample: Option<String>,
 }
 
-/// A look-up by getent(1), through glibc and the module alone.
+/// A lookup by getent(1), through glibc and only the NSS module.
 #[derive(Clone, Debug)]
 pub struct TestLookup {
     pub user: String,

@@ -127,7 +127,7 @@ fn check_role(now: u64, role: &SupervisedRole) -> Option<Finding> {
     let ended = if last_end.is_empty() { String::new() } else { format!(": {last_end}") };
     match &**state {
         "running" | "idle" => {
-            // One restart is not a finding. A role that exits without an error was told to: it rereads its settings.
+            // One restart is not a finding. A role with a clean exit restarts to reread its settings.
             let is_frequent =
                 *restarts >= 3 && now.saturating_sub(*since_unix) < 300 && !role.last_end_is_clean;
             is_frequent.then(|| {

@@ -1,16 +1,16 @@
-//! The built program, run in a folder of its own.
+//! Runs the built program in a temporary directory. The tests check its output.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder that goes away, and the program in it.
+/// A temporary directory in which the program runs.
 pub struct Bench {
     folder: tempfile::TempDir,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     pub code: i32,
@@ -41,7 +41,7 @@ impl Bench {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Names in the folder, sorted.
+    /// Returns the names in the directory, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder()).unwrap();
         let mut names: Vec<_> =
@@ -50,7 +50,7 @@ impl Bench {
         names
     }
 
-    /// Runs `roster` with words, in the folder.
+    /// Runs `roster` with the words of a text as arguments.
     pub fn roster(&self, words: &str) -> Run {
         self.roster_with(&words.split_whitespace().collect::<Vec<_>>())
     }
@@ -59,7 +59,7 @@ impl Bench {
         Run::from_command(self.command().args(arguments))
     }
 
-    /// The program, to be run in the folder.
+    /// Returns the program, prepared to run in the directory.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_roster"));
         command.current_dir(self.folder()).env_remove("ROSTER_SNAPSHOT");

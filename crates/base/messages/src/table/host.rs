@@ -25,7 +25,7 @@ crate::messages! {
     LOOKUP_ENDS_BEFORE_SERVICE = 2008, "an action of nsswitch.conf ends lookups before roster",
         cause: "A service before roster has an action such as [NOTFOUND=return], so glibc never asks roster.",
         fix: "Remove that action, or put it behind roster.";
-    SERVICE_BEFORE_FILES = 2009, "roster comes before the local accounts",
+    SERVICE_BEFORE_FILES = 2009, "roster precedes the local accounts",
         cause: "The line of nsswitch.conf names roster before files, so entries of the snapshot can replace local accounts.",
         fix: "Put roster behind files: run `roster disable`, then `roster enable`.";
     FILES_NOT_NAMED = 2010, "a line of nsswitch.conf names no service for local accounts",
