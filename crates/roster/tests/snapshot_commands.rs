@@ -210,7 +210,7 @@ fn output_full_stream_is_error_without_abort() {
     };
     let failed = run("get --snapshot roster.snap passwd", true).expect(1);
     assert!(
-        failed.err.starts_with("roster: standard output: write failed: No space left on device")
+        failed.err.contains("\nroster: standard output: write failed: No space left on device")
             && failed.err.ends_with("[RST-9048]\n"),
         "{}",
         failed.err
