@@ -110,6 +110,7 @@ mod tests {
             verdict,
             is_offline: false,
             messages: Vec::new(),
+            code: String::new(),
             blob: Vec::new(),
         };
         assert_eq!(PamReply::from_backend(told(0)).result, AuthResult::Success);
@@ -125,6 +126,7 @@ mod tests {
             verdict: 1,
             is_offline: false,
             messages: vec![message; 100],
+            code: String::new(),
             blob: Vec::new(),
         };
         let answer = PamReply::from_backend(told);
