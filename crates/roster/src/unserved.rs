@@ -2,7 +2,7 @@
 
 use crate::output::{count_with_noun, printable};
 use crate::snapshot_file;
-use roster_admission::{Id, LocalFiles, OTHER_CHARACTERS, Refusal, Rules};
+use roster_admission::{LocalFiles, Refusal, Rules};
 use roster_config::{Config, ConfigProblem, Diagnostic, Severity};
 use roster_snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ impl UnservedEntries {
             .into_iter()
             .map(|(reason, entries)| {
                 let number = count_with_noun(entries.len() as u64, "entry");
-                let fix = entries.first().and_then(|entry| remedy(&entry.refusal));
+                let fix = entries.first().map(|entry| fix(&entry.refusal));
                 let entries: Vec<_> =
                     entries.iter().map(|entry| (entry.kind, &*entry.name)).collect();
                 let names = list_names(&entries, "--json lists all");
@@ -83,7 +83,8 @@ impl UnservedEntries {
                 "kind": entry.kind,
                 "name": entry.name,
                 "reason": entry.refusal.to_string(),
-                "fix": remedy(&entry.refusal),
+                "code": entry.refusal.message().code,
+                "fix": fix(&entry.refusal),
             })
         };
         self.entries.iter().map(entry).collect()
@@ -119,36 +120,9 @@ fn compare(rules: &Rules, files: &LocalFiles, path: &Path) -> Result<Vec<Unserve
     Ok(entries)
 }
 
-/// Returns the fix for entries that a key of the configuration can allow.
-fn remedy(refusal: &Refusal) -> Option<String> {
-    let text = match refusal {
-        Refusal::Below(Id::PrimaryGid, gid, _) => format!(
-            "For a primary group of the host, set allowed_local_gids = [{gid}] under [host]. For a group of \
-             the directory, lower min_id."
-        ),
-        Refusal::Below(..) => "To serve such entries, lower min_id.".to_owned(),
-        Refusal::Above(..) => "To serve such entries, raise max_id.".to_owned(),
-        Refusal::Local(Id::PrimaryGid, gid) => format!(
-            "If users may have the group {gid} of the host as their primary group, set allowed_local_gids = \
-             [{gid}] under [host]."
-        ),
-        Refusal::Unnamed(_, gid) => format!(
-            "If the directory may share the gid, set allowed_unnamed_gids = [{gid}] under [host]."
-        ),
-        Refusal::Subordinate(..) => {
-            "If local users may take such ids, set allow_subordinate_ids = true under [host]."
-                .to_owned()
-        }
-        Refusal::Privileged => {
-            "If the directory may grant its rights, set allowed_names = [\"NAME\"] under [host]."
-                .to_owned()
-        }
-        Refusal::Name(OTHER_CHARACTERS) => {
-            "To serve such names, set allowed_name_characters under [host].".to_owned()
-        }
-        _ => return None,
-    };
-    Some(text)
+/// Returns the fix with the id at hand, or the table's.
+fn fix(refusal: &Refusal) -> String {
+    refusal.fix().unwrap_or_else(|| refusal.message().fix.to_owned())
 }
 
 /// Lists the entries. `rest` follows a truncated list.

@@ -86,9 +86,10 @@ use parking_lot::Mutex;
 use publish_rate::PublishRate;
 use roster_admission::LocalFiles;
 use roster_bus::bus_names::RoleName;
-use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublishedDomain, PublisherStatus};
+use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus, RejectionCount};
 use roster_bus::zbus;
 use roster_config::DomainMode;
+use roster_messages::{log, table};
 use roster_provider::file_watch::FileWatch;
 use roster_provider::stable_file::STABLE_FOR;
 use roster_snapshot::layout::SnapshotKind;
@@ -474,24 +475,23 @@ fn publish_image(
 }
 
 /// Counts of rejections by domain and reason.
-type RejectionCounts = Vec<(String, Vec<(String, u64)>)>;
+type RejectionCounts = Vec<(String, Vec<RejectionCount>)>;
 
 /// Logs one line for each reason whenever the counts change.
-fn log_rejections(counts: &[PublishedDomain]) {
+fn log_rejections(counts: &[roster_bus::interfaces::PublishedDomain]) {
     static SAID: Mutex<RejectionCounts> = Mutex::new(Vec::new());
-    let refused = |domain: &PublishedDomain| {
-        domain.refused.iter().map(|one| (one.reason.clone(), one.entries)).collect()
-    };
     let now: RejectionCounts =
-        counts.iter().map(|domain| (domain.domain.clone(), refused(domain))).collect();
+        counts.iter().map(|domain| (domain.domain.clone(), domain.refused.clone())).collect();
     let mut said = SAID.lock();
     if *said == now {
         return;
     }
     for (domain, refused) in &now {
-        for (reason, count) in refused {
-            let entries = if *count == 1 { "entry" } else { "entries" };
-            tracing::warn!(domain = %domain, "{count} {entries} rejected: {reason}");
+        for RejectionCount { reason, code, entries, .. } in refused {
+            let noun = if *entries == 1 { "entry" } else { "entries" };
+            let message = roster_messages::find(code);
+            let message = message.unwrap_or(&table::directory::ENTRIES_REJECTED);
+            log!(WARN, message, domain, "{entries} {noun} rejected: {reason}");
         }
     }
     *said = now;

@@ -279,115 +279,118 @@ crate::messages! {
         fix: "Install a rosterd that is built with the feature `ldap`.";
 
     // Entries that are not admitted.
-    ID_BELOW_MIN = 5089, "id is below min_id",
+    ENTRIES_REJECTED = 5089, "entries rejected for several reasons",
+        cause: "The publisher rejects entries for more reasons than it lists.",
+        fix: "Run `roster domain rejected NAME`, and fix each reason.";
+    ID_BELOW_MIN = 5090, "id is below min_id",
         cause: "The uid or gid of the entry is smaller than the `min_id` of its domain.",
         fix: "Change the id in the directory, or lower `min_id` if such entries are to be served.";
-    PRIMARY_GID_BELOW_MIN = 5090, "primary gid is below min_id",
+    PRIMARY_GID_BELOW_MIN = 5091, "primary gid is below min_id",
         cause: "The primary gid of the user is smaller than the `min_id` of its domain.",
         fix: "If users may have this group of the host, add the gid to `allowed_local_gids` under [host]. For a group of the directory, lower `min_id`.";
-    ID_ABOVE_MAX = 5091, "id is above max_id",
+    ID_ABOVE_MAX = 5092, "id is above max_id",
         cause: "The uid or gid of the entry is larger than the `max_id` of its domain.",
         fix: "Change the id in the directory, or raise `max_id` if such entries are to be served.";
-    ID_RESERVED = 5092, "id is reserved",
+    ID_RESERVED = 5093, "id is reserved",
         cause: "The id is 0, 65534, 65535 or 4294967295, which have a special meaning on every host.",
         fix: "Change the id in the directory.";
-    LOCAL_USER_NAME = 5093, "name of a local user",
+    LOCAL_USER_NAME = 5094, "name of a local user",
         cause: "A user in /etc/passwd has the same name. Local accounts have priority.",
         fix: "Rename one of the two accounts, or remove the local account.";
-    LOCAL_GROUP_NAME = 5094, "name of a local group",
+    LOCAL_GROUP_NAME = 5095, "name of a local group",
         cause: "A group in /etc/group has the same name. Local groups have priority.",
         fix: "Rename one of the two groups, or remove the local group.";
-    LOCAL_UID = 5095, "uid of a local user",
+    LOCAL_UID = 5096, "uid of a local user",
         cause: "A user in /etc/passwd has the same uid. Files of the one would belong to the other.",
         fix: "Change the uid of one of the two accounts.";
-    LOCAL_GID = 5096, "gid of a local group",
+    LOCAL_GID = 5097, "gid of a local group",
         cause: "A group in /etc/group has the same gid. Members of the one would be members of the other.",
         fix: "Change the gid of one of the two groups.";
-    PRIMARY_GID_LOCAL = 5097, "primary gid of a local group",
+    PRIMARY_GID_LOCAL = 5098, "primary gid of a local group",
         cause: "The primary group of the user is a local group, which gives the user its rights.",
         fix: "If users may have this group of the host, add the gid to `allowed_local_gids` under [host].";
-    GID_OF_LOCAL_USERS = 5098, "gid is the primary gid of a local user",
+    GID_OF_LOCAL_USERS = 5099, "gid is the primary gid of a local user",
         cause: "A local user has this primary gid, and no local group has it. Files of the local user would become accessible.",
         fix: "If the directory may share the gid, add it to `allowed_unnamed_gids` under [host].";
-    SUBORDINATE_ID = 5099, "id is a subordinate id of a local user",
+    SUBORDINATE_ID = 5100, "id is a subordinate id of a local user",
         cause: "The id is in a range of /etc/subuid or /etc/subgid, so that a local user can take it in a user namespace.",
         fix: "Change the id or the range. `allow_subordinate_ids = true` under [host] permits such ids.";
-    PRIVILEGED_NAME = 5100, "name of a privileged account",
+    PRIVILEGED_NAME = 5101, "name of a privileged account",
         cause: "Programs and distributions create accounts of this name, which give rights on many hosts.",
         fix: "Rename the entry. If the directory may give these rights, add the name to `allowed_names` under [host].";
-    NAME_EMPTY = 5101, "name is empty",
+    NAME_EMPTY = 5102, "name is empty",
         cause: "The entry has an empty name.",
         fix: "Set a name in the directory.";
-    NAME_TOO_LONG = 5102, "name is too long",
+    NAME_TOO_LONG = 5103, "name is too long",
         cause: "The name has more than 255 bytes, which glibc does not support.",
         fix: "Shorten the name in the directory.";
-    NAME_NOT_UTF8 = 5103, "name is not UTF-8",
+    NAME_NOT_UTF8 = 5104, "name is not UTF-8",
         cause: "The name has bytes that are not valid UTF-8.",
         fix: "Rename the entry in the directory.";
-    NAME_WITH_CONTROL_CHARACTERS = 5104, "name has control characters",
+    NAME_WITH_CONTROL_CHARACTERS = 5105, "name has control characters",
         cause: "The name has a line break or another control character, which programs misread.",
         fix: "Rename the entry in the directory.";
-    NAME_WITH_INVISIBLE_CHARACTERS = 5105, "name has invisible characters",
+    NAME_WITH_INVISIBLE_CHARACTERS = 5106, "name has invisible characters",
         cause: "The name has invisible characters or characters that change the direction of text, so that two names can look alike.",
         fix: "Rename the entry in the directory.";
-    NAME_WITH_SEPARATOR = 5106, "name has a separator",
+    NAME_WITH_SEPARATOR = 5107, "name has a separator",
         cause: "The name has a colon, a comma or a slash, which separate names in files and paths.",
         fix: "Rename the entry in the directory.";
-    NAME_ROOT = 5107, "name is root",
+    NAME_ROOT = 5108, "name is root",
         cause: "The name root always belongs to the host.",
         fix: "Rename the entry in the directory.";
-    NAME_DOTS = 5108, "name is a directory",
+    NAME_DOTS = 5109, "name is a directory",
         cause: "The name is `.` or `..`, which are directories in paths.",
         fix: "Rename the entry in the directory.";
-    NAME_EDGE_CHARACTER = 5109, "name begins or ends with a forbidden character",
+    NAME_EDGE_CHARACTER = 5110, "name begins or ends with a forbidden character",
         cause: "The name begins with -, + or ~, or begins or ends with a space. Programs read such names as options, NIS requests or paths.",
         fix: "Rename the entry in the directory.";
-    NAME_IS_NUMBER = 5110, "name is a number",
+    NAME_IS_NUMBER = 5111, "name is a number",
         cause: "Programs read a name of digits as an id.",
         fix: "Rename the entry in the directory.";
-    NAME_CHARACTERS = 5111, "name has unusual characters",
+    NAME_CHARACTERS = 5112, "name has unusual characters",
         cause: "The name has characters other than letters, digits and ._-@+, which shells and programs can misread.",
         fix: "Rename the entry. If such names are to be served, add the characters to `allowed_name_characters` under [host].";
-    TEXT_TOO_LONG = 5112, "field is longer than 1,024 bytes",
+    TEXT_TOO_LONG = 5113, "field is longer than 1,024 bytes",
         cause: "GECOS, home directory or shell of the user is too long.",
         fix: "Shorten the value in the directory.";
-    TEXT_NOT_UTF8 = 5113, "field is not UTF-8",
+    TEXT_NOT_UTF8 = 5114, "field is not UTF-8",
         cause: "GECOS, home directory or shell of the user has bytes that are not valid UTF-8.",
         fix: "Correct the value in the directory.";
-    TEXT_WITH_CONTROL_CHARACTERS = 5114, "field has control characters",
+    TEXT_WITH_CONTROL_CHARACTERS = 5115, "field has control characters",
         cause: "GECOS, home directory or shell of the user has a line break or another control character.",
         fix: "Correct the value in the directory.";
-    TEXT_WITH_COLON = 5115, "field has a colon",
+    TEXT_WITH_COLON = 5116, "field has a colon",
         cause: "GECOS, home directory or shell of the user has a colon, which separates the fields of passwd(5).",
         fix: "Correct the value in the directory.";
-    HOME_EMPTY = 5116, "home directory is empty",
+    HOME_EMPTY = 5117, "home directory is empty",
         cause: "The user has no home directory.",
         fix: "Set the home directory in the directory, or set `fallback_home = \"/home/%u\"` for the domain.";
-    PATH_RELATIVE = 5117, "path is not absolute",
+    PATH_RELATIVE = 5118, "path is not absolute",
         cause: "The home directory or the shell of the user does not begin with a slash.",
         fix: "Correct the value in the directory, or set `override_shell` for a shell.";
-    PATH_WITH_DOTS = 5118, "path has a .. component",
+    PATH_WITH_DOTS = 5119, "path has a .. component",
         cause: "The home directory or the shell of the user has a component `..`.",
         fix: "Correct the value in the directory.";
-    NAME_OF_SAME_DOMAIN = 5119, "name of another entry of the domain",
+    NAME_OF_SAME_DOMAIN = 5120, "name of another entry of the domain",
         cause: "Another entry of the domain has the same name. The entry that was known first is served.",
         fix: "Rename one of the two entries, or narrow the search bases or the filters.";
-    NAME_OF_HIGHER_DOMAIN = 5120, "name of a higher-priority domain",
+    NAME_OF_HIGHER_DOMAIN = 5121, "name of a higher-priority domain",
         cause: "A domain that precedes this one in `domains` has an entry of the same name.",
         fix: "Rename one of the two entries, or change the order of `domains` under [host].";
-    ID_OF_SAME_DOMAIN = 5121, "id of another entry of the domain",
+    ID_OF_SAME_DOMAIN = 5122, "id of another entry of the domain",
         cause: "Another entry of the domain has the same id. The entry that was known first is served.",
         fix: "Change the id of one of the two entries.";
-    ID_OF_HIGHER_DOMAIN = 5122, "id of a higher-priority domain",
+    ID_OF_HIGHER_DOMAIN = 5123, "id of a higher-priority domain",
         cause: "A domain that precedes this one in `domains` has an entry of the same id.",
         fix: "Change the id of one of the two entries, or separate the domains with `min_id` and `max_id`.";
-    GROUP_OF_HIGHER_DOMAIN = 5123, "primary group of a higher-priority domain",
+    GROUP_OF_HIGHER_DOMAIN = 5124, "primary group of a higher-priority domain",
         cause: "The primary gid of the user is a group of another domain, which would gain a member.",
         fix: "Change the primary gid in the directory.";
-    GID_OF_HIGHER_DOMAIN_USERS = 5124, "gid is the primary gid of a higher-priority domain's user",
+    GID_OF_HIGHER_DOMAIN_USERS = 5125, "gid is the primary gid of a higher-priority domain's user",
         cause: "A user of another domain has this primary gid, and would become a member of the group.",
         fix: "Change the gid in the directory.";
-    GROUPS_NESTED_TOO_LARGE = 5125, "nested groups exceed the membership limit",
+    GROUPS_NESTED_TOO_LARGE = 5126, "nested groups exceed the membership limit",
         cause: "The members of the nested groups of the domain add up to more than a snapshot can hold.",
         fix: "Flatten or reduce the nested groups in the directory.";
 }
