@@ -26,13 +26,13 @@ crate::messages! {
         cause: "One file has a table of this name, and another file sets the same name to a value.",
         fix: "Use the same form in both files.";
     DOMAIN_WITHOUT_NAME = 1009, "key directly below [domain]",
-        cause: "Each domain has a table of its own, [domain.NAME]. The table [domain] has no keys.",
+        cause: "Each domain has a dedicated table [domain.NAME]. The table [domain] has no keys.",
         fix: "Write the keys of the domain below [domain.NAME].";
     UNKNOWN_RESPONDER = 1010, "responder without configuration",
         cause: "Only the PAM responder has keys, in the table [responder.pam].",
         fix: "Write [responder.pam], or remove the table.";
     NSCD_RESPONDER = 1011, "nscd in roster.toml",
-        cause: "roster nscd is a service of its own. rosterd does not configure it.",
+        cause: "roster nscd is a separate service, which rosterd does not configure.",
         fix: "Remove the table [responder.nscd], and run `systemctl enable --now roster-nscd.socket`.";
     DUPLICATE_KEY = 1012, "key or table is defined twice",
         cause: "TOML allows each key and each table once in a file.",
@@ -107,7 +107,7 @@ crate::messages! {
         cause: "The text between brackets is not an IPv6 address.",
         fix: "Write the address as in ldaps://[2001:db8::1]:636.";
     IPV6_WITHOUT_BRACKETS = 1036, "IPv6 address without brackets",
-        cause: "Without brackets, the port cannot be told from the address.",
+        cause: "Without brackets, the address and the port are ambiguous.",
         fix: "Put the address in brackets, such as [2001:db8::1].";
     HOST_NAME_MISSING = 1037, "server without a host name",
         cause: "The URI or the address ends before the host name.",
