@@ -3,7 +3,9 @@
 use crate::output::{count_with_noun, printable};
 use crate::snapshot_file;
 use roster_admission::{LocalFiles, Refusal, Rules};
-use roster_config::{Config, ConfigProblem, Diagnostic, Severity};
+use roster_config::Config;
+use roster_messages::table::config as codes;
+use roster_messages::{Diagnostic, Message, Severity};
 use roster_snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -47,12 +49,13 @@ impl UnservedEntries {
 
     /// Returns a warning for each reason, with its entries.
     pub fn warnings(&self, config: &Path) -> Vec<Diagnostic> {
-        let warning = |message, fix| {
-            Diagnostic::of_file(Severity::Warning, config, ConfigProblem { message, fix })
+        let warning = |message: &'static Message, text, fix| Diagnostic {
+            fix,
+            ..Diagnostic::of_file(Severity::Warning, message, config, text)
         };
         if let Some(failure) = &self.failure {
-            let what = format!("the users and groups of this host cannot be compared: {failure}");
-            return vec![warning(what, None)];
+            let text = format!("the users and groups of this host cannot be compared: {failure}");
+            return vec![warning(&codes::SERVED_ENTRIES_NOT_COMPARED, text, None)];
         }
         let mut reasons: BTreeMap<String, Vec<&UnservedEntry>> = BTreeMap::new();
         for entry in &self.entries {
@@ -68,10 +71,10 @@ impl UnservedEntries {
                 let entries: Vec<_> =
                     entries.iter().map(|entry| (entry.kind, &*entry.name)).collect();
                 let names = list_names(&entries, "--json lists all");
-                let what = format!(
+                let text = format!(
                     "rosterd would reject {number} that this host serves: {reason}: {names}"
                 );
-                warning(what, fix)
+                warning(&codes::SERVED_ENTRIES_REJECTED, text, fix)
             })
             .collect()
     }
@@ -139,6 +142,7 @@ pub fn list_names(entries: &[(&str, &str)], rest: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_messages::table::directory;
     use roster_snapshot_build::compile;
 
     /// A host that served entries which its configuration refuses, and why.
@@ -176,26 +180,27 @@ mod tests {
         let of = |comparison: &UnservedEntries| -> Vec<_> {
             comparison.warnings(Path::new("roster.toml")).iter().map(ToString::to_string).collect()
         };
-        let begin = "rosterd would reject 1 entry that this host serves: ";
+        let begin = "roster.toml: warning: rosterd would reject 1 entry that this host serves: ";
         assert_eq!(
             of(&compared("")),
             [
                 format!(
-                    "{begin}primary gid 1501 is a local user's primary gid: user cy; If the directory may \
-                     share the gid, set allowed_unnamed_gids = [1501] under [host]."
+                    "{begin}primary gid 1501 is the primary gid of a local user: user cy. If the \
+                     directory may share the gid, set `allowed_unnamed_gids = [1501]` under [host]. [RST-1120]"
                 ),
                 format!(
-                    "{begin}the name belongs to a privileged account on many hosts: group docker; If the \
-                     directory may grant its rights, set allowed_names = [\"NAME\"] under [host]."
+                    "{begin}the name belongs to a privileged account: group docker. {} [RST-1120]",
+                    directory::PRIVILEGED_NAME.fix
                 ),
                 format!(
-                    "{begin}uid 100007 is a subordinate id of a local user: user ben; If local users may \
-                     take such ids, set allow_subordinate_ids = true under [host]."
+                    "{begin}uid 100007 is a subordinate id of a local user: user ben. {} [RST-1120]",
+                    directory::SUBORDINATE_ID.fix
                 ),
             ]
         );
         let json = compared("").json();
         assert_eq!((&json[2]["kind"], &json[2]["name"]), (&json!("group"), &json!("docker")));
+        assert_eq!(json[2]["code"], directory::PRIVILEGED_NAME.code);
         // With those keys all of them are served.
         let keys = "allow_subordinate_ids = true\nallowed_unnamed_gids = [1501]\n\
                     allowed_names = ['docker']\n";
@@ -204,7 +209,8 @@ mod tests {
         std::fs::write(&snapshot, "other").unwrap();
         let said = of(&compared("")).concat();
         assert!(
-            said.starts_with("the users and groups of this host cannot be compared: "),
+            said.contains(": the users and groups of this host cannot be compared: ")
+                && said.ends_with(" [RST-1121]"),
             "{said}"
         );
         std::fs::remove_file(&snapshot).unwrap();

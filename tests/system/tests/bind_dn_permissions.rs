@@ -88,7 +88,7 @@ fn polling_sees_changes_of_entries_that_hide_when_they_were_changed() {
     is_right("polling, everything each time");
     assert!(rosterd.log().contains("do not show modifyTimestamp"), "{}", rosterd.log());
     let status = String::from_utf8(rosterd.roster(&["status"]).stdout).expect("UTF-8");
-    assert!(status.contains("[RST-3020]"), "{status}");
+    assert!(status.contains("[RST-3016]"), "{status}");
 
     slapd.configure_database("delete: olcAccess\nolcAccess: {0}\n");
     is_right("polling");

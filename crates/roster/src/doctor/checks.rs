@@ -10,7 +10,7 @@ use crate::finding::{Finding, ok, problem, split_code, warning};
 use crate::nsswitch::{self, DatabaseLine, SERVICE, StatusAction};
 use crate::output::{count_with_noun, duration};
 use crate::paths::CONFIG;
-use roster_messages::table::{host, status};
+use roster_messages::table::host;
 use roster_snapshot::Floor;
 use roster_snapshot::floor::DEFAULT_MIN_ID;
 use roster_snapshot_build::floor_file;
@@ -364,8 +364,8 @@ fn logins(facts: &HostState) -> Vec<Finding> {
         findings.extend(unverified.iter().map(|(domain, found)| {
             let text = format!("{domain}: {}", found.what);
             let finding = match found.is_refused {
-                true => problem(CHECK, &status::LOGINS_REFUSED, text),
-                false => warning(CHECK, &status::LOGINS_UNPROTECTED, text),
+                true => problem(CHECK, found.message, text),
+                false => warning(CHECK, found.message, text),
             };
             finding.advice(found.instead.clone())
         }));
@@ -628,6 +628,7 @@ mod tests {
     };
     use crate::finding::FindingLevel;
     use roster_config::VerificationProblem;
+    use roster_messages::table::status;
     use roster_snapshot::layout::SnapshotKind;
     use std::path::PathBuf;
     use std::time::{Duration, UNIX_EPOCH};
@@ -802,6 +803,7 @@ mod tests {
     #[test]
     fn log_ins_unverified_kdcs_reported_once() {
         let found = |is_refused| VerificationProblem {
+            message: &roster_messages::table::config::KDCS_UNVERIFIED,
             is_refused,
             what: "KDCs are not verified".to_owned(),
             instead: "write a key".to_owned(),
@@ -811,10 +813,11 @@ mod tests {
             facts.logins.stack = Some("common-auth".to_owned());
             facts.logins.unverified = vec![("corp".to_owned(), found(is_refused))];
         };
-        assert_worst(FindingLevel::Warning, "corp: KDCs are not verified [RST-3018]", |facts| {
+        let text = "corp: KDCs are not verified [RST-1119]";
+        assert_worst(FindingLevel::Warning, text, |facts| {
             unverified(facts, false);
         });
-        assert_worst(FindingLevel::Problem, "corp: KDCs are not verified [RST-3017]", |facts| {
+        assert_worst(FindingLevel::Problem, text, |facts| {
             unverified(facts, true);
         });
         let mut facts = healthy();

@@ -8,8 +8,9 @@ use crate::paths::{CONFIG, RUN_DIR, STATE_DIR};
 use crate::rosterd_client::{has_code, status_checks, status_report};
 use crate::snapshot_file::{DEFAULT_SHADOW, DEFAULT_SNAPSHOT};
 use roster_config::{
-    ConfigFiles, Diagnostic, FileTree, ParsedConfig, SecretFile, VerificationProblem, parse_files,
+    ConfigFiles, FileTree, ParsedConfig, SecretFile, VerificationProblem, parse_files,
 };
+use roster_messages::Diagnostic;
 use roster_messages::table::tools;
 use roster_snapshot::Floor;
 use roster_snapshot::layout::SnapshotKind;
@@ -681,7 +682,7 @@ impl ExaminedRoot {
     fn daemon_config(&self) -> ReadResult<Result<(), Vec<String>>> {
         let parsed = self.read_config(Path::new(CONFIG)).map(|parsed| {
             let lines =
-                |problems: Vec<Diagnostic>| problems.iter().map(Diagnostic::render).collect();
+                |problems: Vec<Diagnostic>| problems.iter().map(ToString::to_string).collect();
             parsed.map(drop).map_err(lines)
         });
         parsed.into()

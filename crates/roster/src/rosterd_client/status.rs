@@ -365,7 +365,7 @@ mod tests {
     use super::super::status_fixture::{NOW, change, found, refuse, report, role, said};
     use super::*;
     use crate::finding::problem;
-    use roster_messages::table::{directory, status as status_table};
+    use roster_messages::table::{directory, login, status as status_table};
 
     #[test]
     fn status_healthy_daemon_fits_one_screen() {
@@ -430,7 +430,7 @@ All well.
                 format!("! corp: 2 entries rejected: a local user has this name{local}"),
                 format!("! corp: 1 entry rejected: uid 7 is below min_id (1000){below}"),
                 "! corp: 2 entries rejected for 2 other reasons\n    → List all of them with `roster \
-                 domain rejected corp`. [RST-3029]"
+                 domain rejected corp`. [RST-3025]"
                     .to_owned(),
             ]
         );
@@ -441,12 +441,13 @@ All well.
     #[test]
     fn status_unverified_kdcs_warn_refused_logins_fail() {
         let mut report = report();
-        change(&mut report, |status| status.login_warning = "KDCs are not verified".to_owned());
-        assert_eq!(
-            said(&report),
-            ["! corp: KDCs are not verified\n    → Run `roster check-config` and follow its fix. \
-              [RST-3018]"]
-        );
+        let message = &login::KDC_VERIFICATION_OFF;
+        change(&mut report, |status| {
+            status.login_warning = "KDCs are not verified".to_owned();
+            status.login_warning_code = message.code.to_owned();
+        });
+        let line = format!("! corp: KDCs are not verified\n    → {} [{message}]", message.fix);
+        assert_eq!(said(&report), [line]);
         assert!(is_well(&check(&report)));
         change(&mut report, |status| status.login_error = "logins are refused".to_owned());
         let found = check(&report);

@@ -217,29 +217,26 @@ fn check_directory(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns the finding about a fault of a domain. `code` replaces the row `message`, if the backend sent it.
+/// Returns the finding about a fault of a domain, with the code that the backend sent.
 fn fault(
     domain: &ExaminedDomain<'_>,
     (text, code): (&str, &str),
     finding: fn(&'static str, &'static Message, String) -> Finding,
-    message: &'static Message,
 ) -> Option<Finding> {
-    let message = roster_messages::find(code).unwrap_or(message);
+    let message = roster_messages::find(code).unwrap_or(&status::DOMAIN_FAULT);
     (!text.is_empty()).then(|| finding(CHECK, message, format!("{}: {text}", domain.name)))
 }
 
 fn check_credentials_file(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let DomainStatus { credentials_error, credentials_code, .. } = domain.status.ok()?;
-    let message = &status::CREDENTIALS_NOT_STORED;
-    fault(domain, (credentials_error, credentials_code), problem, message)
+    fault(domain, (credentials_error, credentials_code), problem)
 }
 
 fn check_clock(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let DomainStatus { clock_error, clock_code, .. } = domain.status.ok()?;
-    (!clock_error.is_empty()).then(|| {
-        let text = format!("{}: the clock of this host is not trusted: {clock_error}", domain.name);
-        problem(CHECK, roster_messages::find(clock_code).unwrap_or(&status::CLOCK_UNTRUSTED), text)
-    })
+    let text = format!("the clock of this host is not trusted: {clock_error}");
+    let text = if clock_error.is_empty() { "" } else { &text };
+    fault(domain, (text, clock_code), problem)
 }
 
 fn check_failed_servers(domain: &ExaminedDomain<'_>) -> Option<Finding> {
@@ -253,17 +250,17 @@ fn check_failed_servers(domain: &ExaminedDomain<'_>) -> Option<Finding> {
 
 fn check_cache(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let DomainStatus { cache_error, cache_code, .. } = domain.status.ok()?;
-    fault(domain, (cache_error, cache_code), warning, &status::CACHE_FAILED)
+    fault(domain, (cache_error, cache_code), warning)
 }
 
 fn check_login_error(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let DomainStatus { login_error, login_error_code, .. } = domain.status.ok()?;
-    fault(domain, (login_error, login_error_code), problem, &status::LOGINS_REFUSED)
+    fault(domain, (login_error, login_error_code), problem)
 }
 
 fn check_login_warning(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let DomainStatus { login_warning, login_warning_code, .. } = domain.status.ok()?;
-    fault(domain, (login_warning, login_warning_code), warning, &status::LOGINS_UNPROTECTED)
+    fault(domain, (login_warning, login_warning_code), warning)
 }
 
 fn check_polling(domain: &ExaminedDomain<'_>) -> Option<Finding> {

@@ -469,7 +469,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     let (code, said) = refused(&mut elsewhere);
     assert_eq!(code, Some(73), "{said}");
     assert!(
-        said.contains("79 bytes that a snapshot has room for") && said.contains("--run-dir"),
+        said.contains("the limit is 79") && said.contains("--run-dir") && said.contains("RST-1097"),
         "{said}"
     );
 
@@ -482,6 +482,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     let (code, said) = refused(&mut daemon.command());
     assert_eq!(code, Some(78), "{said}");
     assert!(said.contains("cannot read") && said.contains("roster.toml"), "{said}");
+    assert!(said.contains("RST-1098"), "{said}");
 }
 
 /// A further domain, with an unreachable server.

@@ -40,60 +40,47 @@ crate::messages! {
                 the cached entries.",
         fix: "Fix the cause. rosterd retries automatically. After a change of bind_dn, bind_password_file or tls_ca, run \
               `systemctl reload rosterd`.";
-    CREDENTIALS_NOT_STORED = 3013, "cached credentials cannot be read or written",
-        cause: "The disk is full or failed, or the file has another owner. Offline logins may fail after a restart.",
-        fix: "Free disk space, or fix the disk or the owner of the file. The backend retries within 30 s.";
-    CLOCK_UNTRUSTED = 3014, "the clock of this host is not trusted",
-        cause: "The clock differs from the directory, or was set back. The backend trusts it again after a reply of the \
-                directory.",
-        fix: "Set the clock, for example with an NTP client.";
-    SERVERS_FAILED = 3015, "preferred servers of a domain failed",
+    DOMAIN_FAULT = 3013, "a domain reports an unknown fault",
+        cause: "rosterd and this program are of different versions, so the code of the fault is unknown here.",
+        fix: "See the log (`journalctl -u rosterd`). After an upgrade, run `systemctl restart rosterd`.";
+    SERVERS_FAILED = 3014, "preferred servers of a domain failed",
         cause: "A server of lower preference serves the domain. Roster returns to the preferred server automatically.",
         fix: "Check the servers in the message.";
-    CACHE_FAILED = 3016, "the cache of a domain failed",
-        cause: "The database of the domain cannot be written or was damaged. Roster serves the published entries.",
-        fix: "Check the disk of /var/lib/roster.";
-    LOGINS_REFUSED = 3017, "all logins of a domain are refused",
-        cause: "The host cannot verify KDCs as the configuration requires it.",
-        fix: "Run `roster check-config` and follow its fix.";
-    LOGINS_UNPROTECTED = 3018, "logins of a domain lack protection",
-        cause: "The host does not verify KDCs. A host that answers as a KDC can log in as any user.",
-        fix: "Run `roster check-config` and follow its fix.";
-    CHANGES_POLLED = 3019, "the server sends no change notifications",
+    CHANGES_POLLED = 3015, "the server sends no change notifications",
         cause: "rosterd polls the server, so it sees changes late, and deletions later.",
         fix: "Enable change tracking in the server: roster.toml(5), DIRECTORY SERVERS.";
-    POLLS_READ_EVERYTHING = 3020, "each poll reads all entries",
+    POLLS_READ_EVERYTHING = 3016, "each poll reads all entries",
         cause: "The server does not show the change stamps of users or groups.",
         fix: "Grant the bind DN read access to modifyTimestamp, or entryUSN, of all entries.";
-    CONNECTIONS_READ_EVERYTHING = 3021, "each connection reads all entries",
+    CONNECTIONS_READ_EVERYTHING = 3017, "each connection reads all entries",
         cause: "The server does not show the change stamps of entries, so rosterd cannot verify a resumption.",
         fix: "Grant the bind DN read access to entryCSN (389 Directory Server: modifyTimestamp).";
-    FIRST_READ_RUNNING = 3022, "a domain is being read for the first time",
+    FIRST_READ_RUNNING = 3018, "a domain is being read for the first time",
         cause: "rosterd serves a domain after its first complete read.",
         fix: "Wait until the read is complete.";
-    REMOVALS_HELD = 3023, "removals are on hold",
+    REMOVALS_HELD = 3019, "removals are on hold",
         cause: "Too many entries disappeared at once (mass_deletion_threshold). rosterd serves them until an approval.",
         fix: "If the removals are intended, run `roster domain approve-removals`. Otherwise fix the directory or the \
               configuration.";
-    ENTRIES_UNREADABLE = 3024, "directory entries cannot be parsed",
+    ENTRIES_UNREADABLE = 3020, "directory entries cannot be parsed",
         cause: "Entries lack an attribute of a user or group, or have an invalid value.",
         fix: "List them with `roster domain rejected`.";
-    NO_USERS = 3025, "a domain has no users",
+    NO_USERS = 3021, "a domain has no users",
         cause: "A search finds no user, although the directory answers. Base or filter may be wrong.",
         fix: "Check base, user_base and user_filter with `roster check-config --explain`.";
-    NO_MEMBERS = 3026, "no group of a domain has a member",
+    NO_MEMBERS = 3022, "no group of a domain has a member",
         cause: "member_attributes lacks the attribute that names members, or the bind DN may not read it.",
         fix: "Set member_attributes, or grant the bind DN read access to the attribute.";
-    UPDATES_REJECTED = 3027, "the publisher rejects the updates of a domain",
+    UPDATES_REJECTED = 3023, "the publisher rejects the updates of a domain",
         cause: "The backend sent data that exceeds a limit or is invalid. The domain keeps its previous entries.",
         fix: "See the log: `journalctl -u rosterd`.";
-    DOMAIN_WAITS_FOR_ANOTHER = 3028, "a domain waits for a higher-priority domain",
+    DOMAIN_WAITS_FOR_ANOTHER = 3024, "a domain waits for a higher-priority domain",
         cause: "Entries of a lower-priority domain could replace those of a domain that was never read.",
         fix: "Make the higher-priority domain reachable, or remove it from domains under [host].";
-    ENTRIES_REJECTED = 3029, "entries of a domain are rejected for other reasons",
+    ENTRIES_REJECTED = 3025, "entries of a domain are rejected for other reasons",
         cause: "The status lists only the most frequent reasons.",
         fix: "List all of them with `roster domain rejected`.";
-    OLD_FILES_IN_USE = 3030, "processes use an older module or snapshot format",
+    OLD_FILES_IN_USE = 3026, "processes use an older module or snapshot format",
         cause: "The processes started before an upgrade of Roster. They see no later changes of the snapshot.",
         fix: "Restart the services of these processes.";
 }

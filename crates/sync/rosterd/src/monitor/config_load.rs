@@ -1,7 +1,9 @@
 //! Reads the configuration and the files that it names, which only the monitor may read.
 
-use anyhow::{Context as _, anyhow, bail};
-use roster_config::{Config, ConfigFiles, ConfigReadError, Diagnostic, DomainSecrets, KeytabState};
+use anyhow::{anyhow, bail};
+use roster_config::{Config, ConfigFiles, DomainSecrets, KeytabState, ParsedConfig};
+use roster_messages::table::config as codes;
+use roster_messages::{CodedError, Diagnostic, Severity};
 use roster_passwd_format::lines::{ParsedLine, passwd_line};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,11 +69,10 @@ impl ConfigReader {
         };
         match timeout(self.wait, read).await {
             Ok(outcome) => outcome,
-            Err(_) => bail!(
-                "{shown}, or a file that it names, could not be read in {:?}: see whether one of \
-                 them lies on a mount that hangs",
-                self.wait,
-            ),
+            Err(_) => bail!(CodedError::new(
+                &codes::CONFIG_READ_TIMEOUT,
+                format!("{shown}, or a file that it names, cannot be read within {:?}", self.wait),
+            )),
         }
     }
 }
@@ -86,28 +87,38 @@ pub struct LoadedConfig {
     pub trusted_uids: Vec<u32>,
     /// Time of the read.
     pub read_at: SystemTime,
-    /// Warnings about probable mistakes, one a line.
-    pub warnings: Vec<String>,
+    /// Probable mistakes.
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl LoadedConfig {
     fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> anyhow::Result<Self> {
-        let files = ConfigFiles::read(path).map_err(unreadable_error)?;
-        let refused = |problems: Vec<Diagnostic>| anyhow!(problem_lines(&problems).join("\n"));
+        let files = ConfigFiles::read(path).map_err(CodedError::from)?;
+        let refused = |problems: Vec<Diagnostic>| {
+            let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            anyhow!(lines.join("\n"))
+        };
         let changeable = files.check_ownership();
         if !changeable.is_empty() {
             return Err(refused(changeable));
         }
         let parsed = roster_config::parse_files(&files).map_err(refused)?;
         let secrets = parsed.read_secrets(was_used, credentials).map_err(refused)?;
-        let mut warnings = problem_lines(&parsed.warnings);
-        let missing = parsed.warn_missing_authorities(roster_config::host_anchors);
-        warnings.extend(problem_lines(&missing));
-        warnings.extend(problem_lines(&parsed.check_keytabs(was_used, credentials)));
-        let config = parsed.config;
-        let names = config.pam.iter().flat_map(|pam| &pam.trusted_users);
-        let trusted = trusted_uids(names, &config.host.passwd, &mut warnings)?;
-        Ok(Self { config, secrets, trusted_uids: trusted, read_at: SystemTime::now(), warnings })
+        let mut warnings = parsed.warnings.clone();
+        warnings.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
+        warnings.extend(parsed.check_keytabs(was_used, credentials));
+        let trusted_uids = trusted_uids(&parsed, &mut warnings)?;
+        let (config, read_at) = (parsed.config, SystemTime::now());
+        Ok(Self { config, secrets, trusted_uids, read_at, warnings })
+    }
+
+    /// Logs the probable mistakes. The log has the codes as a field.
+    pub fn log_warnings(&self) {
+        for warning in &self.warnings {
+            let line = warning.to_string();
+            let code = format!(" [{}]", warning.message.code);
+            roster_messages::log!(WARN, warning.message, "{}", line.trim_end_matches(&code));
+        }
     }
 
     /// Whether any domain uses a keytab.
@@ -122,17 +133,17 @@ impl LoadedConfig {
 }
 
 /// Returns the uids of local users. A missing user has no rights, and may be added later.
-fn trusted_uids<'n>(
-    names: impl Iterator<Item = &'n String>,
-    passwd: &Path,
-    warnings: &mut Vec<String>,
-) -> anyhow::Result<Vec<u32>> {
-    let names: Vec<_> = names.collect();
+fn trusted_uids(parsed: &ParsedConfig, warnings: &mut Vec<Diagnostic>) -> anyhow::Result<Vec<u32>> {
+    let config = &parsed.config;
+    let names: Vec<_> = config.pam.iter().flat_map(|pam| &pam.trusted_users).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
+    let passwd = &config.host.passwd;
     let shown = passwd.display();
-    let text = fs::read(passwd).with_context(|| format!("cannot read {shown}"))?;
+    let text = fs::read(passwd).map_err(|error| {
+        CodedError::new(&codes::FILE_UNREADABLE, format!("cannot read {shown}: {error}"))
+    })?;
     let mut uids = Vec::new();
     for name in names {
         // The first line of a name counts, as in glibc.
@@ -142,27 +153,15 @@ fn trusted_uids<'n>(
         });
         match uid {
             Some(uid) => uids.push(uid),
-            None => warnings.push(format!(
-                "trusted_users: {shown} has no user {name}; once it has: systemctl reload rosterd"
-            )),
+            None => {
+                let text = format!("{shown} lacks the user {name}");
+                let error = CodedError::new(&codes::TRUSTED_USER_MISSING, text);
+                let place = ("responder.pam", "trusted_users");
+                warnings.push(parsed.value_diagnostic(Severity::Warning, place, error));
+            }
         }
     }
     Ok(uids)
-}
-
-fn problem_lines(problems: &[Diagnostic]) -> Vec<String> {
-    problems.iter().map(Diagnostic::render).collect()
-}
-
-fn unreadable_error(found: ConfigReadError) -> anyhow::Error {
-    let shown = found.path.display().to_string();
-    if found.is_missing() {
-        return anyhow!(
-            "cannot read {shown}: there is none; write it, as roster.toml(5) shows, or name another by \
-             --config"
-        );
-    }
-    anyhow::Error::new(found.error).context(format!("cannot read {shown}"))
 }
 
 #[cfg(test)]

@@ -338,9 +338,7 @@ impl Monitor {
     }
 
     fn log_startup(&self) {
-        for warning in &self.config.loaded.warnings {
-            warn!("{warning}");
-        }
+        self.config.loaded.log_warnings();
         let domains = self.config.loaded.domain_names().join(", ");
         let (state, run) =
             (self.runtime_dirs.state_dir.display(), self.runtime_dirs.run_dir.display());

@@ -15,7 +15,7 @@ use roster_bus::zbus::object_server::SignalEmitter;
 use sd_notify::NotifyState;
 use std::time::Duration;
 use tokio::time::timeout;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 /// Time limit of the bus to accept a signal.
 const BUS_WAIT: Duration = Duration::from_secs(3);
@@ -78,9 +78,7 @@ impl Monitor {
         };
         let plan = plan(&settings, &users, &self.runtime_dirs.run_dir)?;
         let sockets = self.open_sockets(&plan)?;
-        for warning in &settings.warnings {
-            warn!("{warning}");
-        }
+        settings.log_warnings();
         let log = settings.config.log.clone();
         let level_changed = log.level != self.config.loaded.config.log.level;
         let form_changed = log.json != self.config.loaded.config.log.json;
