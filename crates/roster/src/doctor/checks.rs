@@ -922,7 +922,7 @@ mod tests {
             facts.modules.files[0].machine = None;
         });
         assert_worst(Problem, "(mode 0600) [RST-2018]", |facts| {
-            facts.modules.files[0].mode = 0o600
+            facts.modules.files[0].mode = 0o600;
         });
         assert_worst(Problem, host::MODULE_NOT_IN_LINKER_CACHE.code, |facts| {
             facts.modules.files[0].needs_ldconfig = true;
@@ -945,7 +945,7 @@ mod tests {
             f.daemon.running = DaemonActivity::NotAllowed;
         });
         assert_worst(Problem, "through /var/lib/roster [RST-2024]", |f| {
-            f.snapshot.parents[3].mode = 0o700
+            f.snapshot.parents[3].mode = 0o700;
         });
         for (part, change) in [
             ("(mode 0600) [RST-2025]", (|s| s.mode = 0o600) as fn(&mut SnapshotMetadata)),
@@ -1203,7 +1203,7 @@ mod tests {
             facts.security.denials = vec!["one".to_owned(), "two".to_owned()];
         });
         assert_worst(Warning, host::GLIBC_READS_NSSWITCH_ONCE.code, |f| {
-            f.libc = Libc::Glibc(2, 31)
+            f.libc = Libc::Glibc(2, 31);
         });
         assert_worst(Problem, host::LIBC_IS_MUSL.code, |f| f.libc = Libc::Musl);
     }
