@@ -27,6 +27,7 @@ use roster_bus::interfaces::{
     self, BackendProxy, LOOKUP_DEADLINE, LOOKUPS_PER_CALL_MAX, TraceContext,
 };
 use roster_config::DomainMode;
+use roster_messages::log;
 use roster_request::{LookupKind, Query};
 use roster_role::usdt_probes::{self, CallKind, ProbeOutcome};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -535,7 +536,7 @@ async fn apply_lookup(
     let learnt = state.apply_lookup(domain, found);
     drop(state);
     let forget = learnt.map_err(|error| {
-        tracing::error!("what the back-end answers is not believed: {error}");
+        log!(ERROR, error.message(), "rejected a lookup reply of the backend: {error}");
         Unavailable(error.to_string())
     })?;
     if let Some(forget) = forget {

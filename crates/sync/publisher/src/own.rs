@@ -4,6 +4,7 @@
 //! The check is for mistakes, such as a restore or a job that writes to the same path. It does not stop code under the
 //! publisher's own user, which could write the record as well. The readers' floor limits that.
 
+use roster_messages::{log, table::daemon};
 use roster_provider::file_watch::{FileWatch, wait_for_change};
 use roster_snapshot::Snapshot;
 use roster_snapshot::hash;
@@ -124,8 +125,10 @@ impl SnapshotWatch {
     /// Starts a watch of the snapshot. `copies` is the directory of its copies.
     #[must_use]
     pub fn new(path: &Path, copies: &Path) -> Self {
-        let watch = FileWatch::new([path.to_owned()])
-            .inspect_err(|error| tracing::warn!("{}: cannot be watched: {error}", path.display()));
+        let watch = FileWatch::new([path.to_owned()]).inspect_err(|error| {
+            let path = path.display();
+            log!(WARN, &daemon::SNAPSHOT_NOT_WATCHED, "{path}: cannot be watched: {error}");
+        });
         let folders = [path.parent().and_then(dir_identity), dir_identity(copies)];
         Self { path: path.to_owned(), copies: copies.to_owned(), dirs: folders, watch: watch.ok() }
     }

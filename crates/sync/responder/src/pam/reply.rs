@@ -2,6 +2,7 @@
 
 use roster_bus::interfaces::AuthReply;
 use roster_bus::secret_pipe;
+use roster_messages::{log, table::login};
 use roster_request::{
     AuthResult,
     auth::{BLOB_BYTES_MAX, MESSAGES_MAX},
@@ -9,7 +10,6 @@ use roster_request::{
 use roster_secret::Secret;
 use roster_wire::pam::{AuthResponseHeader, write_message};
 use std::io;
-use tracing::warn;
 
 /// A reply to a program.
 pub struct PamReply {
@@ -32,7 +32,8 @@ impl PamReply {
     /// Converts a backend's reply. Its result is trusted, its bytes are not.
     pub fn from_backend(told: AuthReply) -> Self {
         let Some(verdict) = AuthResult::from_number(told.verdict) else {
-            warn!(verdict = told.verdict, "the back-end's verdict is none");
+            let number = told.verdict;
+            log!(WARN, &login::RESULT_UNKNOWN, "unknown result number {number} from the backend");
             return Self::from_result(AuthResult::Misconfigured);
         };
         let blob = match told.blob.into_iter().next().map(|pipe| secret_pipe::receive(&pipe)) {
@@ -41,7 +42,8 @@ impl PamReply {
                 blobs.pop().filter(|blob| blob.as_bytes().len() <= BLOB_BYTES_MAX)
             }
             Some(Err(error)) => {
-                warn!("what is to open the session did not come: {error}");
+                let text = "session data (Kerberos ticket) was not received";
+                log!(WARN, &login::SESSION_DATA_MISSING, "{text}: {error}");
                 None
             }
         };

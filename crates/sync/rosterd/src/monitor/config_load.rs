@@ -1,8 +1,9 @@
 //! Reads the configuration and the files that it names, which only the monitor may read.
 
-use anyhow::{Context as _, anyhow, bail};
 use roster_config::{Config, ConfigFiles, ConfigReadError, Diagnostic, DomainSecrets, KeytabState};
+use roster_messages::{CodedError, table::daemon};
 use roster_passwd_format::lines::{ParsedLine, passwd_line};
+use roster_role::error_code::{CodedErrors, CodedLine, WithCode};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl ConfigReader {
         path: PathBuf,
         state: PathBuf,
         uses_keytab: bool,
-    ) -> anyhow::Result<LoadedConfig> {
+    ) -> Result<LoadedConfig, CodedErrors> {
         let shown = path.display().to_string();
         let credentials = self.credentials.clone();
         let read = move || {
@@ -54,8 +55,8 @@ impl ConfigReader {
     pub async fn run_in_thread<T: Send + 'static>(
         &self,
         shown: String,
-        read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
-    ) -> anyhow::Result<T> {
+        read: impl FnOnce() -> Result<T, CodedErrors> + Send + 'static,
+    ) -> Result<T, CodedErrors> {
         let read = async {
             let turn = Arc::clone(&self.read_slot).acquire_owned().await?;
             let reading = tokio::task::spawn_blocking(move || {
@@ -63,15 +64,16 @@ impl ConfigReader {
                 drop(turn);
                 outcome
             });
-            reading.await?
+            anyhow::Ok(reading.await?)
         };
         match timeout(self.wait, read).await {
-            Ok(outcome) => outcome,
-            Err(_) => bail!(
-                "{shown}, or a file that it names, could not be read in {:?}: see whether one of \
-                 them lies on a mount that hangs",
-                self.wait,
-            ),
+            Ok(outcome) => outcome
+                .with_code(&daemon::CONFIG_UNREADABLE, || format!("{shown}: cannot be read"))?,
+            Err(_) => {
+                let text =
+                    format!("{shown} or a file that it names: no data within {:?}", self.wait);
+                Err(CodedError::new(&daemon::CONFIG_READ_TIMEOUT, text).into())
+            }
         }
     }
 }
@@ -86,14 +88,14 @@ pub struct LoadedConfig {
     pub trusted_uids: Vec<u32>,
     /// Time of the read.
     pub read_at: SystemTime,
-    /// Warnings about probable mistakes, one a line.
-    pub warnings: Vec<String>,
+    /// Warnings about probable mistakes.
+    pub warnings: Vec<CodedLine>,
 }
 
 impl LoadedConfig {
-    fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> anyhow::Result<Self> {
+    fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> Result<Self, CodedErrors> {
         let files = ConfigFiles::read(path).map_err(unreadable_error)?;
-        let refused = |problems: Vec<Diagnostic>| anyhow!(problem_lines(&problems).join("\n"));
+        let refused = |problems: Vec<Diagnostic>| CodedErrors(problem_lines(&problems));
         let changeable = files.check_ownership();
         if !changeable.is_empty() {
             return Err(refused(changeable));
@@ -125,14 +127,15 @@ impl LoadedConfig {
 fn trusted_uids<'n>(
     names: impl Iterator<Item = &'n String>,
     passwd: &Path,
-    warnings: &mut Vec<String>,
-) -> anyhow::Result<Vec<u32>> {
+    warnings: &mut Vec<CodedLine>,
+) -> Result<Vec<u32>, CodedError> {
     let names: Vec<_> = names.collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
     let shown = passwd.display();
-    let text = fs::read(passwd).with_context(|| format!("cannot read {shown}"))?;
+    let text = fs::read(passwd)
+        .with_code(&daemon::PASSWD_UNREADABLE, || format!("{shown}: cannot be read"))?;
     let mut uids = Vec::new();
     for name in names {
         // The first line of a name counts, as in glibc.
@@ -142,27 +145,30 @@ fn trusted_uids<'n>(
         });
         match uid {
             Some(uid) => uids.push(uid),
-            None => warnings.push(format!(
-                "trusted_users: {shown} has no user {name}; once it has: systemctl reload rosterd"
-            )),
+            None => {
+                let text = format!("trusted_users: user {name} is not in {shown}");
+                warnings.push(CodedError::new(&daemon::TRUSTED_USER_MISSING, text).into());
+            }
         }
     }
     Ok(uids)
 }
 
-fn problem_lines(problems: &[Diagnostic]) -> Vec<String> {
-    problems.iter().map(Diagnostic::render).collect()
+fn problem_lines(problems: &[Diagnostic]) -> Vec<CodedLine> {
+    let line = |problem: &Diagnostic| {
+        let message = &daemon::CONFIG_MISTAKE;
+        CodedLine { message, text: format!("{} [{message}]", problem.render()) }
+    };
+    problems.iter().map(line).collect()
 }
 
-fn unreadable_error(found: ConfigReadError) -> anyhow::Error {
-    let shown = found.path.display().to_string();
+fn unreadable_error(found: ConfigReadError) -> CodedError {
+    let shown = found.path.display();
     if found.is_missing() {
-        return anyhow!(
-            "cannot read {shown}: there is none; write it, as roster.toml(5) shows, or name another by \
-             --config"
-        );
+        return CodedError::new(&daemon::CONFIG_MISSING, format!("{shown}: file not found"));
     }
-    anyhow::Error::new(found.error).context(format!("cannot read {shown}"))
+    let text = format!("{shown}: cannot be read");
+    CodedError::new(&daemon::CONFIG_UNREADABLE, text).caused_by(found.error)
 }
 
 #[cfg(test)]
@@ -178,9 +184,9 @@ mod tests {
             let _ = hangs.recv();
             Ok(())
         });
-        let error = first.await.unwrap_err().to_string();
-        assert!(error.starts_with("roster.toml, or a file that it names"), "{error}");
-        let second = reader.run_in_thread("roster.toml".into(), || -> anyhow::Result<()> {
+        let error = first.await.unwrap_err();
+        assert_eq!(error.0[0].message, &daemon::CONFIG_READ_TIMEOUT, "{error}");
+        let second = reader.run_in_thread("roster.toml".into(), || -> Result<(), CodedErrors> {
             panic!("read beside the one that hangs")
         });
         assert!(second.await.is_err());
