@@ -3,7 +3,9 @@
 use crate::output::{count_with_noun, printable};
 use crate::snapshot_file;
 use roster_admission::{LocalFiles, Refusal, Rules};
-use roster_config::{Config, ConfigProblem, Diagnostic, Severity};
+use roster_config::Config;
+use roster_messages::table::config as codes;
+use roster_messages::{Diagnostic, Message, Severity};
 use roster_snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -47,23 +49,23 @@ impl UnservedEntries {
 
     /// A warning for each reason, which names its entries.
     pub fn warnings(&self, config: &Path) -> Vec<Diagnostic> {
-        let warning = |message, fix| {
-            Diagnostic::of_file(Severity::Warning, config, ConfigProblem { message, fix })
+        let warning = |message: &'static Message, text, fix| Diagnostic {
+            fix,
+            ..Diagnostic::of_file(Severity::Warning, message, config, text)
         };
         if let Some(failure) = &self.failure {
-            let what =
-                format!("users and groups that this host serves are not compared: {failure}");
-            return vec![warning(what, None)];
+            let text = format!("the entries that this host serves are not compared: {failure}");
+            return vec![warning(&codes::SERVED_ENTRIES_NOT_COMPARED, text, None)];
         }
         by_reason(self.entries.iter().map(|entry| (&*entry.reason, (entry.kind, &*entry.name))))
             .into_iter()
             .map(|(reason, entries)| {
                 let number = count_with_noun(entries.len() as u64, "entry");
                 let names = list_names(&entries, "--json lists all");
-                let what = format!(
-                    "rosterd would refuse {number} that this host serves: {reason}: {names}"
+                let text = format!(
+                    "rosterd would reject {number} that this host serves: {reason}: {names}"
                 );
-                warning(what, remedy(reason))
+                warning(&codes::SERVED_ENTRIES_REJECTED, text, remedy(reason))
             })
             .collect()
     }
@@ -223,21 +225,22 @@ mod tests {
         let of = |comparison: &UnservedEntries| -> Vec<_> {
             comparison.warnings(Path::new("roster.toml")).iter().map(ToString::to_string).collect()
         };
-        let begin = "rosterd would refuse 1 entry that this host serves: ";
+        let begin = "roster.toml: warning: rosterd would reject 1 entry that this host serves: ";
         assert_eq!(
             of(&compared("")),
             [
                 format!(
-                    "{begin}uid 100007 is a subordinate id of a local user: user ben; if local users \
-                     may take such ids: allow_subordinate_ids = true under [host]"
+                    "{begin}uid 100007 is a subordinate id of a local user: user ben. if local users \
+                     may take such ids: allow_subordinate_ids = true under [host]. [RST-1120]"
                 ),
                 format!(
-                    "{begin}primary gid 1501 is a local user's primary gid: user cy; if the directory \
-                     may share it: allowed_unnamed_gids = [1501] under [host]"
+                    "{begin}primary gid 1501 is a local user's primary gid: user cy. if the directory \
+                     may share it: allowed_unnamed_gids = [1501] under [host]. [RST-1120]"
                 ),
                 format!(
-                    "{begin}the name belongs to a privileged account on many hosts: group docker; if \
-                     the directory may give out its rights: allowed_names = [\"NAME\"] under [host]"
+                    "{begin}the name belongs to a privileged account on many hosts: group docker. if \
+                     the directory may give out its rights: allowed_names = [\"NAME\"] under [host]. \
+                     [RST-1120]"
                 ),
             ]
         );
@@ -251,7 +254,8 @@ mod tests {
         std::fs::write(&snapshot, "other").unwrap();
         let said = of(&compared("")).concat();
         assert!(
-            said.starts_with("users and groups that this host serves are not compared: "),
+            said.contains(": the entries that this host serves are not compared: ")
+                && said.ends_with(" [RST-1121]"),
             "{said}"
         );
         std::fs::remove_file(&snapshot).unwrap();

@@ -135,7 +135,8 @@ fn a_configuration_that_is_refused_is_told_until_it_is_mended() {
     lab.rosterd.process().signal(Signal::HUP);
     wait_until(SOON, "status fails", || lab.rosterd.roster(&["status"]).code == 1);
     let text = lab.said(&["status"], 1);
-    assert!(text.contains("\"file\" is not a provider; did you mean \"files\"?"), "{text}");
+    let mistake = "unknown provider \"file\". Did you mean \"files\"? [RST-1019]";
+    assert!(text.contains(mistake), "{text}");
     lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
     fs::write(lab.rosterd.config(), config).expect("write");
     lab.rosterd.process().signal(Signal::HUP);
@@ -149,7 +150,8 @@ fn configuration_others_can_change_is_refused() {
     let set_mode = |mode| {
         fs::set_permissions(&config, fs::Permissions::from_mode(mode)).expect("chmod");
     };
-    let wrong = format!("{} has mode 0666, by which other users can change it", config.display());
+    let wrong =
+        format!("{} has mode 0666, which allows other users to change it", config.display());
     set_mode(0o666);
     lab.rosterd.process().signal(Signal::HUP);
     wait_until(SOON, "status fails", || lab.rosterd.roster(&["status"]).code == 1);
@@ -186,16 +188,16 @@ fn check_config_names_entries_it_would_refuse() {
     };
     let text = check(&stricter, &[]);
     for part in [
-        "would refuse 1 entry that this host serves: uid 5000 is below min_id (5001): user ann",
+        "would reject 1 entry that this host serves: uid 5000 is below min_id (5001): user ann",
         "gid 5000 is below min_id (5001): user more0, user more1, ",
-        "well, 1 domain (lab), 2 warnings",
+        "valid, 1 domain (lab), 2 warnings",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     let report: Value = serde_json::from_str(&check(&stricter, &["--json"])).expect("JSON");
     // 41 users and their group.
     assert_eq!(report["unserved"].as_array().map(Vec::len), Some(42));
-    assert!(check(&lab.rosterd.config(), &[]).ends_with("well, 1 domain (lab)\n"));
+    assert!(check(&lab.rosterd.config(), &[]).ends_with("valid, 1 domain (lab)\n"));
 }
 
 #[test]
@@ -301,7 +303,7 @@ fn a_bus_that_did_not_take_its_new_policy_is_told_again() {
     rosterd.launch();
     wait_until(SOON, "a is served", || is_there(&rosterd, "a"));
     let bus = rosterd.wait_for_role("bus");
-    let (cannot_write, no_reply) = ("bus.conf: cannot write: ", "[RST-4059]");
+    let (cannot_write, no_reply) = ("bus.conf: cannot write: ", "[RST-4054]");
     let expect_said = |rosterd: &Rosterd, said: &str, times: usize| {
         wait_until(SOON, said, || rosterd.log().matches(said).count() >= times);
     };

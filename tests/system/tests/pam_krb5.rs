@@ -292,7 +292,7 @@ fn krb5_auto_refuses_once_a_keytab_was_used() {
         assert_ne!(world.rosterd.roster(&["status"]).code, 0);
         let said = roster(&world, &["check-config", world.rosterd.config().to_str().unwrap()]);
         assert!(said.contains("krb5_keytab: logins are refused"), "{said}");
-        assert!(said.contains("rosterd would refuse logins"), "{said}");
+        assert!(said.contains("rosterd would deny logins"), "{said}");
     }
     let mark = world.rosterd.host().state_dir().join("domains/.keytab-used");
     let found = fs::symlink_metadata(&mark).unwrap();

@@ -112,7 +112,8 @@ fn configured_roots(text: &str) -> Result<RootCertStore, String> {
 fn host_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let anchors = roster_config::host_anchors();
-    roots.extend(anchors.map_err(|why| format!("{why}: {}", roster_config::NO_AUTHORITIES_FIX))?);
+    let fix = roster_messages::table::config::HOST_AUTHORITIES_MISSING.fix;
+    roots.extend(anchors.map_err(|why| format!("{why}. {fix}"))?);
     Ok(roots)
 }
 

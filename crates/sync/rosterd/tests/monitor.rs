@@ -5,9 +5,10 @@ mod common;
 use common::{Daemon, lives, poll_until, refused, signal};
 use roster_bus::interfaces::{MonitorProxy, PublisherProxy};
 use roster_bus::zbus::{self, Connection};
+use roster_messages::table::config::{CONFIG_MISSING, RESPONDER_PATH_TOO_LONG};
 use roster_messages::table::daemon::{
-    CONFIG_MISSING, LOG_LEVEL_UNKNOWN, NOT_A_DIRECTORY, RELOAD_REJECTED, RESPONDER_PATH_TOO_LONG,
-    ROLE_NO_REPLY, ROLE_WITHOUT_MONITOR, RUN_DIR_IN_USE, RUN_DIR_UNUSABLE, STATE_DIR_IN_USE,
+    LOG_LEVEL_UNKNOWN, NOT_A_DIRECTORY, RELOAD_REJECTED, ROLE_NO_REPLY, ROLE_WITHOUT_MONITOR,
+    RUN_DIR_IN_USE, RUN_DIR_UNUSABLE, STATE_DIR_IN_USE,
 };
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
@@ -480,7 +481,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     let (code, said) = refused(&mut elsewhere);
     assert_eq!(code, Some(73), "{said}");
     assert!(
-        said.contains("space for 79 bytes")
+        said.contains("the limit is 79")
             && said.contains("--run-dir")
             && said.contains(RESPONDER_PATH_TOO_LONG.code),
         "{said}"
@@ -494,7 +495,12 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     fs::remove_file(daemon.path("roster.toml")).unwrap();
     let (code, said) = refused(&mut daemon.command());
     assert_eq!(code, Some(78), "{said}");
-    assert!(said.contains("roster.toml: ") && said.contains(CONFIG_MISSING.code), "{said}");
+    assert!(
+        said.contains("cannot read")
+            && said.contains("roster.toml")
+            && said.contains(CONFIG_MISSING.code),
+        "{said}"
+    );
 }
 
 /// A further domain, with an unreachable server.

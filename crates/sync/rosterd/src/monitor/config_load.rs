@@ -1,7 +1,8 @@
 //! Reads the configuration and the files that it names, which only the monitor may read.
 
-use roster_config::{Config, ConfigFiles, ConfigReadError, Diagnostic, DomainSecrets, KeytabState};
-use roster_messages::{CodedError, table::daemon};
+use roster_config::{Config, ConfigFiles, DomainSecrets, KeytabState, ParsedConfig};
+use roster_messages::table::{config as codes, daemon};
+use roster_messages::{CodedError, Diagnostic, Severity};
 use roster_passwd_format::lines::{ParsedLine, passwd_line};
 use roster_role::error_code::{CodedErrors, CodedLine, WithCode};
 use std::fs;
@@ -72,7 +73,7 @@ impl ConfigReader {
             Err(_) => {
                 let text =
                     format!("{shown} or a file that it names: no data within {:?}", self.wait);
-                Err(CodedError::new(&daemon::CONFIG_READ_TIMEOUT, text).into())
+                Err(CodedError::new(&codes::CONFIG_READ_TIMEOUT, text).into())
             }
         }
     }
@@ -94,7 +95,7 @@ pub struct LoadedConfig {
 
 impl LoadedConfig {
     fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> Result<Self, CodedErrors> {
-        let files = ConfigFiles::read(path).map_err(unreadable_error)?;
+        let files = ConfigFiles::read(path).map_err(CodedError::from)?;
         let refused = |problems: Vec<Diagnostic>| CodedErrors(problem_lines(&problems));
         let changeable = files.check_ownership();
         if !changeable.is_empty() {
@@ -102,14 +103,12 @@ impl LoadedConfig {
         }
         let parsed = roster_config::parse_files(&files).map_err(refused)?;
         let secrets = parsed.read_secrets(was_used, credentials).map_err(refused)?;
-        let mut warnings = problem_lines(&parsed.warnings);
-        let missing = parsed.warn_missing_authorities(roster_config::host_anchors);
-        warnings.extend(problem_lines(&missing));
-        warnings.extend(problem_lines(&parsed.check_keytabs(was_used, credentials)));
-        let config = parsed.config;
-        let names = config.pam.iter().flat_map(|pam| &pam.trusted_users);
-        let trusted = trusted_uids(names, &config.host.passwd, &mut warnings)?;
-        Ok(Self { config, secrets, trusted_uids: trusted, read_at: SystemTime::now(), warnings })
+        let mut warnings = parsed.warnings.clone();
+        warnings.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
+        warnings.extend(parsed.check_keytabs(was_used, credentials));
+        let trusted_uids = trusted_uids(&parsed, &mut warnings)?;
+        let (config, read_at) = (parsed.config, SystemTime::now());
+        Ok(Self { config, secrets, trusted_uids, read_at, warnings: problem_lines(&warnings) })
     }
 
     /// Whether any domain uses a keytab.
@@ -124,15 +123,16 @@ impl LoadedConfig {
 }
 
 /// Returns the uids of local users. A missing user has no rights, and may be added later.
-fn trusted_uids<'n>(
-    names: impl Iterator<Item = &'n String>,
-    passwd: &Path,
-    warnings: &mut Vec<CodedLine>,
+fn trusted_uids(
+    parsed: &ParsedConfig,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Result<Vec<u32>, CodedError> {
-    let names: Vec<_> = names.collect();
+    let config = &parsed.config;
+    let names: Vec<_> = config.pam.iter().flat_map(|pam| &pam.trusted_users).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
+    let passwd = &config.host.passwd;
     let shown = passwd.display();
     let text = fs::read(passwd)
         .with_code(&daemon::PASSWD_UNREADABLE, || format!("{shown}: cannot be read"))?;
@@ -146,8 +146,10 @@ fn trusted_uids<'n>(
         match uid {
             Some(uid) => uids.push(uid),
             None => {
-                let text = format!("trusted_users: user {name} is not in {shown}");
-                warnings.push(CodedError::new(&daemon::TRUSTED_USER_MISSING, text).into());
+                let text = format!("{shown} lacks the user {name}");
+                let error = CodedError::new(&codes::TRUSTED_USER_MISSING, text);
+                let place = ("responder.pam", "trusted_users");
+                warnings.push(parsed.value_diagnostic(Severity::Warning, place, error));
             }
         }
     }
@@ -155,20 +157,9 @@ fn trusted_uids<'n>(
 }
 
 fn problem_lines(problems: &[Diagnostic]) -> Vec<CodedLine> {
-    let line = |problem: &Diagnostic| {
-        let message = &daemon::CONFIG_MISTAKE;
-        CodedLine { message, text: format!("{} [{message}]", problem.render()) }
-    };
+    let line =
+        |problem: &Diagnostic| CodedLine { message: problem.message, text: problem.to_string() };
     problems.iter().map(line).collect()
-}
-
-fn unreadable_error(found: ConfigReadError) -> CodedError {
-    let shown = found.path.display();
-    if found.is_missing() {
-        return CodedError::new(&daemon::CONFIG_MISSING, format!("{shown}: file not found"));
-    }
-    let text = format!("{shown}: cannot be read");
-    CodedError::new(&daemon::CONFIG_UNREADABLE, text).caused_by(found.error)
 }
 
 #[cfg(test)]
@@ -185,7 +176,7 @@ mod tests {
             Ok(())
         });
         let error = first.await.unwrap_err();
-        assert_eq!(error.0[0].message, &daemon::CONFIG_READ_TIMEOUT, "{error}");
+        assert_eq!(error.0[0].message, &codes::CONFIG_READ_TIMEOUT, "{error}");
         let second = reader.run_in_thread("roster.toml".into(), || -> Result<(), CodedErrors> {
             panic!("read beside the one that hangs")
         });

@@ -171,7 +171,11 @@ mod tests {
         assert_eq!(keytabs.confirm_change("corp", &is_old, new.clone()), Some(new.clone()));
         assert_eq!(keytabs.confirm_change("corp", &is_new, new.clone()), None);
         // A new keytab, whether or not it was missed, and a change that was reverted before it counted.
-        let missed = KeytabState::Unusable { why: "there is none".into(), instead: String::new() };
+        let missed = KeytabState::Unusable {
+            code: String::new(),
+            why: "missing".into(),
+            instead: String::new(),
+        };
         for before in [&none, &missed] {
             assert_eq!(keytabs.confirm_change("corp", before, old.clone()), None);
             assert_eq!(keytabs.confirm_change("corp", before, old.clone()), Some(old.clone()));

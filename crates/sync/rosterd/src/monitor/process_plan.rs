@@ -119,23 +119,12 @@ impl Planner<'_> {
     fn add_nss(&mut self) -> Result<(), CodedError> {
         let config = &self.settings.config;
         let on_demand = config.domains.iter().filter(|domain| domain.mode == DomainMode::OnDemand);
-        let responder =
-            config.responder_path(self.run_dir).map_err(|_| self.responder_path_error())?;
+        let responder = config.responder_path(self.run_dir)?;
         let negative = on_demand.map(|domain| domain.negative).min();
         let (Some(negative), Some(path)) = (negative, responder) else { return Ok(()) };
         let nss = NssRoleConfig { negative };
         let listen = Some(ListenAddress::Unix(path));
         self.add(RoleName::Responder("nss".into()), RoleConfig::Nss(nss), listen)
-    }
-
-    /// Returns the error for a path of the NSS responder's socket that a snapshot has no space for.
-    fn responder_path_error(&self) -> CodedError {
-        let text = format!(
-            "responder:nss: the path of its socket in {} is too long; a snapshot has space for \
-             {RESPONDER_PATH_MAX} bytes",
-            self.run_dir.display()
-        );
-        CodedError::new(&daemon::RESPONDER_PATH_TOO_LONG, text)
     }
 
     fn add_pam(&mut self) -> Result<(), CodedError> {
