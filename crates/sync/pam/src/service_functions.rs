@@ -55,7 +55,7 @@ fn query_responder(
         Err(why) => {
             person.log(LogPriority::Error, match why {
                 QueryError::NoReply => {
-                    c"no reply from rosterd at /run/roster/pam. Check systemctl status rosterd. [RST-6020]"
+                    c"no reply from rosterd at /run/roster/pam. Check `systemctl status rosterd`. [RST-6020]"
                 }
                 QueryError::OtherVersion => {
                     c"rosterd has another protocol version. Restart this program and rosterd. [RST-6021]"

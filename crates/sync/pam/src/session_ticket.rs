@@ -80,7 +80,7 @@ pub fn remove(person: &PamUser<'_>) {
         if krb5_helper::run(c"delete", uid, gid, Some(name), b"", &mut []).is_none() {
             person.log(
                 LogPriority::Error,
-                c"cannot remove the credential cache. Remove it with kdestroy. [RST-6024]",
+                c"cannot remove the credential cache. Remove it with `kdestroy`. [RST-6024]",
             );
         }
     }

@@ -238,7 +238,7 @@ fn folders_of_a_stranger_are_refused() {
         chown(daemon.path(folder), Some(65_000), None).unwrap();
         let (code, said) = refused(&mut command(&daemon));
         assert_eq!(code, Some(73), "{said}");
-        let hint = "belongs to uid 65000. Run chown 0 ";
+        let hint = "belongs to uid 65000. Run `chown 0 ";
         assert!(said.contains(hint) && said.contains(DIR_OWNER_UNEXPECTED.code), "{said}");
     }
 }
@@ -301,7 +301,7 @@ fn monitor_planted_state_folder_refused() {
         let (code, said) = refused(&mut command(&daemon));
         assert_eq!(code, Some(73), "{folder}: {said}");
         let found = format!("belongs to uid {owner}");
-        assert!(said.contains(&found) && said.contains("un chown "), "{folder}: {said}");
+        assert!(said.contains(&found) && said.contains("un `chown "), "{folder}: {said}");
         let message =
             if folder == "state" { &DIR_OWNER_UNEXPECTED } else { &SUBDIR_OWNER_UNEXPECTED };
         assert!(said.contains(message.code), "{folder}: {said}");

@@ -22,10 +22,10 @@ crate::messages! {
         fix: "Check that the file exists and that root may read it.";
     ROLE_USERS_MISSING = 4007, "users for the roles are missing",
         cause: "Each role runs as a separate user with the primary group of roster-bus, and some are missing or shared.",
-        fix: "Create them with systemd-sysusers roster.conf, or pass --state-dir to run all roles as one user.";
+        fix: "Create them with `systemd-sysusers roster.conf`, or pass --state-dir to run all roles as one user.";
     RESPONDER_USER_MISSING = 4008, "user of a responder is missing",
         cause: "The configuration requires a responder whose user is not in /etc/passwd.",
-        fix: "Create the user with systemd-sysusers roster.conf.";
+        fix: "Create the user with `systemd-sysusers roster.conf`.";
     ROLES_SHARE_USER = 4009, "all roles run as one user",
         cause: "rosterd was not started by root, or with --state-dir. Isolation between roles relies on the sandbox only.",
         fix: "On a production host, start rosterd as root without --state-dir.";
@@ -48,10 +48,10 @@ crate::messages! {
         fix: "Pass a directory that this user may write to with --state-dir.";
     DIR_WRITABLE_BY_OTHERS = 4015, "other users may write to a directory of rosterd",
         cause: "The mode of the directory allows other users to plant files or sockets.",
-        fix: "Run chmod go-w on the directory, or pass another one.";
+        fix: "Run `chmod go-w` on the directory, or pass another one.";
     DIR_OWNER_UNEXPECTED = 4016, "directory of rosterd belongs to another user",
         cause: "The owner is neither root nor the user of rosterd, and could plant files in it.",
-        fix: "Run chown on the directory, or pass another one.";
+        fix: "Run `chown` on the directory, or pass another one.";
     SUBDIR_OWNER_UNEXPECTED = 4017, "subdirectory of rosterd belongs to another user",
         cause: "The owner is no user of this role, and could have planted files in it.",
         fix: "Move the directory away. rosterd creates it again.";
@@ -72,7 +72,7 @@ crate::messages! {
         fix: "Remove the file, then restart rosterd.";
     LISTEN_FAILED = 4023, "role's socket cannot be opened",
         cause: "The address is in use, or rosterd may not create the socket.",
-        fix: "Check the address in roster.toml and which program uses it: ss -lp.";
+        fix: "Check the address in roster.toml and which program uses it: `ss -lp`.";
     CACHE_DIR_UNUSABLE = 4024, "cache directory of a domain cannot be prepared",
         cause: "The file system refused to create the directory or to change its owner.",
         fix: "Check space and mount options of the state directory. rosterd retries.";
@@ -84,7 +84,7 @@ crate::messages! {
         fix: "Remove the directory. The backend reads its domain again.";
     FLOOR_UNWRITABLE = 4027, "file with min_id cannot be written",
         cause: "Programs limit the ids that they accept by this file, and its directory is missing or read-only.",
-        fix: "Check the directory of the file, run systemctl reload rosterd, and check the result with roster doctor.";
+        fix: "Check the directory of the file, run `systemctl reload rosterd`, and check the result with `roster doctor`.";
     PUBLISHED_MARK_UNWRITABLE = 4028, "mark of a published snapshot cannot be created",
         cause: "Without this file, programs treat a missing snapshot as a host without directory users.",
         fix: "Create the file, or make its directory writable for root.";
@@ -95,16 +95,16 @@ crate::messages! {
     // Reload.
     RELOAD_REJECTED = 4030, "rosterd rejected the new configuration",
         cause: "The configuration has errors, which the next log lines name. The previous one stays in force.",
-        fix: "Correct the errors, then run systemctl reload rosterd.";
+        fix: "Correct the errors, then run `systemctl reload rosterd`.";
     KEYTAB_NOT_APPLIED = 4031, "new keytab is not applied",
         cause: "The processes of the new keytab cannot be planned, for the reason in the next log line.",
-        fix: "Correct that error, then run systemctl reload rosterd.";
+        fix: "Correct that error, then run `systemctl reload rosterd`.";
     RELOAD_BUSY = 4032, "too many reload requests wait",
         cause: "Earlier requests to reload the configuration are not finished.",
-        fix: "Wait some seconds, then run systemctl reload rosterd again.";
+        fix: "Wait some seconds, then run `systemctl reload rosterd` again.";
     RELOAD_RUNNING = 4033, "reload takes long",
         cause: "rosterd is still reading the configuration. It applies the result later.",
-        fix: "Check the result with roster status.";
+        fix: "Check the result with `roster status`.";
     MONITOR_STOPS = 4034, "rosterd is stopping",
         cause: "A stopping rosterd does not reload its configuration.",
         fix: "Start rosterd again. It reads the configuration then.";
@@ -133,16 +133,16 @@ crate::messages! {
         fix: "Check the disk of the state directory.";
     ROLE_RESTARTED = 4042, "process of a role ended unexpectedly",
         cause: "The process failed or was killed, for the reason in the message. rosterd restarts it.",
-        fix: "Check the log of the role. After signal 9, check for an out-of-memory kill: journalctl -k.";
+        fix: "Check the log of the role. After signal 9, check for an out-of-memory kill: `journalctl -k`.";
     PROCESSES_LEFT = 4043, "processes survived SIGKILL",
         cause: "A process waits in the kernel, for example for a file system that hangs. rosterd exits without it.",
-        fix: "Find it with ps -eo pid,stat,wchan,comm, and repair the file system that it waits for.";
+        fix: "Find it with `ps -eo pid,stat,wchan,comm`, and repair the file system that it waits for.";
     START_INCOMPLETE = 4044, "rosterd started without all roles",
         cause: "Some roles were not ready 30 seconds after the start. The other roles work.",
-        fix: "Check these roles with roster status, and their log lines.";
+        fix: "Check these roles with `roster status`, and their log lines.";
     ROLE_WITHOUT_MONITOR = 4045, "role was not started by rosterd",
         cause: "The monitor exited, or the command was run by hand. Only the monitor starts roles.",
-        fix: "Run systemctl start rosterd.";
+        fix: "Run `systemctl start rosterd`.";
     ROLE_HELPER_FAILED = 4046, "helper process of a role cannot be started",
         cause: "A role, such as a backend with Kerberos, needs a second process, which failed to start.",
         fix: "Check that the helper is installed, then restart rosterd.";
@@ -156,7 +156,7 @@ crate::messages! {
     // The message bus.
     BUS_LOST = 4049, "process lost the message bus",
         cause: "dbus-daemon ended or closed the connection. rosterd restarts the bus and then the process.",
-        fix: "Check the log lines of the bus. After signal 9, check for an out-of-memory kill: journalctl -k.";
+        fix: "Check the log lines of the bus. After signal 9, check for an out-of-memory kill: `journalctl -k`.";
     BUS_UNREACHABLE = 4050, "role cannot connect to the message bus",
         cause: "The socket of the bus is missing, or dbus-daemon refused the connection. rosterd retries.",
         fix: "Check the log lines of the bus, and that /etc/passwd has the users of the roles.";
@@ -168,7 +168,7 @@ crate::messages! {
         fix: "Restart rosterd. It writes the policy again.";
     BUS_NAME_TAKEN = 4053, "another process owns the bus name of a role",
         cause: "The previous process of the role has not ended yet. rosterd retries.",
-        fix: "If it happens again, find the process with ps, and stop it.";
+        fix: "If it happens again, find the process with `ps`, and stop it.";
     BUS_POLICY_NOT_APPLIED = 4054, "bus did not apply its new policy",
         cause: "dbus-daemon did not reload its configuration. Until it does, new roles cannot join. rosterd retries.",
         fix: "If it happens again, restart rosterd.";
@@ -185,18 +185,18 @@ crate::messages! {
     // The publisher.
     SNAPSHOT_DISK_ERROR = 4058, "snapshot cannot be read from its disk",
         cause: "The disk or the file system reports an error for the file. Programs use the copy in memory.",
-        fix: "Check the disk: journalctl -k. rosterd publishes the snapshot again.";
+        fix: "Check the disk: `journalctl -k`. rosterd publishes the snapshot again.";
     SNAPSHOT_COPY_MISSING = 4059, "copy of the snapshot in memory is missing",
         cause: "The run-time directory has no space, or is not writable. Programs read the file from its disk.",
-        fix: "Check the free space of the run-time directory with df.";
+        fix: "Check the free space of the run-time directory with `df`.";
     SNAPSHOT_NOT_WATCHED = 4060, "snapshot cannot be watched",
         cause: "The kernel refused an inotify watch. The publisher checks the file every second instead.",
-        fix: "Increase fs.inotify.max_user_instances and fs.inotify.max_user_watches with sysctl.";
+        fix: "Increase fs.inotify.max_user_instances and fs.inotify.max_user_watches with `sysctl`.";
     SNAPSHOT_LOST = 4061, "another program changed or removed the snapshot",
         cause: "The file differs from the one that rosterd wrote, or cannot be read. rosterd writes it again.",
         fix: "Find the program that changes the file, for example a restore job, and stop it.";
     SNAPSHOT_FOREIGN = 4062, "snapshot was written by another program",
-        cause: "The file was restored from a backup, or written by roster compile, while rosterd was stopped.",
+        cause: "The file was restored from a backup, or written by `roster compile`, while rosterd was stopped.",
         fix: "No action is needed. rosterd replaces it once it has read all domains.";
     OWN_RECORD_MISSING = 4063, "record of published snapshots is missing or damaged",
         cause: "The next snapshot waits for every domain, and mass_deletion_threshold does not limit its removals.",
@@ -209,28 +209,28 @@ crate::messages! {
         fix: "Check the space and the mount options of the state directory.";
     PUBLICATION_WAITS = 4066, "publication is on hold",
         cause: "The next snapshot needs a domain or the host accounts. The previous snapshot stays in place.",
-        fix: "Check the domains with roster status.";
+        fix: "Check the domains with `roster status`.";
     PUBLICATION_RUNNING = 4067, "publication takes long",
         cause: "The publisher is still writing the snapshot, for example to a slow disk.",
-        fix: "Check the result with roster status.";
+        fix: "Check the result with `roster status`.";
     LOCAL_ACCOUNTS_UNREADABLE = 4068, "host accounts cannot be read",
         cause: "A passwd, group, subuid or subgid file is unreadable or invalid. Accounts of the last good read count.",
         fix: "Fix the file that the message names, or change passwd and group under [host].";
     LOCAL_ACCOUNTS_NOT_WATCHED = 4069, "files of host accounts cannot be watched",
         cause: "The kernel refused an inotify instance for the publisher.",
-        fix: "Increase fs.inotify.max_user_instances with sysctl.";
+        fix: "Increase fs.inotify.max_user_instances with `sysctl`.";
     DOMAIN_SIGNALS_MISSING = 4070, "publisher cannot follow a backend",
         cause: "The bus refused a subscription to signals of the backend. The domain is not updated.",
         fix: "Restart rosterd.";
     DOMAIN_INCOMPLETE = 4071, "backend has not read all entries yet",
         cause: "The backend has started and still reads its directory. The entries of the last snapshot stay.",
-        fix: "No action is needed, unless roster status shows an error of the domain.";
+        fix: "No action is needed, unless `roster status` shows an error of the domain.";
     DOMAIN_NOT_REACHED = 4072, "backend has not reached its directory yet",
         cause: "The backend has only its cache, which may be older than the last snapshot.",
-        fix: "Check the directory server and the network, then roster status.";
+        fix: "Check the directory server and the network, then `roster status`.";
     REMOVALS_HELD = 4073, "removal of many entries is on hold",
         cause: "An update of the domain removes more entries than mass_deletion_threshold allows.",
-        fix: "If the removal is correct, run roster domain approve-removals. Otherwise fix the directory.";
+        fix: "If the removal is correct, run `roster domain approve-removals`. Otherwise fix the directory.";
     UPDATE_REJECTED = 4074, "publisher rejected an update of a backend",
         cause: "The data of the backend is malformed. The publisher and the backend may have different versions.",
         fix: "Restart rosterd. If it happens again, report it with the log.";
@@ -239,15 +239,15 @@ crate::messages! {
         fix: "Narrow the domain with base or filter in roster.toml.";
     ENTRIES_REJECTED = 4076, "entries of a domain are rejected",
         cause: "Users or groups violate a rule of admission, such as min_id, or conflict with another entry.",
-        fix: "List them with roster domain rejected, and correct the directory.";
+        fix: "List them with `roster domain rejected`, and correct the directory.";
     DOMAIN_UNKNOWN = 4077, "domain is unknown",
         cause: "The request names a domain that is not in domains under [host].",
-        fix: "List the domains with roster status.";
+        fix: "List the domains with `roster status`.";
 
     // The responders.
     ACCEPT_FAILED = 4078, "responder cannot accept a connection",
         cause: "The process has no free descriptors or memory. It retries.",
-        fix: "Check the number of connections with ss -x, and the memory of the host.";
+        fix: "Check the number of connections with `ss -x`, and the memory of the host.";
     MODULE_VERSION_MISMATCH = 4079, "program uses another protocol version",
         cause: "The program loaded the NSS or PAM module before an update, or rosterd was not restarted after one.",
         fix: "Restart the program, and rosterd if it is older than the module.";

@@ -187,4 +187,17 @@ mod tests {
             assert_eq!(text.contains(" refused: "), refusal_code(result).is_some(), "{text}");
         }
     }
+
+    #[test]
+    fn pam_module_codes_are_in_table() {
+        let sources = [
+            include_str!("../../../pam/src/pam_user.rs"),
+            include_str!("../../../pam/src/service_functions.rs"),
+            include_str!("../../../pam/src/session_ticket.rs"),
+        ];
+        let codes = sources.iter().flat_map(|source| source.split("[RST-").skip(1));
+        let codes: Vec<_> = codes.filter_map(|rest| rest.get(..4)).collect();
+        assert_eq!(codes.len(), 6, "{codes:?}");
+        assert!(codes.iter().all(|code| roster_messages::find(code).is_some()), "{codes:?}");
+    }
 }

@@ -171,7 +171,7 @@ fn missing_user_error(role: &RoleName) -> CodedError {
         "{role}: {required_by}, but /etc/passwd has no user {user} with the primary group of roster-bus"
     );
     let fix = format!(
-        "Create it with systemd-sysusers roster.conf, or with useradd --system --gid roster {user}."
+        "Create it with `systemd-sysusers roster.conf`, or with `useradd --system --gid roster {user}`."
     );
     CodedError::new(&daemon::RESPONDER_USER_MISSING, text).fix(fix)
 }
