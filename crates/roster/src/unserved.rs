@@ -135,14 +135,14 @@ pub fn by_reason<'e>(
 pub fn remedy(reason: &str) -> Option<String> {
     let words: Vec<&str> = reason.split(' ').collect();
     match *words {
-        [.., gid, "is", "a", "local", "user's", "primary", "gid"] => Some(format!(
+        [.., gid, "is", "the", "primary", "gid", "of", "a", "local", "user"] => Some(format!(
             "if the directory may share it: allowed_unnamed_gids = [{gid}] under [host]"
         )),
-        ["gid", gid, "is", "below", "min_id", ..] => Some(format!(
+        ["primary", "gid", gid, "is", "below", "min_id", ..] => Some(format!(
             "if users may have the host's own group {gid} as their primary group: \
                  allowed_local_gids = [{gid}] under [host]; for a group of the directory, lower min_id"
         )),
-        ["primary", "gid", gid, "is", "a", "local", ..] => Some(format!(
+        ["primary", "gid", gid, "belongs", "to", "a", "local", ..] => Some(format!(
             "if users may have the host's own group {gid} as their primary group: \
                  allowed_local_gids = [{gid}] under [host]"
         )),
@@ -157,13 +157,13 @@ pub fn remedy(reason: &str) -> Option<String> {
         ["the", "name", "has", "characters", "other", "than", ..] => Some(
             "if such names are to be served: allowed_name_characters under [host]".to_owned(),
         ),
-        ["uid", _, "is", "below", "min_id", ..] => {
+        ["uid" | "gid", _, "is", "below", "min_id", ..] => {
             Some("if such users are to be served, lower min_id".to_owned())
         }
-        ["uids" | "gids", "below", "min_id", ..] => {
+        ["uids" | "gids", "below", "min_id", ..] | ["primary", "gids", "below", "min_id", ..] => {
             Some("if such entries are to be served, lower min_id".to_owned())
         }
-        ["the", "home", "folder", "is", "empty"] => Some(
+        ["the", "home", "directory", "is", "empty"] => Some(
             "a home folder for users that have none: fallback_home = \"/home/%u\" under their domain"
                 .to_owned(),
         ),
@@ -234,11 +234,11 @@ mod tests {
                      may take such ids: allow_subordinate_ids = true under [host]. [RST-1120]"
                 ),
                 format!(
-                    "{begin}primary gid 1501 is a local user's primary gid: user cy. if the directory \
+                    "{begin}primary gid 1501 is the primary gid of a local user: user cy. if the directory \
                      may share it: allowed_unnamed_gids = [1501] under [host]. [RST-1120]"
                 ),
                 format!(
-                    "{begin}the name belongs to a privileged account on many hosts: group docker. if \
+                    "{begin}the name belongs to a privileged account: group docker. if \
                      the directory may give out its rights: allowed_names = [\"NAME\"] under [host]. \
                      [RST-1120]"
                 ),
@@ -275,12 +275,15 @@ mod tests {
     #[test]
     fn remedy_names_the_key_of_its_reason() {
         for (reason, key) in [
-            ("primary gid 27 is a local group's", "allowed_local_gids = [27]"),
-            ("gid 1500 is a local user's primary gid", "allowed_unnamed_gids = [1500]"),
-            ("primary gid 1500 is a local user's primary gid", "allowed_unnamed_gids = [1500]"),
+            ("primary gid 27 belongs to a local group", "allowed_local_gids = [27]"),
+            ("gid 1500 is the primary gid of a local user", "allowed_unnamed_gids = [1500]"),
+            (
+                "primary gid 1500 is the primary gid of a local user",
+                "allowed_unnamed_gids = [1500]",
+            ),
             ("uid 7 is a subordinate id of a local user", "allow_subordinate_ids = true"),
             ("gids that are subordinate ids of local users", "allow_subordinate_ids = true"),
-            ("the name belongs to a privileged account on many hosts", "allowed_names"),
+            ("the name belongs to a privileged account", "allowed_names"),
         ] {
             let said = remedy(reason).expect("a remedy");
             assert!(said.contains(key), "{reason}: {said}");

@@ -91,7 +91,7 @@ fn pam_version_mismatch_is_logged_and_denied() {
     assert_eq!(asked.text(), "version 1, verdict 10\nversion 1, verdict 10\nversion 1, verdict 10");
     let lines = wait_for(SOON, || {
         let log = rosterd.log();
-        let lines = log.lines().filter(|line| line.ends_with("[RST-4079]")).count();
+        let lines = log.lines().filter(|line| line.ends_with("[RST-4078]")).count();
         if lines > 0 { Ok(lines) } else { Err(log) }
     });
     assert_eq!(lines, 1, "it is said once a minute: {}", rosterd.log());

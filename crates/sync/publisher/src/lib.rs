@@ -87,10 +87,11 @@ use publish_rate::PublishRate;
 use roster_admission::LocalFiles;
 use roster_bus::bus_names::RoleName;
 use roster_bus::domain_image::IMAGE_BYTES_MAX;
-use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
+use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus, RejectionCount};
 use roster_bus::zbus;
 use roster_config::DomainMode;
-use roster_messages::{CodedError, log, table::daemon};
+use roster_messages::table::{daemon, directory};
+use roster_messages::{CodedError, log};
 use roster_provider::file_watch::FileWatch;
 use roster_provider::stable_file::STABLE_FOR;
 use roster_snapshot::layout::SnapshotKind;
@@ -378,7 +379,7 @@ async fn attempt_publish(hub: &Arc<PublisherTasks>, is_lost: bool) -> bool {
         state.domain_counts()
     };
     for domain in &counts {
-        let refused: u64 = domain.refused.iter().map(|(_, count)| count).sum();
+        let refused: u64 = domain.refused.iter().map(|reason| reason.entries).sum();
         metrics::gauge!("roster_refused_entries", "domain" => domain.domain.clone())
             .set(refused as f64);
     }
@@ -479,7 +480,7 @@ fn publish_image(
 }
 
 /// Counts of rejections by domain and reason.
-type RejectionCounts = Vec<(String, Vec<(String, u64)>)>;
+type RejectionCounts = Vec<(String, Vec<RejectionCount>)>;
 
 /// Logs one line for each reason whenever the counts change.
 fn log_rejections(counts: &[roster_bus::interfaces::PublishedDomain]) {
@@ -491,14 +492,10 @@ fn log_rejections(counts: &[roster_bus::interfaces::PublishedDomain]) {
         return;
     }
     for (domain, refused) in &now {
-        for (reason, count) in refused {
-            let entries = if *count == 1 { "entry" } else { "entries" };
-            log!(
-                WARN,
-                &daemon::ENTRIES_REJECTED,
-                domain = %domain,
-                "{domain}: {count} {entries} rejected: {reason}"
-            );
+        for RejectionCount { reason, code, entries, .. } in refused {
+            let noun = if *entries == 1 { "entry" } else { "entries" };
+            let message = roster_messages::find(code).unwrap_or(&directory::ENTRIES_REJECTED);
+            log!(WARN, message, domain, "{domain}: {entries} {noun} rejected: {reason}");
         }
     }
     *said = now;

@@ -22,7 +22,7 @@ pub async fn serve_connections<C, S>(
 {
     metrics::describe_counter!(
         "roster_refused_connections_total",
-        "Connections closed at once, for their user had too many"
+        "Connections refused because their user, or all users, had too many"
     );
     let table = ConnectionTable::new(limits);
     loop {

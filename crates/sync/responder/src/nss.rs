@@ -108,20 +108,17 @@ async fn run(mut context: RoleContext<NssRoleConfig>) -> anyhow::Result<()> {
 }
 
 fn describe_metrics() {
-    metrics::describe_counter!("roster_lookups_total", "Questions answered, by kind and result");
+    metrics::describe_counter!("roster_lookups_total", "Replies to programs, by kind and result");
     metrics::describe_counter!(
         "roster_coalesced_requests_total",
-        "Questions that waited for the answer to an equal one"
+        "Requests that joined an equal request"
     );
-    metrics::describe_counter!(
-        "roster_negative_hits_total",
-        "Questions about what was known not to exist"
-    );
+    metrics::describe_counter!("roster_negative_hits_total", "Replies from the negative cache");
     metrics::describe_counter!(
         "roster_repeated_answers_total",
-        "Questions answered with a large answer that was made a moment ago"
+        "Replies from the cache of large replies"
     );
-    metrics::describe_histogram!("roster_lookup_seconds", "From a question to its answer");
+    metrics::describe_histogram!("roster_lookup_seconds", "Time from request to reply");
 }
 
 /// Serves one connection.

@@ -122,8 +122,8 @@ async fn run(mut context: RoleContext<PamRoleConfig>) -> anyhow::Result<()> {
 }
 
 fn describe_metrics() {
-    metrics::describe_counter!("roster_log_ins_total", "Requests of PAM, by kind and verdict");
-    metrics::describe_histogram!("roster_log_in_seconds", "From a request of PAM to its answer");
+    metrics::describe_counter!("roster_log_ins_total", "PAM requests, by kind and verdict");
+    metrics::describe_histogram!("roster_log_in_seconds", "Time from a PAM request to its reply");
 }
 
 /// Serves one connection.

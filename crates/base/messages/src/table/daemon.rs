@@ -237,27 +237,24 @@ crate::messages! {
     DOMAIN_TOO_LARGE = 4075, "domain has more entries than the publisher can hold",
         cause: "The entries of the domain exceed the memory limit of one domain.",
         fix: "Narrow the domain with base or filter in roster.toml.";
-    ENTRIES_REJECTED = 4076, "entries of a domain are rejected",
-        cause: "Users or groups violate a rule of admission, such as min_id, or conflict with another entry.",
-        fix: "List them with `roster domain rejected`, and correct the directory.";
-    DOMAIN_UNKNOWN = 4077, "domain is unknown",
+    DOMAIN_UNKNOWN = 4076, "domain is unknown",
         cause: "The request names a domain that is not in domains under [host].",
         fix: "List the domains with `roster status`.";
 
     // The responders.
-    ACCEPT_FAILED = 4078, "responder cannot accept a connection",
+    ACCEPT_FAILED = 4077, "responder cannot accept a connection",
         cause: "The process has no free descriptors or memory. It retries.",
         fix: "Check the number of connections with `ss -x`, and the memory of the host.";
-    MODULE_VERSION_MISMATCH = 4079, "program uses another protocol version",
+    MODULE_VERSION_MISMATCH = 4078, "program uses another protocol version",
         cause: "The program loaded the NSS or PAM module before an update, or rosterd was not restarted after one.",
         fix: "Restart the program, and rosterd if it is older than the module.";
-    PUBLISHER_REPLY_MALFORMED = 4080, "publisher sent a malformed reply",
+    PUBLISHER_REPLY_MALFORMED = 4079, "publisher sent a malformed reply",
         cause: "The responder and the publisher have different versions.",
         fix: "Restart rosterd.";
-    RESPONDER_SOCKET_MISSING = 4081, "responder has no usable socket",
+    RESPONDER_SOCKET_MISSING = 4080, "responder has no usable socket",
         cause: "The monitor passed no listening socket to the responder. rosterd retries.",
         fix: "Restart rosterd. If it happens again, report it with the log.";
-    RESPONDER_SIGNALS_MISSING = 4082, "responder cannot receive signals of the bus",
+    RESPONDER_SIGNALS_MISSING = 4081, "responder cannot receive signals of the bus",
         cause: "The bus refused a subscription. The responder would return outdated replies, and restarts.",
         fix: "If it happens again, restart rosterd.";
 }

@@ -33,7 +33,7 @@ impl AuditRecord {
         let rhost = request.remote_host.escape_ascii();
         let tty = request.terminal.escape_ascii();
         let ruser = request.remote_user.escape_ascii();
-        match (log_scope(*reach, request.kind, answer.result), refusal_code(answer.result)) {
+        match (log_scope(*reach, request.kind, answer.result), refusal_code(answer)) {
             (LogScope::All, Some(message)) => log!(
                 INFO,
                 message,
@@ -123,9 +123,10 @@ fn record_text(user: &impl Display, kind: AuthRequestKind, result: AuthResult) -
     format!("{user}: {what} refused: {result}")
 }
 
-/// Returns the code of a refusal. `None` for another result.
-fn refusal_code(result: AuthResult) -> Option<&'static Message> {
-    Some(match result {
+/// Returns the code of a refusal: the backend's, which is more specific, or that of the result. `None` for another
+/// result.
+fn refusal_code(answer: &PamReply) -> Option<&'static Message> {
+    let by_result = match answer.result {
         AuthResult::Success | AuthResult::NotHandled => return None,
         AuthResult::WrongPassword => &login::WRONG_PASSWORD,
         AuthResult::UnknownUser => &login::UNKNOWN_USER,
@@ -140,7 +141,8 @@ fn refusal_code(result: AuthResult) -> Option<&'static Message> {
         AuthResult::TooManyAttempts => &login::TOO_MANY_ATTEMPTS,
         AuthResult::NotPermitted => &login::CALLER_NOT_PERMITTED,
         AuthResult::NewPasswordRefused => &login::NEW_PASSWORD_REJECTED,
-    })
+    };
+    Some(answer.code.unwrap_or(by_result))
 }
 
 /// Returns the label of a request kind in logs and counters.
@@ -184,7 +186,8 @@ mod tests {
         );
         for result in AuthResult::ALL {
             let text = text(AuthRequestKind::Account, result);
-            assert_eq!(text.contains(" refused: "), refusal_code(result).is_some(), "{text}");
+            let code = refusal_code(&PamReply::from_result(result));
+            assert_eq!(text.contains(" refused: "), code.is_some(), "{text}");
         }
     }
 

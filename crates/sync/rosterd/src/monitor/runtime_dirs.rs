@@ -279,7 +279,8 @@ fn open_or_create_dir(path: &Path, others: u32) -> anyhow::Result<OwnedFd> {
             &daemon::DIR_OWNER_UNEXPECTED,
             format!("{}: belongs to uid {}", path.display(), stat.st_uid),
         );
-        let fix = format!("Run `chown {} {}`, or pass another directory.", own_uid(), path.display());
+        let fix =
+            format!("Run `chown {} {}`, or pass another directory.", own_uid(), path.display());
         return Err(error.fix(fix).into());
     }
     Ok(folder)
@@ -366,8 +367,9 @@ fn make_subdir(
         let expected = owners.role.unwrap_or_else(own_uid);
         let text =
             format!("{}: belongs to uid {found}, which may have planted files", path.display());
-        let fix =
-            format!("Move it away. If its content is correct, run `chown {expected}` on it instead.");
+        let fix = format!(
+            "Move it away. If its content is correct, run `chown {expected}` on it instead."
+        );
         return Err(CodedError::new(&daemon::SUBDIR_OWNER_UNEXPECTED, text).fix(fix).into());
     }
     let mut now = UserIds::from_stat(&stat);
