@@ -304,8 +304,8 @@ fn a_bus_that_did_not_take_its_new_policy_is_told_again() {
     rosterd.launch();
     wait_until(SOON, "a is served", || is_there(&rosterd, "a"));
     let bus = rosterd.wait_for_role("bus");
-    let said = "the bus did not take its new policy, and is told again";
-    let expect_said = |rosterd: &Rosterd, times: usize| {
+    let (cannot_write, no_reply) = ("bus.conf: cannot write: ", "[RST-4054]");
+    let expect_said = |rosterd: &Rosterd, said: &str, times: usize| {
         wait_until(SOON, said, || rosterd.log().matches(said).count() >= times);
     };
     let shell = |rosterd: &Rosterd, script: &str| {
@@ -317,17 +317,17 @@ fn a_bus_that_did_not_take_its_new_policy_is_told_again() {
     shell(&rosterd, "rm /run/roster/bus.conf; mkdir /run/roster/bus.conf");
     rosterd.set_domains(&all[..2]);
     rosterd.process().signal(Signal::HUP);
-    expect_said(&rosterd, 1);
+    expect_said(&rosterd, cannot_write, 1);
     assert!(is_there(&rosterd, "a") && !is_there(&rosterd, "bb"));
     shell(&rosterd, "rmdir /run/roster/bus.conf");
     wait_until(SOON, "bb is served", || is_there(&rosterd, "bb"));
 
     // The bus does not answer for a while.
-    let before = rosterd.log().matches(said).count();
+    let before = rosterd.log().matches(no_reply).count();
     kill_process(bus, Signal::STOP).expect("stop it");
     rosterd.set_domains(&all);
     rosterd.process().signal(Signal::HUP);
-    expect_said(&rosterd, before + 1);
+    expect_said(&rosterd, no_reply, before + 1);
     kill_process(bus, Signal::CONT).expect("let it go on");
     wait_until(SOON, "ccc is served", || is_there(&rosterd, "ccc"));
     assert_eq!(rosterd.wait_for_role("bus"), bus, "it is the same bus");

@@ -301,7 +301,7 @@ fn krb5_auto_refuses_once_a_keytab_was_used() {
     fs::remove_file(&keytab).unwrap();
     fs::rename(&kept, &keytab).unwrap();
     let pam = PamHost::on(&world.rosterd, "alice");
-    pam.expect_logged("the keytab of corp", "in force");
+    pam.expect_logged("corp: the new keytab is in force", "");
     wait_until_it_serves(&pam);
     wait_for(SOON, || {
         assert_ne!(authenticate(&pam, "alice", "attackers"), right);
@@ -387,7 +387,7 @@ fn krb5_changed_key_is_used_without_kdc() {
     fs::remove_file(&path).unwrap();
     world.kdc.kadmin(&[format!("ktadd -k {} host/client.lab.test", path.display())]);
     assert_ne!(authenticate(&pam, "alice", PASSWORD), right, "the old key still counts");
-    pam.expect_logged("the keytab of corp", "in force");
+    pam.expect_logged("corp: the new keytab is in force", "");
     wait_for(SOON, || match authenticate(&pam, "alice", PASSWORD).as_str() {
         said if said == right => Ok(()),
         said => Err(said.to_owned()),

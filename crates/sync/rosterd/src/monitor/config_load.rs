@@ -1,10 +1,10 @@
 //! Reads the configuration and the files that it names, which only the monitor may read.
 
-use anyhow::{anyhow, bail};
 use roster_config::{Config, ConfigFiles, DomainSecrets, KeytabState, ParsedConfig};
-use roster_messages::table::config as codes;
+use roster_messages::table::{config as codes, daemon};
 use roster_messages::{CodedError, Diagnostic, Severity};
 use roster_passwd_format::lines::{ParsedLine, passwd_line};
+use roster_role::error_code::{CodedErrors, CodedLine, WithCode};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl ConfigReader {
         path: PathBuf,
         state: PathBuf,
         uses_keytab: bool,
-    ) -> anyhow::Result<LoadedConfig> {
+    ) -> Result<LoadedConfig, CodedErrors> {
         let shown = path.display().to_string();
         let credentials = self.credentials.clone();
         let read = move || {
@@ -56,8 +56,8 @@ impl ConfigReader {
     pub async fn run_in_thread<T: Send + 'static>(
         &self,
         shown: String,
-        read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
-    ) -> anyhow::Result<T> {
+        read: impl FnOnce() -> Result<T, CodedErrors> + Send + 'static,
+    ) -> Result<T, CodedErrors> {
         let read = async {
             let turn = Arc::clone(&self.read_slot).acquire_owned().await?;
             let reading = tokio::task::spawn_blocking(move || {
@@ -65,14 +65,16 @@ impl ConfigReader {
                 drop(turn);
                 outcome
             });
-            reading.await?
+            anyhow::Ok(reading.await?)
         };
         match timeout(self.wait, read).await {
-            Ok(outcome) => outcome,
-            Err(_) => bail!(CodedError::new(
-                &codes::CONFIG_READ_TIMEOUT,
-                format!("{shown}, or a file that it names, cannot be read within {:?}", self.wait),
-            )),
+            Ok(outcome) => outcome
+                .with_code(&daemon::CONFIG_UNREADABLE, || format!("{shown}: cannot be read"))?,
+            Err(_) => {
+                let text =
+                    format!("{shown} or a file that it names: no data within {:?}", self.wait);
+                Err(CodedError::new(&codes::CONFIG_READ_TIMEOUT, text).into())
+            }
         }
     }
 }
@@ -87,17 +89,14 @@ pub struct LoadedConfig {
     pub trusted_uids: Vec<u32>,
     /// Time of the read.
     pub read_at: SystemTime,
-    /// Probable mistakes.
-    pub warnings: Vec<Diagnostic>,
+    /// Warnings about probable mistakes.
+    pub warnings: Vec<CodedLine>,
 }
 
 impl LoadedConfig {
-    fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> anyhow::Result<Self> {
+    fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> Result<Self, CodedErrors> {
         let files = ConfigFiles::read(path).map_err(CodedError::from)?;
-        let refused = |problems: Vec<Diagnostic>| {
-            let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-            anyhow!(lines.join("\n"))
-        };
+        let refused = |problems: Vec<Diagnostic>| CodedErrors(problem_lines(&problems));
         let changeable = files.check_ownership();
         if !changeable.is_empty() {
             return Err(refused(changeable));
@@ -109,16 +108,7 @@ impl LoadedConfig {
         warnings.extend(parsed.check_keytabs(was_used, credentials));
         let trusted_uids = trusted_uids(&parsed, &mut warnings)?;
         let (config, read_at) = (parsed.config, SystemTime::now());
-        Ok(Self { config, secrets, trusted_uids, read_at, warnings })
-    }
-
-    /// Logs the probable mistakes. The log has the codes as a field.
-    pub fn log_warnings(&self) {
-        for warning in &self.warnings {
-            let line = warning.to_string();
-            let code = format!(" [{}]", warning.message.code);
-            roster_messages::log!(WARN, warning.message, "{}", line.trim_end_matches(&code));
-        }
+        Ok(Self { config, secrets, trusted_uids, read_at, warnings: problem_lines(&warnings) })
     }
 
     /// Whether any domain uses a keytab.
@@ -133,7 +123,10 @@ impl LoadedConfig {
 }
 
 /// Returns the uids of local users. A missing user has no rights, and may be added later.
-fn trusted_uids(parsed: &ParsedConfig, warnings: &mut Vec<Diagnostic>) -> anyhow::Result<Vec<u32>> {
+fn trusted_uids(
+    parsed: &ParsedConfig,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Vec<u32>, CodedError> {
     let config = &parsed.config;
     let names: Vec<_> = config.pam.iter().flat_map(|pam| &pam.trusted_users).collect();
     if names.is_empty() {
@@ -141,9 +134,8 @@ fn trusted_uids(parsed: &ParsedConfig, warnings: &mut Vec<Diagnostic>) -> anyhow
     }
     let passwd = &config.host.passwd;
     let shown = passwd.display();
-    let text = fs::read(passwd).map_err(|error| {
-        CodedError::new(&codes::FILE_UNREADABLE, format!("cannot read {shown}: {error}"))
-    })?;
+    let text = fs::read(passwd)
+        .with_code(&daemon::PASSWD_UNREADABLE, || format!("{shown}: cannot be read"))?;
     let mut uids = Vec::new();
     for name in names {
         // The first line of a name counts, as in glibc.
@@ -164,6 +156,12 @@ fn trusted_uids(parsed: &ParsedConfig, warnings: &mut Vec<Diagnostic>) -> anyhow
     Ok(uids)
 }
 
+fn problem_lines(problems: &[Diagnostic]) -> Vec<CodedLine> {
+    let line =
+        |problem: &Diagnostic| CodedLine { message: problem.message, text: problem.to_string() };
+    problems.iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,9 +175,9 @@ mod tests {
             let _ = hangs.recv();
             Ok(())
         });
-        let error = first.await.unwrap_err().to_string();
-        assert!(error.starts_with("roster.toml, or a file that it names"), "{error}");
-        let second = reader.run_in_thread("roster.toml".into(), || -> anyhow::Result<()> {
+        let error = first.await.unwrap_err();
+        assert_eq!(error.0[0].message, &codes::CONFIG_READ_TIMEOUT, "{error}");
+        let second = reader.run_in_thread("roster.toml".into(), || -> Result<(), CodedErrors> {
             panic!("read beside the one that hangs")
         });
         assert!(second.await.is_err());
