@@ -23,12 +23,14 @@ impl LookupKind {
 
     /// Returns the kind with that number.
     #[must_use]
+    #[inline]
     pub fn from_number(number: u16) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| *known as u16 == number)
     }
 
     /// Returns whether the key is a name. Otherwise it is an id.
     #[must_use]
+    #[inline]
     pub const fn is_by_name(self) -> bool {
         matches!(self, Self::UserByName | Self::GroupByName | Self::GroupsOf)
     }
@@ -52,6 +54,7 @@ pub enum Query<N> {
 impl<N> Query<N> {
     /// Creates the query of that kind. Its key is either the name or the id.
     #[must_use]
+    #[inline]
     pub fn new(kind: LookupKind, name: N, id: u32) -> Self {
         match kind {
             LookupKind::UserByName => Self::UserByName(name),
@@ -64,6 +67,7 @@ impl<N> Query<N> {
 
     /// Returns the kind.
     #[must_use]
+    #[inline]
     pub const fn kind(&self) -> LookupKind {
         match self {
             Self::UserByName(_) => LookupKind::UserByName,
