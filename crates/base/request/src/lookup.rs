@@ -24,8 +24,15 @@ impl LookupKind {
     /// Returns the kind with that number.
     #[must_use]
     #[inline]
-    pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.iter().copied().find(|known| *known as u16 == number)
+    pub const fn from_number(number: u16) -> Option<Self> {
+        Some(match number {
+            0 => Self::UserByName,
+            1 => Self::UserByUid,
+            2 => Self::GroupByName,
+            3 => Self::GroupByGid,
+            4 => Self::GroupsOf,
+            _ => return None,
+        })
     }
 
     /// Returns whether the key is a name. Otherwise it is an id.
