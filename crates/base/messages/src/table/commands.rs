@@ -1,0 +1,3 @@
+//! Mistakes in policies, and refused or failed commands.
+
+crate::messages! {}

@@ -1,0 +1,3 @@
+//! Log lines of the monitor, the publisher and the responders.
+
+crate::messages! {}

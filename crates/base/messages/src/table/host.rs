@@ -1,0 +1,3 @@
+//! Findings of `roster doctor` about the host.
+
+crate::messages! {}

@@ -1,0 +1,3 @@
+//! Errors and warnings of `roster-lab`.
+
+crate::messages! {}

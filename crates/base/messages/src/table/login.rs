@@ -1,0 +1,3 @@
+//! Refused and failed logins.
+
+crate::messages! {}

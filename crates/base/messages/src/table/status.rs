@@ -1,0 +1,3 @@
+//! Findings of `roster status` about the running daemon.
+
+crate::messages! {}

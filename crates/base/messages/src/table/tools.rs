@@ -1,0 +1,3 @@
+//! Errors of `roster` commands and of `roster nscd`.
+
+crate::messages! {}
