@@ -1,8 +1,8 @@
 """Checks the fenced blocks of documents by their tags. Prints each mistake and a count, and exits with 1 after mistakes.
 
 `run`: the commands run in an empty directory, and the output is compared.
-`host`: commands of Roster are parsed by the programs (with --help added, so that nothing happens), other commands must
-be known, and configuration is parsed by the program that reads it.
+`host`: programs of Roster parse their commands, with --help added, so that nothing happens. Other commands must be
+known. The program that reads a configuration parses it.
 `show: REASON`: not checked. At most 15 % of all blocks.
 
 usage: doc_blocks.py ROOT PROGRAMS MODULE      the source tree, the directory of programs, the directory of the module
@@ -162,7 +162,7 @@ class Checker:
             yield str(error)
         imports = "\n".join(line for line in text.splitlines() if re.match(r"(from|import) roster_", line))
         environment = {**os.environ, "PYTHONPATH": os.path.join(self.root, "python/src"), "PYTHONDONTWRITEBYTECODE": "1"}
-        # Locust is no dependency of the tests of documents.
+        # The tests of documents run without Locust.
         if "roster_locust" not in imports:
             code, output = self.output(sys.executable, "-c", imports, env=environment)
             yield None if code == 0 else f"{imports}: {output}"

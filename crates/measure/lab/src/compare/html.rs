@@ -249,7 +249,7 @@ fn write_table(all: &[LoadedReport], body: &mut String) {
     }
 }
 
-/// Whether these are commands, of which the start of a process is a part.
+/// Returns whether the reports are of commands. Their latency includes the start of a process.
 fn has_startup(all: &[LoadedReport]) -> bool {
     all.iter().flat_map(LoadedReport::runs).any(|run| run.startup_ms.is_some())
 }
@@ -324,7 +324,7 @@ fn write_origins(all: &[LoadedReport], body: &mut String) {
     body.push_str("</details>");
 }
 
-/// Where the figures of one come from.
+/// The origin of the figures of a report.
 pub fn write_origin(name: &str, from: &LoadedOrigin, body: &mut String) {
     let host = &from.host;
     let plan = serde_json::to_string_pretty(&from.plan).unwrap_or_default();
