@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn every_key_of_the_page_is_read() {
         let page = include_str!("../../../../../docs/internals/exec-protocol.md");
-        let start = page.find("```toml\n").unwrap() + 8;
+        let start = page.find("```toml host\n").unwrap() + 13;
         let example = &page[start..start + page[start..].find("```").unwrap()];
         let policy = parse(example).unwrap();
         let rule = &policy.rules[0];
