@@ -62,7 +62,8 @@ impl fmt::Display for Explanation<'_> {
                 verdict.argv().iter().try_for_each(|word| write!(f, " {}", ShellQuoted(word)))
             }
             Err(refusal) => {
-                write!(f, "{}: does not run ({}): {refusal}", self.mode, refusal.exit_code())
+                let (code, message) = (refusal.exit_code(), refusal.message());
+                write!(f, "{}: does not run ({code}): {refusal} [{message}]", self.mode)
             }
         }
     }
@@ -73,7 +74,7 @@ fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[RuleStep], depth: usize) -> 
         let indent = "    ".repeat(depth);
         match &step.mismatch {
             Some(why) => writeln!(f, "{indent}{}: {why}", step.rule)?,
-            None => writeln!(f, "{indent}{}: lets it run", step.rule)?,
+            None => writeln!(f, "{indent}{}: allows the command", step.rule)?,
         }
         write_steps(f, &step.chained, depth + 1)?;
     }
@@ -99,13 +100,13 @@ mod tests {
         assert_eq!(
             explained(Mode::Compat, filters, &["ls", "-a", "it's"]),
             "000000.filters:2: ip (IpFilter): is for another command\n\
-             000000.filters:3: ls (RegExpFilter): is for 2 words\n\
-             000000.filters:4: all (CommandFilter): lets it run\n\
+             000000.filters:3: ls (RegExpFilter): the number of arguments is not 1\n\
+             000000.filters:4: all (CommandFilter): allows the command\n\
              compat: runs as daemon: /usr/bin/ls -a $'it\\'s'"
         );
         assert!(explained(Mode::Compat, filters, &["rm"]).ends_with(
             "built in: privsep-helper (CommandFilter): is for another command\n\
-             compat: does not run (99): no filter matched"
+             compat: does not run (99): no filter matched [RST-7050]"
         ));
     }
 
@@ -114,8 +115,8 @@ mod tests {
         let filters = "[Filters]\nnice: ChainingRegExpFilter, nice, root, nice\nls: CommandFilter, ls, root\n";
         assert_eq!(
             explained(Mode::Strict, filters, &["nice", "ls"]),
-            "000000.filters:2: nice (ChainingRegExpFilter): lets it run\n    \
-             000000.filters:3: ls (CommandFilter): lets it run\n\
+            "000000.filters:2: nice (ChainingRegExpFilter): allows the command\n    \
+             000000.filters:3: ls (CommandFilter): allows the command\n\
              strict: runs as root: /usr/bin/nice /usr/bin/ls"
         );
     }

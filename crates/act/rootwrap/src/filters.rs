@@ -1,11 +1,13 @@
 //! Filter files: rules as the original reads them, each with its file and line. Whether a rule
 //! matches a command is [`evaluate`](mod@crate::evaluate)'s to say.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{error, warning};
 use crate::ini::{self, DuplicateHandling, IniEntry};
 use crate::mode::Mode;
 use crate::pattern::Pattern;
 use crate::python_strings;
+use roster_messages::table::commands;
+use roster_messages::{Diagnostic, Message};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -129,8 +131,8 @@ pub(crate) fn parse(
 ) -> Result<(Vec<FilterRule>, Vec<Diagnostic>), Vec<Diagnostic>> {
     let ini = ini::parse(file, bytes, DuplicateHandling::LastWins)?;
     let Some(entries) = ini.items("Filters") else {
-        let instead = "write [Filters] above its rules, or remove the file";
-        return Err(vec![Diagnostic::error(file, 0, "has no section [Filters]", instead)]);
+        let text = "no section [Filters]";
+        return Err(vec![error(&commands::FILTERS_SECTION_MISSING, file, 0, text)]);
     };
     let (mut rules, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for entry in entries {
@@ -140,8 +142,9 @@ pub(crate) fn parse(
             Ok((class, exec_path, run_as)) => {
                 for pattern in class.patterns() {
                     if let Some(fault) = pattern.fault(Mode::Compat) {
-                        let what = format!("{name}: the pattern {:?} {fault}", pattern.text());
-                        warnings.push(Diagnostic::warning(file, line, what, fault.fix()));
+                        let text = format!("pattern {:?} {fault}", pattern.text());
+                        let problem = warning(fault.message(), file, line, text);
+                        warnings.push(Diagnostic { key: name.clone(), ..problem });
                     }
                 }
                 let place = Some(SourceLocation { file: file.to_owned(), line });
@@ -155,14 +158,12 @@ pub(crate) fn parse(
                 });
             }
             Err(DefinitionError::Class(class)) => {
-                let what = format!("{name}: {class:?} is no class of filters");
-                let instead = "the rule is passed over: write one of CommandFilter, RegExpFilter, \
-                    PathFilter, KillFilter, ReadFileFilter, IpFilter, EnvFilter, IpNetnsExecFilter, \
-                    ChainingRegExpFilter";
-                warnings.push(Diagnostic::warning(file, line, what, instead));
+                let text = format!("unknown class {class:?}, so the filter is ignored");
+                let problem = warning(&commands::FILTER_CLASS_UNKNOWN, file, line, text);
+                warnings.push(Diagnostic { key: name, ..problem });
             }
-            Err(DefinitionError::Arguments(what, instead)) => {
-                errors.push(Diagnostic::error(file, line, format!("{name}: {what}"), instead));
+            Err(DefinitionError::Other(message, text, fix)) => {
+                errors.push(Diagnostic { key: name, fix, ..error(message, file, line, text) });
             }
         }
     }
@@ -171,7 +172,8 @@ pub(crate) fn parse(
 
 enum DefinitionError<'w> {
     Class(&'w str),
-    Arguments(String, String),
+    /// An error with its text, and its fix if that has values.
+    Other(&'static Message, String, Option<String>),
 }
 
 fn parse_definition<'w>(
@@ -182,14 +184,14 @@ fn parse_definition<'w>(
         return Err(DefinitionError::Class(class));
     }
     if words.iter().any(|word| word.contains('\0')) {
-        return Err(DefinitionError::Arguments("has a NUL in it".into(), "remove it".into()));
+        return Err(DefinitionError::Other(&commands::FILTER_NUL, "contains a NUL".into(), None));
     }
     let least = |count: usize, form: &str| {
         if words.len() >= count {
             return Ok(());
         }
-        let what = format!("{class} lacks arguments");
-        Err(DefinitionError::Arguments(what, format!("write {class}, {form}")))
+        let (text, fix) = (format!("{class} lacks arguments"), format!("Write {class}, {form}."));
+        Err(DefinitionError::Other(&commands::FILTER_ARGUMENTS_MISSING, text, Some(fix)))
     };
     let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     match *class {
@@ -273,7 +275,7 @@ mod tests {
         let (rules, warnings) = parse(Path::new("f"), text.as_bytes()).unwrap();
         assert_eq!((rules.len(), warnings.len()), (1, 2));
         assert!(warnings[0].to_string().starts_with(
-            "f:2: warning: a: \"DnsmasqFilter\" is no class of filters; the rule is passed over"
+            "f:2: warning: a: unknown class \"DnsmasqFilter\", so the filter is ignored. Write one"
         ));
     }
 
@@ -285,8 +287,9 @@ mod tests {
                 .map(|_| ())
                 .map_err(|errors| errors[0].to_string())
         };
-        let expected = "f:2: x: IpFilter lacks arguments; write IpFilter, EXECUTABLE, USER, …";
-        assert_eq!(wrong("IpFilter, ip"), Err(expected.into()));
+        let code = commands::FILTER_ARGUMENTS_MISSING.code;
+        let expected = "f:2: x: IpFilter lacks arguments. Write IpFilter, EXECUTABLE, USER, ….";
+        assert_eq!(wrong("IpFilter, ip"), Err(format!("{expected} [{code}]")));
         assert!(wrong("KillFilter").is_err() && wrong("ReadFileFilter").is_err());
         assert!(wrong("KillFilter, root").is_ok() && wrong("ReadFileFilter, /x, y").is_ok());
         assert!(parse(Path::new("f"), b"[filters]\n").is_err());

@@ -5,8 +5,10 @@
 //! name, whichever comes first; names are folded to lower case and section names are not; what stands
 //! behind the last `]` of a section's line is ignored; the section `[DEFAULT]` shows through all others.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::error;
 use crate::python_strings::{is_space, strip};
+use roster_messages::table::commands;
+use roster_messages::{Diagnostic, Message};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -115,12 +117,11 @@ pub(crate) fn parse(
 
 fn decode_utf8<'b>(file: &Path, bytes: &'b [u8]) -> Result<&'b str, Diagnostic> {
     if bytes.len() > FILE_BYTES_MAX {
-        let what = format!("has {} bytes", bytes.len());
-        return Err(Diagnostic::error(file, 0, what, "1 MiB is the most there may be"));
+        return Err(error(&commands::POLICY_TOO_LARGE, file, 0, "larger than 1 MiB"));
     }
-    str::from_utf8(bytes).map_err(|error| {
-        let line = lines(&String::from_utf8_lossy(&bytes[..error.valid_up_to()])).count().max(1);
-        Diagnostic::error(file, line, "is no UTF-8", "save the file as UTF-8")
+    str::from_utf8(bytes).map_err(|invalid| {
+        let line = lines(&String::from_utf8_lossy(&bytes[..invalid.valid_up_to()])).count().max(1);
+        error(&commands::POLICY_NOT_UTF8, file, line, "not UTF-8")
     })
 }
 
@@ -204,8 +205,8 @@ impl IniReader<'_> {
         if let Some(first) = self.seen_sections.get(name)
             && self.duplicates == DuplicateHandling::Refused
         {
-            let what = format!("the section [{name}] stands in line {first} already");
-            return Err(Diagnostic::error(self.file, number, what, "join the two"));
+            let text = format!("section [{name}] is already in line {first}");
+            return Err(error(&commands::INI_DUPLICATE_SECTION, self.file, number, text));
         }
         self.seen_sections.insert(name.to_owned(), number);
         self.ini.sections.entry(name.to_owned()).or_default();
@@ -216,32 +217,28 @@ impl IniReader<'_> {
     fn entry(&mut self, number: usize, content: &str) -> Result<(), Diagnostic> {
         let section_name = match &self.position {
             ReaderPosition::Nowhere => {
-                let what = "stands before the first section";
-                let instead = "write [DEFAULT] or [Filters] above it";
-                return Err(Diagnostic::error(self.file, number, what, instead));
+                let text = "line before the first section";
+                return Err(error(&commands::INI_LINE_BEFORE_SECTION, self.file, number, text));
             }
             ReaderPosition::Defaults => "DEFAULT".to_owned(),
             ReaderPosition::Section(name) => name.clone(),
         };
         let Some((name, value)) = content.split_once(['=', ':']) else {
-            self.add_syntax_error(
-                number,
-                "has neither = nor :",
-                "write NAME: VALUE, or # in front of a comment",
-            );
+            let text = "line with neither = nor :";
+            self.add_syntax_error(&commands::INI_LINE_WITHOUT_SEPARATOR, number, text);
             return Ok(());
         };
         let name = strip(name).to_lowercase();
         if name.is_empty() {
-            self.add_syntax_error(number, "has no name", "write one in front of the = or :");
+            self.add_syntax_error(&commands::INI_LINE_WITHOUT_NAME, number, "line without a name");
             return Ok(());
         }
         let key = (section_name, name);
         if let Some(first) = self.seen_names.get(&key)
             && self.duplicates == DuplicateHandling::Refused
         {
-            let what = format!("{} stands in line {first} already", key.1);
-            return Err(Diagnostic::error(self.file, number, what, "remove one of the two"));
+            let text = format!("{} is already in line {first}", key.1);
+            return Err(error(&commands::INI_DUPLICATE_NAME, self.file, number, text));
         }
         let entry = IniEntry { name: key.1.clone(), value: strip(value).to_owned(), line: number };
         self.seen_names.insert(key, number);
@@ -249,9 +246,9 @@ impl IniReader<'_> {
         Ok(())
     }
 
-    fn add_syntax_error(&mut self, number: usize, what: &str, instead: &str) {
+    fn add_syntax_error(&mut self, message: &'static Message, number: usize, text: &str) {
         if self.syntax_errors.len() < SYNTAX_ERRORS_MAX {
-            self.syntax_errors.push(Diagnostic::error(self.file, number, what, instead));
+            self.syntax_errors.push(error(message, self.file, number, text));
         }
     }
 
@@ -328,7 +325,7 @@ mod tests {
         assert_eq!(read("\u{feff}[Filters]\n"), Err(vec![1]));
         let problems = parse(Path::new("f"), b"[Filters]\na: \xff\n", DuplicateHandling::LastWins)
             .unwrap_err();
-        assert_eq!(problems[0].to_string(), "f:2: is no UTF-8; save the file as UTF-8");
+        assert_eq!((problems[0].message, problems[0].line), (&commands::POLICY_NOT_UTF8, 2));
     }
 
     #[test]

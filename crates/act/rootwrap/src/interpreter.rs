@@ -5,6 +5,8 @@ use crate::host_facts::{FileKind, HostFacts};
 use crate::path_trust::distrust;
 use crate::python_strings::{basename, is_absolute, join, os_string};
 use crate::shell_quoted::ShellQuoted;
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,6 +15,24 @@ use std::path::Path;
 const START_BYTES: usize = 256;
 /// The kernel follows five interpreters that are scripts.
 const LEVELS_MAX: usize = 4;
+
+/// The row of a reason, and the reason.
+pub(crate) type Distrust = (&'static Message, String);
+
+/// Returns the reason for which strict mode and roster-exec do not execute a file: the file itself, or an interpreter
+/// of it. env(1) looks for programs in `path`.
+pub(crate) fn distrust_of_program(
+    facts: &dyn HostFacts,
+    file: &OsStr,
+    path: &dyn Fn() -> Vec<OsString>,
+) -> Option<Distrust> {
+    let executable =
+        distrust_of_executable(facts, file).map(|why| (&commands::EXECUTABLE_UNTRUSTED, why));
+    executable.or_else(|| {
+        let why = distrust_of_interpreters(facts, file, path)?;
+        Some((&commands::INTERPRETER_UNTRUSTED, why))
+    })
+}
 
 /// Why an interpreter of a script is not to be believed. `None`: each is, or the file does not begin with `#!`. env(1)
 /// looks for programs in `path`.
@@ -36,16 +56,19 @@ impl InterpreterChain<'_> {
         let Some(line) = ShebangLine::parse(&start) else { return Ok(()) };
         let wrong = |why: String| format!("{} is a script, {why}", file.display());
         if level == LEVELS_MAX {
-            return Err(wrong(format!("behind {LEVELS_MAX} others")));
+            return Err(wrong(format!(
+                "with more than {LEVELS_MAX} interpreters that are scripts"
+            )));
         }
         let interpreter = OsStr::from_bytes(line.interpreter);
         self.check_trusted(interpreter)
-            .map_err(|why| wrong(format!("and of its interpreter {why}")))?;
+            .map_err(|why| wrong(format!("and its interpreter is not trusted: {why}")))?;
         self.follow(interpreter, level + 1)?;
         let real = crate::realpath::realpath(self.facts, interpreter).path;
         if basename(interpreter) == "env" || basename(OsStr::from_bytes(&real)) == "env" {
-            let program = name_for_env(line.argument)
-                .ok_or_else(|| wrong("and what env executes for it is not known".into()))?;
+            let program = name_for_env(line.argument).ok_or_else(|| {
+                wrong("and the program that env executes for it is unknown".into())
+            })?;
             self.follow_env(OsStr::from_bytes(program), level).map_err(wrong)?;
         }
         Ok(())
@@ -64,10 +87,11 @@ impl InterpreterChain<'_> {
             }
         };
         if candidates.is_empty() {
-            return Err(format!("and env finds no {}", name.display()));
+            return Err(format!("and env does not find {}", name.display()));
         }
         for candidate in &candidates {
-            self.check_trusted(candidate).map_err(|why| format!("and of its interpreter {why}"))?;
+            self.check_trusted(candidate)
+                .map_err(|why| format!("and its interpreter is not trusted: {why}"))?;
             self.follow(candidate, level + 1)?;
         }
         Ok(())
@@ -85,7 +109,7 @@ pub(crate) fn distrust_of_executable(facts: &dyn HostFacts, path: &OsStr) -> Opt
     }
     if facts.status(Path::new(path)).is_none_or(|status| status.kind != FileKind::File) {
         // It may end in a carriage return.
-        return Some(format!("{} is no file", ShellQuoted(&path.to_owned())));
+        return Some(format!("{} is not a regular file", ShellQuoted(&path.to_owned())));
     }
     distrust(facts, path)
 }
@@ -253,9 +277,9 @@ mod tests {
         script("level1", &format!("#!{here}/level0\n"), 0o755);
         let told = why(&script("script", &format!("#!{here}/level1\n"), 0o755)).unwrap();
         let told_of_line_end = why(&script("script", "#!/bin/sh\r\n", 0o755)).unwrap();
-        assert!(told_of_line_end.ends_with(r"$'/bin/sh\x0d' is no file"), "{told_of_line_end}");
+        assert!(told_of_line_end.contains(r"$'/bin/sh\x0d' is not a"), "{told_of_line_end}");
         let expected = format!(
-            "{here}/level0 is a script, and of its interpreter {here}/open is writable by all"
+            "{here}/level0 is a script, and its interpreter is not trusted: {here}/open is writable by all"
         );
         assert_eq!(told, expected);
         script("level0", "#!/bin/sh\n", 0o755);
@@ -263,6 +287,6 @@ mod tests {
             script(&format!("level{level}"), &format!("#!{here}/level{}\n", level - 1), 0o755);
         }
         assert_eq!(why(&root.join("level3")), None);
-        assert!(why(&root.join("level4")).unwrap().ends_with("behind 4 others"));
+        assert!(why(&root.join("level4")).unwrap().contains("more than 4 interpreters"));
     }
 }

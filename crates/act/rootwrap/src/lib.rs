@@ -16,7 +16,7 @@
 
 mod access_list;
 pub mod config_check;
-pub mod diagnostic;
+mod diagnostic;
 pub mod evaluate;
 pub mod exec;
 pub mod exec_daemon;
@@ -39,7 +39,8 @@ pub mod shell_quoted;
 pub mod syslog;
 mod unicode_tables;
 
-pub use diagnostic::{Diagnostic, Severity};
+pub use diagnostic::coded;
 pub use evaluate::{AllowedCommand, Refusal, evaluate};
 pub use mode::Mode;
 pub use rootwrap_policy::RootwrapPolicy;
+pub use roster_messages::{Diagnostic, Severity};

@@ -2,8 +2,10 @@
 
 use crate::evaluate::{AllowedCommand, Refusal};
 use crate::host_facts::HostFacts;
+use crate::mode::Mode;
 use crate::rootwrap_conf::LogLevel;
 use crate::shell_quoted::ShellQuoted;
+use roster_messages::CodedError;
 use std::ffi::OsString;
 
 /// How severe it is that a command runs.
@@ -23,14 +25,18 @@ pub fn allowed(verdict: &AllowedCommand<'_>, facts: &dyn HostFacts) -> String {
     format!("({} > {user}) Executing {command} (filter match = {rule})", ShellQuoted(&who))
 }
 
-/// That one does not.
+/// Returns the line of a refusal. In compat mode it is that of oslo.rootwrap, without a code, if oslo.rootwrap has one.
 #[must_use]
-pub fn refused(refusal: &Refusal<'_>, command: &[OsString]) -> String {
-    match refusal {
+pub fn refused(mode: Mode, refusal: &Refusal<'_>, command: &[OsString]) -> String {
+    let text = match refusal {
         Refusal::NotExecutable(rule) => {
             format!("Executable not found: {} (filter match = {})", rule.exec_path, rule.name)
         }
         refusal => format!("Unauthorized command: {} ({refusal})", quote_arguments(command)),
+    };
+    match (mode, refusal) {
+        (Mode::Compat, Refusal::NoFilter | Refusal::NotExecutable(_)) => text,
+        _ => CodedError::new(refusal.message(), text).to_string(),
     }
 }
 

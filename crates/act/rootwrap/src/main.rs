@@ -9,14 +9,16 @@
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use roster_cli_docs::PackagerCommand;
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use roster_rootwrap::config_check::{self, ModeDifference};
 use roster_rootwrap::exec::{self, Executor, StdStreams};
 use roster_rootwrap::explain::explain;
 use roster_rootwrap::host_facts::LocalHost;
 use roster_rootwrap::syslog::Syslog;
 use roster_rootwrap::{
-    Diagnostic, Mode, Refusal, RootwrapPolicy, Severity, evaluate, exec_daemon, log_messages,
-    man_pages,
+    Diagnostic, Mode, Refusal, RootwrapPolicy, Severity, coded, evaluate, exec_daemon,
+    log_messages, man_pages,
 };
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -119,7 +121,7 @@ fn main() -> ExitCode {
         // Whoever reads us has seen enough, as `head` has.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(&error);
+            print_error(&coded(error, &commands::OUTPUT_FAILED, "cannot write the output"));
             ExitCode::from(FAILED)
         }
     }
@@ -129,7 +131,8 @@ fn main() -> ExitCode {
 fn run_command(words: &[OsString]) -> u8 {
     let [conf, command @ ..] = words else { return Refusal::NO_COMMAND };
     if command.is_empty() {
-        print_error(&"there is no command behind the configuration");
+        let text = "no command follows the configuration";
+        print_error(&CodedError::new(&commands::NO_COMMAND, text));
         return Refusal::NO_COMMAND;
     }
     let host = LocalHost::new();
@@ -143,7 +146,7 @@ fn run_command(words: &[OsString]) -> u8 {
     let executor = match Executor::new(policy.conf.rlimit_nofile) {
         Ok(executor) => executor,
         Err(error) => {
-            print_error(&error);
+            print_error(&coded(error, &commands::START_FAILED, "cannot prepare the process"));
             return FAILED;
         }
     };
@@ -152,7 +155,7 @@ fn run_command(words: &[OsString]) -> u8 {
     let verdict = match evaluate(policy.conf.mode, &policy, command, &host) {
         Ok(verdict) => verdict,
         Err(refusal) => {
-            let message = log_messages::refused(&refusal, command);
+            let message = log_messages::refused(policy.conf.mode, &refusal, command);
             print_error(&message);
             syslog.send_message(log_messages::REFUSED_TO_PERSON, || message);
             return refusal.exit_code();
@@ -171,7 +174,8 @@ fn run_command(words: &[OsString]) -> u8 {
     match ran() {
         Ok(code) => u8::try_from(code).unwrap_or(FAILED),
         Err(error) => {
-            print_error(&format_args!("cannot run {}: {error}", verdict.argv()[0].display()));
+            let command = verdict.argv()[0].display();
+            print_error(&format_args!("{command}: {}", exec::start_error(error)));
             FAILED
         }
     }
@@ -203,7 +207,7 @@ fn run_check(conf: &Path, json: bool, out: &mut dyn Write) -> io::Result<u8> {
         let (warnings, apart) = (problems.len() - errors, differences.len());
         writeln!(
             out,
-            "{}: errors: {errors}, warnings: {warnings}, rules that strict mode reads otherwise: {apart}",
+            "{}: errors: {errors}, warnings: {warnings}, rules that differ in strict mode: {apart}",
             conf.display()
         )?;
     }
@@ -235,8 +239,12 @@ fn as_json(
             "severity": if problem.severity == Severity::Error { "error" } else { "warning" },
             "file": problem.file.to_string_lossy(),
             "line": problem.line,
-            "message": problem.message,
-            "fix": problem.fix,
+            "message": match &*problem.key {
+                "" => problem.text.clone(),
+                key => format!("{key}: {}", problem.text),
+            },
+            "fix": problem.fix(),
+            "code": problem.message.code,
         })
     };
     let difference = |difference: &ModeDifference| {
@@ -244,6 +252,7 @@ fn as_json(
             "rule": difference.rule,
             "compat": difference.compat,
             "strict": difference.strict,
+            "code": ModeDifference::MESSAGE.code,
         })
     };
     json!({

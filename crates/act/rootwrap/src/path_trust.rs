@@ -63,13 +63,13 @@ fn reason(facts: &dyn HostFacts, path: &OsStr) -> Option<String> {
             let folder = passed.parent().and_then(|folder| facts.status(folder));
             if folder.is_none_or(|folder| is_writable_by(&folder).is_some()) {
                 reason.get_or_insert_with(|| {
-                    format!("{} is a link where others may write", passed.display())
+                    format!("{} is a link in a directory that others can write", passed.display())
                 });
             }
             return;
         }
         let Some(status) = facts.status(passed) else {
-            reason.get_or_insert_with(|| format!("there is no {}", passed.display()));
+            reason.get_or_insert_with(|| format!("{} does not exist", passed.display()));
             return;
         };
         if let Some(why) = distrust_of(facts.user(), &status) {
@@ -110,7 +110,9 @@ fn is_writable_by(status: &FileStatus) -> Option<String> {
     }
     match status.mode & BY_GROUP != 0 {
         true if status.gid != 0 => Some(format!("is writable by gid {}", status.gid)),
-        true if status.has_acl => Some("has an access control list that lets others write".into()),
+        true if status.has_acl => {
+            Some("has an access control list that allows others to write".into())
+        }
         _ => None,
     }
 }
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!(why("folder"), Some(expected));
         // There the link may be another's, wherever it leads.
         symlink("file", root.join("folder/another")).unwrap();
-        assert!(why("folder/another").is_some_and(|why| why.ends_with("where others may write")));
+        assert!(why("folder/another").is_some_and(|why| why.ends_with("that others can write")));
         mode("folder", 0o755);
         assert_eq!(why("folder/another"), None);
         mode("folder/file", 0o775);
@@ -185,6 +187,6 @@ mod tests {
         }
         mode("folder/file", 0o757);
         assert!(why("folder/file").is_some());
-        assert!(why("no").is_some_and(|why| why.starts_with("there is no ")));
+        assert!(why("no").is_some_and(|why| why.ends_with(" does not exist")));
     }
 }

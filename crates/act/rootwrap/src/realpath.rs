@@ -24,8 +24,8 @@ pub enum ResolveError {
 impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Loop => write!(f, "leads through a link to itself"),
-            Self::TooManyLinks => write!(f, "leads through more than {LINKS_MAX} links"),
+            Self::Loop => write!(f, "contains a link that leads to itself"),
+            Self::TooManyLinks => write!(f, "contains more than {LINKS_MAX} links"),
         }
     }
 }

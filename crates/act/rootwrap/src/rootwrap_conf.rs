@@ -1,10 +1,12 @@
 //! rootwrap.conf: where filters and executables are, and how the daemon runs. Reads one text; which
 //! files it names is looked after by [`rootwrap_policy`](crate::rootwrap_policy).
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::error;
 use crate::ini::{self, DuplicateHandling, IniEntry, IniFile};
 use crate::mode::Mode;
 use crate::python_strings;
+use roster_messages::Diagnostic;
+use roster_messages::table::commands;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -106,8 +108,8 @@ impl RootwrapConf {
         let mut reader = ConfReader { file, ini: &ini, problems: Vec::new() };
         let filters_path = reader.read_dirs("filters_path");
         if filters_path.is_none() {
-            let instead = "write filters_path=/etc/…/rootwrap.d below [DEFAULT]";
-            let problem = Diagnostic::error(file, 0, "there is no filters_path", instead);
+            let problem =
+                error(&commands::FILTERS_PATH_MISSING, file, 0, "filters_path is missing");
             reader.problems.push(problem);
         }
         let conf = Self {
@@ -181,9 +183,12 @@ impl ConfReader<'_> {
         let IniEntry { value, line, .. } = self.ini.defaults.get(name)?;
         let value_read = read(value);
         if value_read.is_none() {
-            let what = format!("{name} cannot be {value:?}");
-            let instead = format!("write {wanted}");
-            self.problems.push(Diagnostic::error(self.file, *line, what, instead));
+            let text = format!("invalid value {value:?}");
+            self.problems.push(Diagnostic {
+                key: name.to_owned(),
+                fix: Some(format!("Write {wanted}.")),
+                ..error(&commands::CONF_VALUE_INVALID, self.file, *line, text)
+            });
         }
         value_read
     }
@@ -291,10 +296,11 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "rootwrap.conf: there is no filters_path; write filters_path=/etc/…/rootwrap.d below \
-                 [DEFAULT]",
-                "rootwrap.conf:2: use_syslog cannot be \"perhaps\"; write True or False",
-                "rootwrap.conf:3: daemon_timeout cannot be \"soon\"; write seconds as a whole number",
+                "rootwrap.conf: filters_path is missing. Write filters_path=/etc/…/rootwrap.d below \
+                 [DEFAULT]. [RST-7003]",
+                "rootwrap.conf:2: use_syslog: invalid value \"perhaps\". Write True or False. [RST-7002]",
+                "rootwrap.conf:3: daemon_timeout: invalid value \"soon\". Write seconds as a whole number. \
+                 [RST-7002]",
             ]
         );
     }

@@ -1,5 +1,6 @@
 //! `roster-rootwrap` as people call it.
 
+use roster_messages::table::commands;
 use roster_system_tests::wait::{SOON, wait_for, wait_until};
 use std::fs;
 use std::io::Write;
@@ -42,18 +43,15 @@ fn check_lists_mistakes_and_mode_differences() {
     let (code, text) = run(folder.path(), &["check", conf.to_str().unwrap()]);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((code, lines.len()), (0, 4), "{text}");
-    assert!(
-        lines[0].starts_with("rules/a.filters:3: warning: x: \"NoFilter\" is no class of filters")
-    );
-    assert_eq!(
-        lines[1],
-        "rules/a.filters:2: ls (RegExpFilter): compat mode lets a word continue behind the pattern \"-l|-a\"; \
-         strict mode matches whole words"
-    );
+    assert!(lines[0].starts_with("rules/a.filters:3: warning: x: unknown class \"NoFilter\""));
+    assert!(lines[0].ends_with(&in_brackets(&commands::FILTER_CLASS_UNKNOWN)));
+    let expected = "rules/a.filters:2: ls (RegExpFilter): compat mode lets a word continue behind the pattern \
+                    \"-l|-a\"; strict mode matches whole words";
+    assert_eq!(lines[1], format!("{expected}{}", in_brackets(&commands::CHECK_MODES_DIFFER)));
     assert!(lines[2].starts_with("built in: privsep-helper (CommandFilter): compat mode allows"));
     assert_eq!(
         lines[3],
-        "rootwrap.conf: errors: 0, warnings: 1, rules that strict mode reads otherwise: 2"
+        "rootwrap.conf: errors: 0, warnings: 1, rules that differ in strict mode: 2"
     );
 }
 
@@ -66,6 +64,12 @@ fn check_fails_where_nothing_can_be_judged_and_speaks_json() {
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&report["ok"], &report["problems"][0]["line"]), (&false.into(), &2.into()));
     assert_eq!(report["problems"][0]["severity"], "error");
+    assert_eq!(report["problems"][0]["code"], commands::FILTER_ARGUMENTS_MISSING.code);
+}
+
+/// The end of a line with a message.
+fn in_brackets(message: &roster_messages::Message) -> String {
+    format!(" [{message}]")
 }
 
 #[test]
@@ -75,14 +79,14 @@ fn explain_names_the_rule_and_has_the_exit_code_of_the_verdict() {
     let conf = conf.to_str().unwrap();
     let (code, text) = run(folder.path(), &["explain", conf, "--", "id", "-u"]);
     assert_eq!(code, 0);
-    assert!(
-        text.ends_with("(CommandFilter): lets it run\ncompat: runs as nobody: /usr/bin/id -u\n")
-    );
+    assert!(text.ends_with(
+        "(CommandFilter): allows the command\ncompat: runs as nobody: /usr/bin/id -u\n"
+    ));
     let explained =
         |mode| run(folder.path(), &["explain", "--mode", mode, conf, "--", "ls", "-lx"]);
     assert_eq!((explained("compat").0, explained("strict").0), (0, 99));
     assert!(
-        explained("strict").1.contains("a.filters:2: ls (RegExpFilter): word 2 does not match")
+        explained("strict").1.contains("a.filters:2: ls (RegExpFilter): argument 1 does not match")
     );
     assert_eq!(run(folder.path(), &["explain", "/no/such.conf", "--", "ls"]).0, 97);
 }
@@ -232,8 +236,8 @@ fn rootwrap_compat_without_root_runs_as_caller() {
     {
         let (code, text) = call(mode, &[command]);
         assert_eq!(code, 1, "{mode} {command}: {text}");
-        let told = format!("a command becomes {user} where root calls: call by sudo\n");
-        assert!(text.ends_with(&told), "{mode} {command}: {text}");
+        let told = in_brackets(&commands::RUN_AS_REQUIRES_ROOT) + "\n";
+        assert!(text.contains(&format!("as {user} ")) && text.ends_with(&told), "{mode}: {text}");
     }
 }
 
@@ -319,7 +323,8 @@ fn a_script_runs_in_strict_mode_and_what_cannot_be_executed_is_told() {
         assert_eq!(call(&["script", "a b"]), (0, "script a b\n".into()), "{mode}");
         let (code, text) = call(&["noise"]);
         assert_eq!(code, 1);
-        assert!(text.contains("cannot run noise: Exec format error"), "{mode}: {text}");
+        assert!(text.contains("noise: cannot be executed: Exec format error"), "{mode}: {text}");
+        assert!(text.ends_with(&(in_brackets(&commands::EXECUTABLE_REFUSED) + "\n")), "{text}");
     }
 }
 
@@ -378,9 +383,10 @@ fn a_policy_is_checked_and_must_be_nobody_elses() {
         .unwrap();
     let check = || run(folder.path(), &["check-policy", file.to_str().unwrap()]);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let warned = "exec.toml:1: warning: rule \"a\": there is no user nobody-here; look whether the name is spelt so\n\
-        exec.toml: errors: 0, warnings: 1, rules: 1\n";
-    assert_eq!(check(), (0, warned.into()));
+    let warned = "exec.toml:1: warning: rule a: user nobody-here does not exist. Correct the name, or create the user.";
+    let code = in_brackets(&commands::RULE_USER_UNKNOWN);
+    let summary = "exec.toml: errors: 0, warnings: 1, rules: 1";
+    assert_eq!(check(), (0, format!("{warned}{code}\n{summary}\n")));
     let known = "[[rule]]\nname = \"a\"\nusers = [\"daemon\"]\ncommand = \"/bin/ls\"\n";
     fs::write(&file, known).unwrap();
     assert_eq!(check(), (0, "exec.toml: errors: 0, warnings: 0, rules: 1\n".into()));
@@ -388,16 +394,16 @@ fn a_policy_is_checked_and_must_be_nobody_elses() {
         .unwrap();
     let (code, text) = check();
     assert_eq!(code, 0);
-    let told = ["keep_env has LD_X: that is never kept", "keep_env has GIT_*: some", "HOME: some"];
+    let told = ["keep_env has LD_X: the daemon never", "keep_env has GIT_*: some", "HOME: some"];
     assert!(told.iter().all(|told| text.contains(told)) && !text.contains("LC_"), "{text}");
     fs::write(&file, format!("{known}keep_env = [\"*\"]\n")).unwrap();
     let (code, text) = check();
-    assert!(code == 1 && text.contains("exec.toml:5: keep_env cannot be that"), "{text}");
+    assert!(code == 1 && text.contains("exec.toml:5: keep_env: invalid value"), "{text}");
     fs::write(&file, known).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     let (code, text) = check();
     assert_eq!(code, 1);
-    assert!(text.contains("could be changed by others"), "{text}");
+    assert!(text.contains(commands::EXEC_TOML_UNTRUSTED.code), "{text}");
 }
 
 #[test]
@@ -435,4 +441,23 @@ fn needs_root() -> bool {
     let skip = std::env::var_os("ROSTER_SKIP_ROOT_TESTS").is_some_and(|value| value == "1");
     assert!(is_root || skip, "this test needs root; run as root, or set ROSTER_SKIP_ROOT_TESTS=1");
     is_root
+}
+
+/// `crates/act/exec` and `python/` have codes as literals.
+#[test]
+fn literal_codes_of_clients_are_in_the_table() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let mut codes = std::collections::BTreeSet::new();
+    for folder in ["crates/act/exec/src", "python/src/roster_exec", "python/src/roster_locust"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap().map(Result::unwrap) {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            codes.extend(text.match_indices("RST-").map(|(at, _)| text[at..at + 8].to_owned()));
+        }
+    }
+    let known: Vec<_> = commands::MESSAGES.iter().map(|message| message.code).collect();
+    let first = known.iter().position(|code| *code == commands::CLIENT_NO_DAEMON.code).unwrap();
+    for code in &known[first..] {
+        assert!(codes.contains(*code), "{code} is in no client");
+    }
+    assert!(codes.iter().all(|code| known.contains(&&**code)), "{codes:?}");
 }

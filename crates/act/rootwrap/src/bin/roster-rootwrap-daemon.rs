@@ -5,13 +5,14 @@
 
 use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 use roster_cli_docs::completions;
+use roster_messages::table::commands;
 use roster_rootwrap::exec::{self, Executor};
 use roster_rootwrap::exec_daemon::daemon::{
     ExecDaemonError, ExecDaemonOptions, serve_exec_clients,
 };
 use roster_rootwrap::host_facts::LocalHost;
 use roster_rootwrap::oslo::daemon::serve_oslo_clients;
-use roster_rootwrap::{Refusal, RootwrapPolicy, man_pages};
+use roster_rootwrap::{Refusal, RootwrapPolicy, coded, man_pages};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -124,7 +125,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(&error);
+            print_error(&coded(error, &commands::OUTPUT_FAILED, "cannot write the output"));
             ExitCode::from(FAILED)
         }
     }
@@ -143,11 +144,13 @@ fn run(conf: &Path, allowed_uids: &[u32]) -> u8 {
     });
     match served {
         Ok(()) => 0,
-        Err(error) => {
-            print_error(&error);
-            FAILED
-        }
+        Err(error) => fail(error),
     }
+}
+
+fn fail(error: io::Error) -> u8 {
+    print_error(&coded(error, &commands::DAEMON_START_FAILED, "cannot start"));
+    FAILED
 }
 
 fn run_exec_daemon(settings: &ExecDaemonOptions) -> u8 {
@@ -157,10 +160,7 @@ fn run_exec_daemon(settings: &ExecDaemonOptions) -> u8 {
             problems.iter().for_each(|problem| print_error(problem));
             Refusal::BAD_CONFIG
         }
-        Err(ExecDaemonError::System(error)) => {
-            print_error(&error);
-            FAILED
-        }
+        Err(ExecDaemonError::System(error)) => fail(error),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Services that start `privsep-helper`: strict mode refuses it unless a rule of a file allows it.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::warning;
 use crate::filters::{FilterClass, FilterRule};
 use crate::mode::Mode;
 use crate::pattern::Pattern;
 use crate::python_strings::basename;
 use crate::rootwrap_policy::RootwrapPolicy;
+use roster_messages::Diagnostic;
+use roster_messages::table::commands;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -36,15 +38,14 @@ pub(super) fn problems(policy: &RootwrapPolicy) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     for rule in rules.iter().filter(|rule| takes_foreign_configuration(&rule.class)) {
         let Some(place) = &rule.location else { continue };
-        let what = format!(
-            "{}: the caller chooses the configuration of privsep-helper, which runs code that it names",
-            rule.name
-        );
-        let instead = format!(
-            "name the arguments, and the file without a wildcard: {}",
-            line("SERVICE", r"SERVICE\.privsep\.[a-z_]+")
-        );
-        problems.push(Diagnostic::warning(&place.file, place.line, what, instead));
+        let text =
+            "the caller selects the configuration of privsep-helper, which names code to execute";
+        let example = line("SERVICE", r"SERVICE\.privsep\.[a-z_]+");
+        problems.push(Diagnostic {
+            key: rule.name.clone(),
+            fix: Some(format!("Write the arguments, and the file without a wildcard: {example}")),
+            ..warning(&commands::CHECK_PRIVSEP_CONFIG, &place.file, place.line, text)
+        });
     }
     if !rules.is_empty() {
         return problems;
@@ -53,12 +54,14 @@ pub(super) fn problems(policy: &RootwrapPolicy) -> Vec<Diagnostic> {
         let is_of_service =
             |path: &&String| Path::new(path).components().any(|name| name.as_os_str() == service);
         let Some(filters) = policy.conf.filters_path.iter().find(is_of_service) else { continue };
-        let what = format!(
-            "no rule is for privsep-helper, which {service} starts: compat mode has one for any arguments, strict mode \
-             has none"
+        let text = format!(
+            "no filter for privsep-helper, which {service} starts: compat mode has a built-in one, and strict mode does \
+             not"
         );
-        let instead = format!("for strict mode add: {}", line(service, contexts));
-        problems.push(Diagnostic::warning(Path::new(filters), 0, what, instead));
+        problems.push(Diagnostic {
+            fix: Some(format!("For strict mode add: {}", line(service, contexts))),
+            ..warning(&commands::CHECK_PRIVSEP_MISSING, Path::new(filters), 0, text)
+        });
     }
     problems
 }
@@ -114,7 +117,7 @@ mod tests {
         let told = problems(&policy("nova", "ls: CommandFilter, ls, root\n"));
         let [problem] = &told[..] else { panic!("{told:?}") };
         assert!(problem.to_string().starts_with("/etc/nova/rootwrap.d: warning: "), "{problem}");
-        let (_, rule) = problem.fix.split_once("add: ").unwrap();
+        let (_, rule) = problem.fix().split_once("add: ").unwrap();
         let nova =
             policy("nova", &format!("{rule}\n").replace(", privsep-helper, root", ", true, root"));
         assert_eq!(problems(&policy("nova", rule)), []);
@@ -154,8 +157,8 @@ mod tests {
         ] {
             let told = problems(&policy("nova", &format!("p: {rule}\n")));
             let [problem] = &told[..] else { panic!("{rule}: {told:?}") };
-            let expected = ":2: warning: p: the caller chooses";
-            assert!(problem.to_string().contains(expected), "{rule}: {problem}");
+            assert_eq!(problem.message, &commands::CHECK_PRIVSEP_CONFIG, "{rule}");
+            assert_eq!((problem.line, &*problem.key), (2, "p"), "{rule}: {problem}");
         }
         for rule in [
             format!(r"{helper}, --config-file, /etc/nova/nova\.conf"),

@@ -124,7 +124,7 @@ fn process_program(case: &Evaluation<'_>, pid: i64) -> Result<OsString, Mismatch
     // An executable that was replaced may have got another name.
     let word = case.facts.first_argument_of(pid).ok_or(MismatchReason::NoProcess)?;
     if word.to_str().is_none() {
-        return Err(MismatchReason::Aborts("the process's command line is no UTF-8"));
+        return Err(MismatchReason::Aborts("the command line of the process is not UTF-8"));
     }
     let word = find_in_path(case, &word).unwrap_or(word);
     Ok(if is_file(&word) == Some(FileKind::File) { word } else { program })

@@ -11,7 +11,7 @@ pub(crate) mod kill_command;
 
 use crate::filters::{FilterClass, FilterRule};
 use crate::host_facts::HostFacts;
-use crate::interpreter::{distrust_of_executable, distrust_of_interpreters};
+use crate::interpreter::distrust_of_program;
 use crate::mode::Mode;
 use crate::path_trust::distrust;
 use crate::pattern::{MatchBudget, MatchLimit, PatternFault};
@@ -19,6 +19,8 @@ use crate::python_strings::{basename, is_absolute, join, os_string};
 pub use crate::realpath::ResolveError;
 use crate::rootwrap_conf::SECURE_PATH;
 use crate::rootwrap_policy::RootwrapPolicy;
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -126,7 +128,24 @@ impl Refusal<'_> {
             Self::NoFilter | Self::Aborted(..) | Self::Nul | Self::ArgumentTooLong => 99,
         }
     }
+
+    /// Returns the row of the table of messages.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::NoFilter => &commands::NO_FILTER_MATCHED,
+            Self::NotExecutable(_) => &commands::NO_EXECUTABLE,
+            Self::Aborted(_, MismatchReason::MatchLimit(..)) => &commands::MATCH_LIMIT,
+            Self::Aborted(..) => &commands::FILTER_ABORTED,
+            Self::Nul => &commands::COMMAND_NUL,
+            Self::ArgumentTooLong => &commands::ARGUMENT_TOO_LONG,
+        }
+    }
 }
+
+/// What is said of an argument that is too long, in both daemons.
+pub(crate) const ARGUMENT_TOO_LONG: &str =
+    "an argument is 128 KiB or longer (kernel limit MAX_ARG_STRLEN)";
 
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,11 +154,9 @@ impl fmt::Display for Refusal<'_> {
             Self::NotExecutable(rule) => {
                 write!(f, "no executable {} (filter match = {})", rule.exec_path, rule.name)
             }
-            Self::Aborted(rule, why) => write!(f, "{rule} cannot be used: {why}"),
-            Self::Nul => write!(f, "the command has a NUL in it"),
-            Self::ArgumentTooLong => {
-                write!(f, "a word is of 128 KiB or more, with which nothing can be run")
-            }
+            Self::Aborted(rule, why) => write!(f, "{rule} aborts the evaluation: {why}"),
+            Self::Nul => f.write_str("an argument contains a NUL byte"),
+            Self::ArgumentTooLong => f.write_str(ARGUMENT_TOO_LONG),
         }
     }
 }
@@ -214,48 +231,62 @@ impl fmt::Display for MismatchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherCommand => write!(f, "is for another command"),
-            Self::ArgumentCount(count) => write!(f, "is for {count} words"),
-            Self::Argument(at) => write!(f, "word {at} does not match"),
-            Self::Pattern(at, fault) => write!(f, "its pattern for word {at} {fault}"),
-            Self::MatchLimit(at, bound) => write!(f, "its pattern for word {at} {bound}"),
-            Self::OutsideDirectory(at, path) => {
-                write!(f, "word {at} leads out of its folder, to {}", path.display())
+            Self::ArgumentCount(words) => {
+                write!(f, "the number of arguments is not {}", words.saturating_sub(1))
             }
-            Self::Unresolved(at, why) => write!(f, "word {at} {why}"),
+            Self::Argument(at) => write!(f, "{} does not match", Word(*at)),
+            Self::Pattern(at, fault) => write!(f, "its pattern for {} {fault}", Word(*at)),
+            Self::MatchLimit(at, bound) => write!(f, "its pattern for {} {bound}", Word(*at)),
+            Self::OutsideDirectory(at, path) => {
+                write!(f, "{} leads out of its directory, to {}", Word(*at), path.display())
+            }
+            Self::Unresolved(at, why) => write!(f, "{} {why}", Word(*at)),
             Self::Signal => write!(f, "is for other signals"),
-            Self::NoSignal(option) => write!(f, "{} is no signal", option.display()),
-            Self::NoProcess => write!(f, "there is no such process"),
+            Self::NoSignal(option) => write!(f, "unknown signal {}", option.display()),
+            Self::NoProcess => write!(f, "the process does not exist"),
             Self::OtherProcess(program) => write!(f, "the process is {}", program.display()),
             Self::AmbiguousNumber => write!(f, "the process is not given as a plain number"),
             Self::IpRuns => write!(f, "ip would run a command"),
             Self::IpLoads => write!(f, "ip would load a program into the kernel"),
-            Self::IpOption(option) => {
-                write!(f, "what ip makes of {} is not known", option.display())
-            }
+            Self::IpOption(option) => write!(f, "unknown option {} of ip", option.display()),
             Self::Settings => write!(f, "is for other settings of the environment"),
             Self::DangerousSetting(name) => {
-                write!(f, "{} would let the caller bring code along", name.display())
+                write!(
+                    f,
+                    "variable {} can load code and may not be set by the caller",
+                    name.display()
+                )
             }
             Self::UnsoundSetting(name) => {
                 write!(f, "the value of {} could lead to a file of the caller", name.display())
             }
-            Self::Namespace => write!(f, "that is not the name of a network namespace"),
-            Self::NotRoot => write!(f, "matches for root alone"),
-            Self::NoChainedCommand => write!(f, "nothing is left to run behind what it matches"),
-            Self::ChainedCommandRefused => write!(f, "no rule of the same user lets the rest run"),
+            Self::Namespace => write!(f, "the argument is not the name of a network namespace"),
+            Self::NotRoot => write!(f, "matches only for root"),
+            Self::NoChainedCommand => write!(f, "no command follows the matched prefix"),
+            Self::ChainedCommandRefused => {
+                write!(f, "no rule of the same user allows the chained command")
+            }
             Self::Never => write!(f, "a rule of this class never matches"),
-            Self::Distrusted(why) => write!(f, "its file is not to be believed: {why}"),
+            Self::Distrusted(why) => write!(f, "its filter file is not trusted: {why}"),
             Self::NoExecutable(reasons) if reasons.is_empty() => {
-                write!(f, "matches, and there is no executable for it")
+                write!(f, "matches, but its executable does not exist")
             }
             Self::NoExecutable(reasons) => {
-                write!(
-                    f,
-                    "matches, and no executable for it can be trusted: {}",
-                    reasons.join(", ")
-                )
+                write!(f, "matches, but no executable is trusted: {}", reasons.join(", "))
             }
             Self::Aborts(what) => write!(f, "{what}"),
+        }
+    }
+}
+
+/// The name of a word in messages, by its number from 1. Arguments count from 1 behind the command.
+struct Word(usize);
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 | 1 => f.write_str("the command name"),
+            at => write!(f, "argument {}", at - 1),
         }
     }
 }
@@ -437,7 +468,7 @@ impl Evaluation<'_> {
         match self.first_match(depth + 1, &leaves, &rest) {
             Ok(hit) => Ok((from, hit)),
             Err(Refusal::Aborted(..)) => {
-                Err(MismatchReason::Aborts("a rule for the rest cannot be used"))
+                Err(MismatchReason::Aborts("a rule for the chained command aborts the evaluation"))
             }
             Err(_) => Err(MismatchReason::ChainedCommandRefused),
         }
@@ -471,9 +502,8 @@ impl Evaluation<'_> {
     }
 
     fn executable_distrust(&self, path: &OsStr) -> Option<String> {
-        let of_interpreters =
-            || distrust_of_interpreters(self.facts, path, &|| self.trusted_path().to_vec());
-        distrust_of_executable(self.facts, path).or_else(of_interpreters)
+        let path_dirs = || self.trusted_path().to_vec();
+        distrust_of_program(self.facts, path, &path_dirs).map(|(_, why)| why)
     }
 
     /// The folders of `PATH` in strict mode.

@@ -113,10 +113,10 @@ impl CgroupDir {
     fn check_usable(&self) -> io::Result<()> {
         let lacks = |what| io::Error::new(io::ErrorKind::Unsupported, what);
         if read_control(&self.dir_fd, "cgroup.type")?.trim() != "domain" {
-            return Err(lacks("the cgroup of this process can have no others in it"));
+            return Err(lacks("the cgroup of this process cannot contain other cgroups"));
         }
         statat(&self.dir_fd, "cgroup.kill", AtFlags::empty())
-            .map_err(|_| lacks("this kernel has no cgroup.kill"))?;
+            .map_err(|_| lacks("the kernel has no cgroup.kill (Linux 5.14)"))?;
         Ok(())
     }
 

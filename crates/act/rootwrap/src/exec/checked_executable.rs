@@ -8,6 +8,8 @@ use crate::host_facts::{FileKind, FileStatus, LocalHost, has_acl};
 use crate::path_trust::distrust_of;
 use crate::python_strings::{basename, dirname};
 use crate::realpath::realpath;
+use roster_messages::table::commands;
+use roster_messages::{CodedError, Message};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawMode, fstat, openat};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -36,8 +38,7 @@ pub(super) fn exec_path(folder: BorrowedFd<'_>, name: &OsStr) -> OsString {
 pub(super) fn open(first: &OsStr) -> io::Result<Option<CheckedExecutable>> {
     let real = realpath(&LocalHost::with_environment(Vec::new()), first);
     if let Some(why) = real.error {
-        let what = format!("{} {why}", first.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        return Err(refusal(&commands::PATH_UNRESOLVED, format!("{} {why}", first.display())));
     }
     let real = OsStr::from_bytes(&real.path);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -51,13 +52,17 @@ pub(super) fn open(first: &OsStr) -> io::Result<Option<CheckedExecutable>> {
     };
     for (opened, kind) in [(folder.as_fd(), FileKind::Directory), (file.as_fd(), FileKind::File)] {
         if let Some(why) = distrust(opened, kind)? {
-            let what = format!("{} is not to be trusted: it {why}", first.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+            let text = format!("{} is not trusted: it {why}", first.display());
+            return Err(refusal(&commands::EXECUTABLE_UNTRUSTED, text));
         }
     }
     let mut start = [0; ELF_MAGIC.len()];
     let read = std::fs::File::from(file).read(&mut start)?;
     Ok((start[..read] == *ELF_MAGIC).then_some(CheckedExecutable { dir: folder, name }))
+}
+
+fn refusal(message: &'static Message, text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, CodedError::new(message, text))
 }
 
 fn distrust(opened: impl AsFd, kind: FileKind) -> io::Result<Option<String>> {
@@ -69,7 +74,7 @@ fn distrust(opened: impl AsFd, kind: FileKind) -> io::Result<Option<String>> {
         _ => FileKind::Other,
     };
     if found != kind {
-        return Ok(Some("is something else by now".into()));
+        return Ok(Some("was replaced".into()));
     }
     let (uid, gid, mode) = (stat.st_uid, stat.st_gid, stat.st_mode & 0o7777);
     let has_acl = has_acl(Path::new(&format!("/proc/self/fd/{}", opened.as_raw_fd())), mode);

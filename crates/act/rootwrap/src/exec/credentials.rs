@@ -2,6 +2,8 @@
 //! a process becomes that.
 
 use nix::unistd::User;
+use roster_messages::CodedError;
+use roster_messages::table::commands::RULE_USER_UNKNOWN;
 use rustix::fs::{Gid, Uid};
 use rustix::process::{getegid, geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -94,8 +96,9 @@ impl Credentials {
 
     /// Those of a user. Who is not root can run as itself only, and keeps what it has.
     pub(super) fn lookup_user(name: &str, own: &Self) -> io::Result<Self> {
-        let unknown = || io::Error::other(format!("there is no user {name}"));
-        Ok(Self::lookup_account(name, own)?.ok_or_else(unknown)?.credentials)
+        let unknown = || CodedError::new(&RULE_USER_UNKNOWN, format!("user {name} does not exist"));
+        let account = Self::lookup_account(name, own)?;
+        Ok(account.ok_or_else(|| io::Error::other(unknown()))?.credentials)
     }
 
     /// The same, with what else is known of the user; `None` if there is none.

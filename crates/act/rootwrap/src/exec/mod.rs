@@ -29,6 +29,7 @@ mod stage_pool;
 mod stage_request;
 mod streams;
 
+use crate::diagnostic::coded;
 use crate::evaluate::AllowedCommand;
 use crate::exec_daemon::rule_match::Permit;
 use crate::host_facts::LocalHost;
@@ -42,6 +43,8 @@ use checked_executable::CheckedExecutable;
 use credentials::Credentials;
 use parking_lot::Mutex;
 use rlimits::CommandRlimit;
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::fs::OFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spawn_threads::{IsolatedSpawner, SpawnFds, SpawnSpec, Spawner};
@@ -113,12 +116,32 @@ pub struct ExecContext<'s> {
 pub enum StartError {
     /// There is no such executable.
     NotFound,
-    /// It cannot be executed, or others could have changed it.
-    NotExecutable(String),
-    /// The system would not start anything.
-    System(io::Error),
-    /// It did not begin in time.
-    TimedOut(io::Error, StartTimeout),
+    /// The kernel does not execute the file, or other users can change it.
+    NotExecutable(CodedError),
+    /// The system refused a resource.
+    Failed(CodedError),
+    /// The command did not start in time.
+    TimedOut(CodedError, StartTimeout),
+}
+
+/// Returns an error of a start with its code: the one that it carries, or that of its kind.
+#[must_use]
+pub fn start_error(error: io::Error) -> CodedError {
+    if is_refused_by_kernel(&error) {
+        return coded(error, &commands::EXECUTABLE_REFUSED, "cannot be executed");
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            coded(error, &commands::EXECUTABLE_MISSING, "cannot be executed")
+        }
+        _ => coded(error, &commands::START_FAILED, "cannot be started"),
+    }
+}
+
+fn is_refused_by_kernel(error: &io::Error) -> bool {
+    use io::ErrorKind::{ExecutableFileBusy, PermissionDenied};
+    matches!(error.kind(), PermissionDenied | ExecutableFileBusy)
+        || error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error())
 }
 
 /// What did not begin in time: ended, and waited for, when this is dropped, which may take as long as what holds it.
@@ -196,10 +219,7 @@ impl Executor {
         if verdict.mode() == Mode::Strict
             && let Some(fault) = streams.fault()
         {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!("descriptor {fault}"),
-            ));
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, fault));
         }
         let image = match (verdict.mode(), verdict.kill()) {
             (Mode::Strict, None) => {
@@ -246,13 +266,8 @@ impl Executor {
         let image = open_trusted(path)?;
         let of_executable = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StartError::NotFound,
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ExecutableFileBusy => {
-                StartError::NotExecutable(format!("it cannot be executed: {error}"))
-            }
-            _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
-                StartError::NotExecutable(format!("it cannot be executed: {error}"))
-            }
-            _ => StartError::System(error),
+            _ if is_refused_by_kernel(&error) => StartError::NotExecutable(start_error(error)),
+            _ => StartError::Failed(start_error(error)),
         };
         let limits = rlimits_for(permit);
         let has_time = permit.rule().timeout.is_some();
@@ -273,7 +288,8 @@ impl Executor {
             Ok(timed) if has_time => &timed.stages,
             _ => &self.stages,
         };
-        let stage = stages.take_stage(&self.spawner).map_err(StartError::System)?;
+        let failed = |error| StartError::Failed(start_error(error));
+        let stage = stages.take_stage(&self.spawner).map_err(failed)?;
         // What has a time is killed with all that came of it, which must not get out of sight.
         let adopts = has_time && !stage.has_cgroup();
         let order = StageRequest {
@@ -287,7 +303,7 @@ impl Executor {
             stage.send_request(&order, image.as_ref(), Some(setting.working_dir), streams);
         started.map_err(|(error, stage)| {
             if error.kind() == io::ErrorKind::TimedOut {
-                return StartError::TimedOut(error, StartTimeout(Some(stage)));
+                return StartError::TimedOut(start_error(error), StartTimeout(Some(stage)));
             }
             stage.end();
             of_executable(error)
@@ -390,8 +406,9 @@ impl Executor {
         if wanted.uid == self.own_credentials.uid {
             return Ok(wanted);
         }
-        let what = format!("a command becomes {user} where root calls: call by sudo");
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+        let text = format!("running commands as {user} requires root");
+        let refused = CodedError::new(&commands::RUN_AS_REQUIRES_ROOT, text);
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, refused))
     }
 
     fn credentials(&self, user: &str) -> io::Result<Credentials> {
@@ -418,15 +435,18 @@ fn open_trusted(path: &OsStr) -> Result<Option<CheckedExecutable>, StartError> {
     }
     let host = LocalHost::with_environment(Vec::new());
     if let Some(why) = distrust(&host, path) {
-        return Err(StartError::NotExecutable(format!("others could have changed it: {why}")));
+        let text = format!("other users can change it: {why}");
+        let untrusted = CodedError::new(&commands::EXECUTABLE_UNTRUSTED, text);
+        return Err(StartError::NotExecutable(untrusted));
     }
     if let Some(why) = distrust_of_interpreters(&host, path, &default_path_dirs) {
-        return Err(StartError::NotExecutable(format!("its interpreter is not trusted: {why}")));
+        let untrusted = CodedError::new(&commands::INTERPRETER_UNTRUSTED, why);
+        return Err(StartError::NotExecutable(untrusted));
     }
     checked_executable::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => StartError::NotExecutable(error.to_string()),
+        io::ErrorKind::PermissionDenied => StartError::NotExecutable(start_error(error)),
         _ if absent(&error) => StartError::NotFound,
-        _ => StartError::System(error),
+        _ => StartError::Failed(start_error(error)),
     })
 }
 
@@ -440,7 +460,8 @@ fn rlimits_for(permit: &Permit<'_>) -> Vec<CommandRlimit> {
 
 /// In another folder relative names would be other files.
 fn enter_error(error: &io::Error) -> io::Error {
-    io::Error::other(format!("the caller's folder cannot be entered, call from another: {error}"))
+    let text = format!("the directory of the caller cannot be entered: {error}");
+    io::Error::other(CodedError::new(&commands::DIRECTORY_UNAVAILABLE, text))
 }
 
 fn command(path: &OsStr, argv: &[OsString], environment: &[(OsString, OsString)]) -> Command {

@@ -11,6 +11,8 @@ use super::spawn_threads::{SpawnSpec, Spawner};
 use super::stage_request::{STAGE_REQUEST_BYTES_MAX, StageAction, StageRequest};
 use super::{StartedCommand, StdStreams, enter_error, execute_first, signal};
 use nix::unistd::execve;
+use roster_messages::CodedError;
+use roster_messages::table::commands::START_TIMED_OUT;
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -127,8 +129,8 @@ fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
         Ok(number) => Ok(Some(io::Error::from_raw_os_error(number))),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
-            let what = "what it needs, such as the file system of its folder, does not answer";
-            Err(io::Error::new(ErrorKind::TimedOut, what))
+            let text = "did not start in time: a file system that it needs does not answer";
+            Err(io::Error::new(ErrorKind::TimedOut, CodedError::new(&START_TIMED_OUT, text)))
         }
         Err(error) => Err(error),
     }

@@ -5,6 +5,8 @@ use super::counters::CounterFields;
 use super::supervise::IoBytes;
 use crate::shell_quoted::ShellQuoted;
 use roster_exec::protocol::{CommandEnd, DenyCode};
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -43,7 +45,8 @@ pub(super) enum ExecOutcome {
     /// It is about to start.
     Starting,
     Ended(CommandEnd),
-    Denied(DenyCode, String),
+    /// The reply to the caller, its row, and its text with fix and code.
+    Denied(DenyCode, &'static Message, String),
 }
 
 impl ExecOutcome {
@@ -51,11 +54,20 @@ impl ExecOutcome {
     pub(super) fn label(&self) -> &'static str {
         match self {
             Self::Starting | Self::Ended(_) => "allowed",
-            Self::Denied(DenyCode::Refused, _) => "refused",
-            Self::Denied(DenyCode::NotFound, _) => "not-found",
-            Self::Denied(DenyCode::NotExecutable, _) => "not-executable",
-            Self::Denied(DenyCode::Busy, _) => "busy",
-            Self::Denied(DenyCode::Failed, _) => "failed",
+            Self::Denied(DenyCode::Refused, ..) => "refused",
+            Self::Denied(DenyCode::NotFound, ..) => "not-found",
+            Self::Denied(DenyCode::NotExecutable, ..) => "not-executable",
+            Self::Denied(DenyCode::Busy, ..) => "busy",
+            Self::Denied(DenyCode::Failed, ..) => "failed",
+        }
+    }
+
+    /// Returns the row of a refusal or a failure.
+    fn failure(&self) -> Option<&'static Message> {
+        match self {
+            Self::Starting | Self::Ended(CommandEnd::Exited(_) | CommandEnd::Died(_)) => None,
+            Self::Ended(CommandEnd::TimedOut) => Some(&commands::CLIENT_TIMED_OUT),
+            Self::Denied(_, message, _) => Some(message),
         }
     }
 
@@ -63,7 +75,7 @@ impl ExecOutcome {
     fn priority(&self) -> u8 {
         match self {
             Self::Starting | Self::Ended(_) => 6,
-            Self::Denied(DenyCode::Refused, _) => 4,
+            Self::Denied(DenyCode::Refused, ..) => 4,
             Self::Denied(..) => 3,
         }
     }
@@ -81,11 +93,13 @@ impl AuditRecord {
             }
             ExecOutcome::Ended(end) => {
                 let (end, seconds) = (describe_end(*end), self.duration.as_secs_f64());
+                let code = self.outcome.failure().map(|message| format!(" [{message}]"));
                 format!(
-                    "{user} (uid {uid}) ran {command} as {run_as} by rule {rule}: {end} after {seconds:.3} s"
+                    "{user} (uid {uid}) ran {command} as {run_as} by rule {rule}: {end} after {seconds:.3} s{}",
+                    code.unwrap_or_default()
                 )
             }
-            ExecOutcome::Denied(_, why) => {
+            ExecOutcome::Denied(_, _, why) => {
                 format!("{user} (uid {uid}) did not run {command} as {run_as}: {why}")
             }
         }
@@ -97,6 +111,10 @@ impl AuditRecord {
         let mut put = |name: &str, value: &str| put_field(&mut out, name, value);
         put("MESSAGE", &self.message());
         put("PRIORITY", &self.outcome.priority().to_string());
+        if let Some(message) = self.outcome.failure() {
+            put("MESSAGE_ID", message.journal_id);
+            put("CODE", message.code);
+        }
         put("SYSLOG_IDENTIFIER", "roster-exec");
         let is_start = self.outcome == ExecOutcome::Starting;
         put("ROSTER_EVENT", if is_start { "start" } else { "end" });
@@ -119,7 +137,7 @@ impl AuditRecord {
         match &self.outcome {
             ExecOutcome::Starting => return out,
             ExecOutcome::Ended(end) => put("ROSTER_STATUS", &describe_end(*end)),
-            ExecOutcome::Denied(_, why) => put("ROSTER_REASON", why),
+            ExecOutcome::Denied(_, _, why) => put("ROSTER_REASON", why),
         }
         put("ROSTER_MICROSECONDS", &self.duration.as_micros().to_string());
         if let Some(IoBytes { read, written }) = self.bytes {
@@ -227,13 +245,14 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
-        assert!(!text.contains("ROSTER_MICROSECONDS"), "{text}");
+        assert!(!text.contains("ROSTER_MICROSECONDS") && !text.contains("CODE="), "{text}");
     }
 
     #[test]
     fn nobody_writes_a_field_of_a_record_by_what_is_asked_for() {
         let words = ["ls", "x\nPRIORITY=0\nROSTER_USER=root"];
-        let denied = record(&words, ExecOutcome::Denied(DenyCode::Refused, "no".into()));
+        let outcome = ExecOutcome::Denied(DenyCode::Refused, &commands::DENIED_CALLER, "no".into());
+        let denied = record(&words, outcome);
         let bytes = denied.encode();
         let mut rest = &bytes[..];
         let mut names = Vec::new();
@@ -251,8 +270,9 @@ mod tests {
                 }
             }
         }
-        assert_eq!(names.iter().filter(|name| *name == "PRIORITY").count(), 1);
-        assert_eq!(names.iter().filter(|name| *name == "ROSTER_USER").count(), 1);
+        for name in ["PRIORITY", "ROSTER_USER", "CODE", "MESSAGE_ID"] {
+            assert_eq!(names.iter().filter(|found| *found == name).count(), 1, "{name}");
+        }
         let long =
             record(&["x".repeat(1 << 20).as_str()], ExecOutcome::Ended(CommandEnd::TimedOut));
         assert!(long.encode().len() < 4 * COMMAND_BYTES_MAX);

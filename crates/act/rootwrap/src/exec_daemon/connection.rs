@@ -13,10 +13,11 @@ use super::services::ExecServices;
 use super::supervise::{EndedCommand, RunningCommand};
 use crate::exec::{ExecContext, StartError, StartTimeout, StdStreams};
 use roster_exec::protocol::{CommandEnd, CommandReply, CommandRequest, DenyCode};
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::isatty;
 use std::cell::Cell;
-use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -36,7 +37,7 @@ const MATCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Why a command does not run.
 struct RunFailure {
     code: DenyCode,
-    message: String,
+    error: CodedError,
     /// By which the caller has told it to end before it began.
     signal: Option<u32>,
     /// What there is still to be ended, when the caller was told.
@@ -44,21 +45,27 @@ struct RunFailure {
 }
 
 impl RunFailure {
-    fn new(why: DenyCode, words: impl Display) -> Self {
-        Self { code: why, message: words.to_string(), signal: None, start_timeout: None }
+    fn new(code: DenyCode, error: CodedError) -> Self {
+        Self { code, error, signal: None, start_timeout: None }
+    }
+
+    fn unsupervised(error: io::Error) -> Self {
+        let failed = CodedError::new(&commands::SUPERVISION_FAILED, "cannot be supervised");
+        Self::new(DenyCode::Failed, failed.caused_by(error))
     }
 
     fn reply(&self) -> CommandReply {
         match self.signal {
             Some(signal) => CommandReply::Ended(CommandEnd::Died(signal)),
-            None => CommandReply::Denied(self.code, self.message.clone()),
+            None => CommandReply::Denied(self.code, self.error.to_string()),
         }
     }
 }
 
 impl From<LookupUnavailable> for RunFailure {
-    fn from(unanswered: LookupUnavailable) -> Self {
-        Self::new(DenyCode::Failed, unanswered)
+    fn from(_: LookupUnavailable) -> Self {
+        let text = "the name service of this host does not answer";
+        Self::new(DenyCode::Failed, CodedError::new(&commands::NAME_SERVICE_UNAVAILABLE, text))
     }
 }
 
@@ -82,10 +89,9 @@ pub(super) fn serve(services: &ExecServices, place: &ConnectionSlot) -> io::Resu
             Err(error) => {
                 services.counters.malformed.add();
                 if error.kind() == ErrorKind::OutOfMemory {
-                    session.send_reply(&CommandReply::Denied(
-                        DenyCode::Busy,
-                        "there is no room for it".into(),
-                    ))?;
+                    let text = "no memory is left for the request";
+                    let full = CodedError::new(&commands::REQUESTS_TOO_LARGE, text);
+                    session.send_reply(&RunFailure::new(DenyCode::Busy, full).reply())?;
                 }
                 return Err(error);
             }
@@ -124,7 +130,9 @@ impl ConnectionHandler<'_> {
             }
             Err(mut not_run) => {
                 late = not_run.start_timeout.take();
-                (not_run.reply(), ExecOutcome::Denied(not_run.code, not_run.message), None)
+                let RunFailure { code, ref error, .. } = not_run;
+                let outcome = ExecOutcome::Denied(code, error.message, error.to_string());
+                (not_run.reply(), outcome, None)
             }
         };
         let told = self.send_reply(&answer);
@@ -150,7 +158,7 @@ impl ConnectionHandler<'_> {
             // The caller may name anything.
             run_as: quote_command(&[request.run_as.as_deref().unwrap_or("root").into()]),
             rule: None,
-            outcome: ExecOutcome::Denied(DenyCode::Failed, String::new()),
+            outcome: ExecOutcome::Starting,
             duration: Duration::ZERO,
             bytes: None,
             counters: None,
@@ -171,19 +179,22 @@ impl ConnectionHandler<'_> {
         record.run_as.clone_from(&rule.run_as);
         record.command = quote_command(permit.argv());
         let _turn = self.slot.reserve_command().ok_or_else(|| {
-            RunFailure::new(DenyCode::Busy, "as many commands run as may at once; try again later")
+            let text = "too many concurrent commands";
+            RunFailure::new(DenyCode::Busy, CodedError::new(&commands::COMMANDS_TOO_MANY, text))
         })?;
         let names = &self.services.nss_lookups;
-        let absent = |what: &str, name: &str| {
-            RunFailure::new(
-                DenyCode::Failed,
-                format!("rule {}: there is no {what} {name}", rule.name),
-            )
+        let absent = |message, name: &str| {
+            let text = format!("rule {}: {name} does not exist", rule.name);
+            RunFailure::new(DenyCode::Failed, CodedError::new(message, text))
         };
         let account = names.lookup_account(&rule.run_as)?;
-        let mut account = account.ok_or_else(|| absent("user", &rule.run_as))?;
+        let mut account = account.ok_or_else(|| {
+            absent(&commands::RULE_USER_UNKNOWN, &format!("user {}", rule.run_as))
+        })?;
         if let Some(group) = &rule.run_as_group {
-            let gid = names.lookup_group(group)?.ok_or_else(|| absent("group", group))?;
+            let gid = names
+                .lookup_group(group)?
+                .ok_or_else(|| absent(&commands::RULE_GROUP_UNKNOWN, &format!("group {group}")))?;
             account = account.with_group(gid).into();
         }
         let caller = (self.peer.uid, record.user.as_str());
@@ -198,14 +209,12 @@ impl ConnectionHandler<'_> {
         // check.
         let has_own_rights = account.uid() == self.peer.uid && rule.run_as_group.is_none();
         if !has_own_rights && !self.peer.may_enter(folder, &gids) {
-            let words = "the caller may not enter the directory: call from another";
-            return Err(RunFailure::new(DenyCode::Failed, words));
+            let text = "the caller may not enter the directory";
+            let forbidden = CodedError::new(&commands::DIRECTORY_FORBIDDEN, text);
+            return Err(RunFailure::new(DenyCode::Failed, forbidden));
         }
         if !has_own_rights && let Some(fault) = streams.fault() {
-            return Err(RunFailure::new(
-                DenyCode::Failed,
-                format!("descriptor {fault}: redirect it"),
-            ));
+            return Err(RunFailure::new(DenyCode::Failed, fault));
         }
         // Whoever asked may have given up while it waited for its turn.
         self.check_cancelled()?;
@@ -214,14 +223,14 @@ impl ConnectionHandler<'_> {
         drop(fds);
         let _running = self.services.counters.running.hold();
         let running = RunningCommand::new(started, rule.timeout, on_terminal)
-            .map_err(|error| RunFailure::new(DenyCode::Failed, error))?;
+            .map_err(RunFailure::unsupervised)?;
         record.command_pid = Some(running.pid());
         // Where the caller is gone, it is seen below.
         let stream = self.frames.stream();
         let _ = write_reply(stream, &CommandReply::Started(running.pid()));
         running
             .supervise(&mut self.frames, |answer| write_reply(stream, answer))
-            .map_err(|error| RunFailure::new(DenyCode::Failed, error))
+            .map_err(RunFailure::unsupervised)
     }
 
     /// Who inherited the connection of a process that has ended is somebody else.
@@ -229,7 +238,9 @@ impl ConnectionHandler<'_> {
         match self.peer.is_alive() {
             true => Ok(()),
             false => {
-                Err(RunFailure::new(DenyCode::Refused, "the process that has connected is gone"))
+                let text = "the process that connected has ended";
+                let gone = CodedError::new(&commands::CALLER_GONE, text);
+                Err(RunFailure::new(DenyCode::Refused, gone))
             }
         }
     }
@@ -237,13 +248,15 @@ impl ConnectionHandler<'_> {
     /// That nobody wants a command any more that has not begun: by the end of its caller or its word.
     fn check_cancelled(&mut self) -> Result<(), RunFailure> {
         self.check_caller()?;
-        let gone = |_| RunFailure::new(DenyCode::Failed, "its caller has gone before it began");
-        self.frames.read_all().map_err(gone)?;
+        let failure =
+            |message, text| RunFailure::new(DenyCode::Failed, CodedError::new(message, text));
+        let gone = "the client disconnected before the command started";
+        self.frames.read_all().map_err(|_| failure(&commands::CALLER_GONE, gone))?;
         match self.frames.termination_signal() {
             None => Ok(()),
             signal => {
-                let not_run =
-                    RunFailure::new(DenyCode::Failed, "its caller has ended it before it began");
+                let text = "cancelled by the client before it started";
+                let not_run = failure(&commands::CALLER_CANCELLED, text);
                 Err(RunFailure { signal, ..not_run })
             }
         }
@@ -267,8 +280,9 @@ impl ConnectionHandler<'_> {
             .nss_lookups
             .lookup_caller(uid, self.services.subuid_owners.find_owner(uid))?
         else {
-            let words = format!("this host knows no user with uid {uid}");
-            return Err(RunFailure::new(DenyCode::Refused, words));
+            let text = format!("this host knows no user with uid {uid}");
+            let unknown = CodedError::new(&commands::CALLER_UNKNOWN, text);
+            return Err(RunFailure::new(DenyCode::Refused, unknown));
         };
         record.user.clone_from(&user.name);
         let began = Instant::now();
@@ -299,7 +313,7 @@ impl ConnectionHandler<'_> {
                 Denial::LookupUnavailable | Denial::Abandoned => DenyCode::Failed,
                 _ => DenyCode::Refused,
             };
-            RunFailure::new(why, denial)
+            RunFailure::new(why, CodedError::new(denial.message(), denial.to_string()))
         })?;
         Ok((permit, user.gids.clone()))
     }
@@ -322,15 +336,14 @@ fn write_reply(mut stream: &UnixStream, answer: &CommandReply) -> io::Result<()>
 impl From<StartError> for RunFailure {
     fn from(not_started: StartError) -> Self {
         match not_started {
-            StartError::NotFound => Self::new(DenyCode::NotFound, "there is no such executable"),
-            StartError::NotExecutable(why) => Self::new(DenyCode::NotExecutable, why),
-            StartError::System(error) => {
-                Self::new(DenyCode::Failed, format!("it cannot be started: {error}"))
+            StartError::NotFound => {
+                let text = "the executable does not exist";
+                Self::new(DenyCode::NotFound, CodedError::new(&commands::EXECUTABLE_MISSING, text))
             }
+            StartError::NotExecutable(error) => Self::new(DenyCode::NotExecutable, error),
+            StartError::Failed(error) => Self::new(DenyCode::Failed, error),
             StartError::TimedOut(error, late) => {
-                let not_run =
-                    Self::new(DenyCode::Failed, format!("it did not begin in time: {error}"));
-                Self { start_timeout: Some(late), ..not_run }
+                Self { start_timeout: Some(late), ..Self::new(DenyCode::Failed, error) }
             }
         }
     }

@@ -11,12 +11,13 @@ use super::resource_limits::{ConnectionSlot, ResourceLimits, send_busy, send_end
 use super::services::ExecServices;
 use super::socket::ExecSocket;
 use super::subuid_owners::SubuidOwners;
-use crate::diagnostic::Diagnostic;
 use crate::exec::Executor;
 use crate::man_pages;
 use nix::sys::socket::{getsockopt, sockopt};
 use parking_lot::Mutex;
 use roster_fd_passing::deferred_close::DeferredCloser;
+use roster_messages::table::commands;
+use roster_messages::{CodedError, Diagnostic};
 use rustix::event::{PollFd, PollFlags, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -89,10 +90,10 @@ pub fn serve_exec_clients(settings: &ExecDaemonOptions) -> Result<(), ExecDaemon
     let reloads = signal_pipe(&[SIGHUP])?;
     executor.isolate_spawner();
     if let Some(why) = executor.isolation_error() {
-        log_line(&format_args!(
-            "commands begin with what others have sent, and may wait for it, for a thread cannot have descriptors \
-             of its own: {why}"
-        ));
+        let text = format!(
+            "warning: cannot isolate descriptor tables, so a client can delay commands of other clients: {why}"
+        );
+        log_line(&CodedError::new(&commands::SPAWN_NOT_ISOLATED, text));
     }
     let executor = Arc::new(executor);
     let socket = handed.map_or_else(|| ExecSocket::create(&settings.socket), Ok)?;
@@ -148,13 +149,15 @@ impl ExecDaemon {
     fn log_cgroup_state(&self) {
         match self.services.executor.cgroups() {
             Ok(path) => log_line(&format_args!(
-                "commands that have a time-out are in cgroups of their own: {}",
+                "commands with a timeout have cgroups in {}",
                 path.display()
             )),
-            Err(why) => log_line(&format_args!(
-                "commands that have a time-out are in no cgroups of their own, and what comes of them is looked \
-                 for by its parents: {why}"
-            )),
+            Err(why) => {
+                let text = format!(
+                    "warning: no cgroups for commands with a timeout, so some of their processes may escape: {why}"
+                );
+                log_line(&CodedError::new(&commands::CGROUPS_UNAVAILABLE, text));
+            }
         }
     }
 
@@ -183,7 +186,7 @@ impl ExecDaemon {
         match ExecPolicy::load(path) {
             Ok(policy) => {
                 log_line(&format_args!(
-                    "{}: rules taken over: {}",
+                    "{}: policy reloaded, rules: {}",
                     path.display(),
                     policy.rules.len()
                 ));
@@ -191,7 +194,8 @@ impl ExecDaemon {
             }
             Err(problems) => {
                 problems.iter().for_each(|problem| log_line(problem));
-                log_line(&format_args!("{}: the old policy stays in force", path.display()));
+                let text = format!("{}: the old policy stays in force", path.display());
+                log_line(&CodedError::new(&commands::RELOAD_FAILED, text));
             }
         }
         notify(NotifyState::Ready);

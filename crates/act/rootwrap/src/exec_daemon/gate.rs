@@ -6,6 +6,8 @@ use super::subuid_owners::SubuidOwners;
 use crate::access_list::{AccessList, AccessRights, CONNECT, READ_WRITE};
 use parking_lot::Mutex;
 use roster_fd_passing::deferred_close::PendingCloses;
+use roster_messages::CodedError;
+use roster_messages::table::commands::SOCKET_REPLACED;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io;
@@ -41,12 +43,13 @@ enum RefusedUsers {
 impl SocketAccess {
     /// Removes the refusals that a killed daemon has left on the socket.
     pub(super) fn new(path: &Path, persons: Arc<SubuidOwners>) -> io::Result<Self> {
-        let failed = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: the socket's mode: {error}", path.display()))
-        };
-        let status = fs::symlink_metadata(path).map_err(failed)?;
+        let replaced =
+            |what: &str| CodedError::new(&SOCKET_REPLACED, format!("{}: {what}", path.display()));
+        let status = fs::symlink_metadata(path).map_err(|error| {
+            io::Error::other(replaced("the mode of the socket cannot be read").caused_by(error))
+        })?;
         if !status.file_type().is_socket() {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(io::Error::other(replaced("not a socket")));
         }
         // A file system without access lists has modes alone.
         let list = AccessList::read(path).ok().flatten();

@@ -6,6 +6,8 @@
 use super::audit_record::{AuditRecord, ExecOutcome, put_field};
 use super::counters::Counters;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use roster_messages::CodedError;
+use roster_messages::table::commands::RECORDS_DROPPED;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -156,11 +158,18 @@ impl JournalWriter {
     fn write_record(&mut self, record: &AuditRecord) {
         let dropped = self.counters.records_dropped.get();
         if dropped > self.reported_dropped {
-            let message = format!("{} records were dropped", dropped - self.reported_dropped);
+            let text = format!("{} records were dropped", dropped - self.reported_dropped);
+            let message = CodedError::new(&RECORDS_DROPPED, text).to_string();
             let mut entry = Vec::new();
-            put_field(&mut entry, "MESSAGE", &message);
-            put_field(&mut entry, "PRIORITY", "4");
-            put_field(&mut entry, "SYSLOG_IDENTIFIER", "roster-exec");
+            for (name, value) in [
+                ("MESSAGE", &*message),
+                ("PRIORITY", "4"),
+                ("SYSLOG_IDENTIFIER", "roster-exec"),
+                ("MESSAGE_ID", RECORDS_DROPPED.journal_id),
+                ("CODE", RECORDS_DROPPED.code),
+            ] {
+                put_field(&mut entry, name, value);
+            }
             self.send(&entry, &message);
             self.reported_dropped = dropped;
         }
@@ -221,7 +230,9 @@ mod tests {
             counters: Arc::clone(&counters),
         };
         for _ in 0..=QUEUE_MAX {
-            journal.enqueue_record(record(ExecOutcome::Denied(DenyCode::Refused, String::new())));
+            let message = &roster_messages::table::commands::DENIED_CALLER;
+            let outcome = ExecOutcome::Denied(DenyCode::Refused, message, String::new());
+            journal.enqueue_record(record(outcome));
         }
         journal.enqueue_record(record(ExecOutcome::Ended(CommandEnd::Exited(0))));
         assert_eq!(counters.records_dropped.get(), 1);

@@ -7,7 +7,6 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fmt;
 use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
@@ -38,12 +37,6 @@ pub(super) struct CallerAccount {
 /// The name service did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LookupUnavailable;
-
-impl fmt::Display for LookupUnavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name service of this host does not answer; try again later")
-    }
-}
 
 /// What is known of users and groups.
 pub(super) struct NssLookups {

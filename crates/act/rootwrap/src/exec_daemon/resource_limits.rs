@@ -4,6 +4,8 @@
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use roster_exec::protocol::{CommandReply, DenyCode};
 use roster_fd_passing::deferred_close::BoundedClose;
+use roster_messages::table::commands;
+use roster_messages::{CodedError, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};
 use rustix::process::{Resource, getrlimit};
@@ -270,17 +272,18 @@ impl ResourceUsage {
 
 /// Tells a client that waits, or is about to ask, that nothing was started for it, and need not be.
 pub(super) fn send_busy(stream: &UnixStream) {
-    send_denial(stream, "as many connections are open as may be; try again later");
+    send_denial(stream, &commands::CONNECTIONS_TOO_MANY, "connection limit reached");
 }
 
 /// The same where the daemon is about to end.
 pub(super) fn send_ending(stream: &UnixStream) {
-    let words = "the daemon is about to end, and lets others' commands end first; try again later";
-    send_denial(stream, words);
+    let text = "the daemon is stopping and waits for running commands";
+    send_denial(stream, &commands::DAEMON_STOPPING, text);
 }
 
-fn send_denial(stream: &UnixStream, words: &str) {
-    let answer = CommandReply::Denied(DenyCode::Busy, words.into()).encode();
+fn send_denial(stream: &UnixStream, message: &'static Message, text: &str) {
+    let text = CodedError::new(message, text).to_string();
+    let answer = CommandReply::Denied(DenyCode::Busy, text).encode();
     // It fits into a socket that nothing was written to.
     let _ = send(stream, &answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

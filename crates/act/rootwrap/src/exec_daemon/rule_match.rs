@@ -1,9 +1,11 @@
 //! Which rule lets a caller run a command. Pure: who the caller is, and where, was found out before.
 
 use super::exec_toml::{ExecPolicy, ExecRule};
-use crate::evaluate::{ARGUMENT_BYTES_MAX, is_dangerous, is_safe_value};
+use crate::evaluate::{ARGUMENT_BYTES_MAX, ARGUMENT_TOO_LONG, is_dangerous, is_safe_value};
 use crate::mode::Mode;
 use crate::pattern::{MatchBudget, MatchError, MatchLimit};
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -80,23 +82,37 @@ pub enum Denial {
     Abandoned,
 }
 
+impl Denial {
+    /// Returns the row of the table of messages.
+    #[must_use]
+    pub fn message(self) -> &'static Message {
+        match self {
+            Self::Caller => &commands::DENIED_CALLER,
+            Self::Command => &commands::DENIED_COMMAND,
+            Self::User => &commands::DENIED_RUN_AS,
+            Self::Arguments => &commands::DENIED_ARGUMENTS,
+            Self::LookupUnavailable => &commands::NAME_SERVICE_UNAVAILABLE,
+            Self::ArgumentTooLong => &commands::ARGUMENT_TOO_LONG,
+            Self::MatchLimit(_) => &commands::MATCH_LIMIT,
+            Self::Abandoned => &commands::EVALUATION_ABORTED,
+        }
+    }
+}
+
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MatchLimit(bound) => return write!(f, "a pattern of the rules {bound}"),
-            Self::Caller => "no rule is for this user on this host and that command",
-            Self::Command => "no rule lets this user run that command",
-            Self::User => {
-                "no rule lets this user run that command as that user (root, where -u names none)"
-            }
-            Self::Arguments => "no rule lets this user run that command with such arguments",
+            Self::Caller => "no rule for this user on this host covers the command",
+            Self::Command => "no rule allows this user the command",
+            Self::User => "no rule allows the command as the requested user (default: root)",
+            Self::Arguments => "no rule allows the command with these arguments",
             Self::LookupUnavailable => {
-                "the name service of this host does not tell whether this user is in a group that a rule names; try \
-                 again later"
+                "the name service does not report whether this user is in a group of a rule"
             }
-            Self::ArgumentTooLong => "a word is of 128 KiB or more, with which nothing can be run",
+            Self::ArgumentTooLong => ARGUMENT_TOO_LONG,
             Self::Abandoned => {
-                "its caller or this daemon is about to end, or the rules take too long"
+                "evaluation aborted: the client disconnected, the daemon is stopping, or matching took too long"
             }
         })
     }

@@ -1,6 +1,8 @@
 //! The socket that everybody may connect to: systemd's, or one that is made here and goes with the
 //! daemon.
 
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain};
 use rustix::net::{AddressFamily, listen};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -30,15 +32,16 @@ impl ExecSocket {
         if pid != Some(std::process::id()) {
             return Ok(None);
         }
-        let wrong = |what: &str| io::Error::new(ErrorKind::InvalidInput, what);
         if variable("LISTEN_FDS").as_deref() != Some("1") {
-            return Err(wrong("LISTEN_FDS is not 1: hand over the one socket"));
+            let text = "systemd: LISTEN_FDS is not 1";
+            return Err(io::Error::other(CodedError::new(&commands::SYSTEMD_SOCKET_COUNT, text)));
         }
         // A number becomes a descriptor of ours without a promise that it is one.
         let own = pidfd_open(getpid(), PidfdFlags::empty())?;
         let fd: OwnedFd = pidfd_getfd(own, FIRST_SYSTEMD_FD, PidfdGetfdFlags::empty())?;
         if socket_domain(&fd)? != AddressFamily::UNIX || !socket_acceptconn(&fd)? {
-            return Err(wrong("descriptor 3 is no Unix socket that listens"));
+            let text = "systemd: descriptor 3 is not a listening Unix socket";
+            return Err(io::Error::other(CodedError::new(&commands::SYSTEMD_SOCKET_INVALID, text)));
         }
         listen(&fd, BACKLOG)?;
         let listener = UnixListener::from(fd);
@@ -48,11 +51,13 @@ impl ExecSocket {
 
     /// Makes one, in the place of one that nobody listens at.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let at =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let at = |error: io::Error| {
+            let text = format!("{}: cannot be created", path.display());
+            io::Error::other(CodedError::new(&commands::SOCKET_UNAVAILABLE, text).caused_by(error))
+        };
         if UnixStream::connect(path).is_ok() {
-            let what = "a daemon listens there already";
-            return Err(at(io::Error::new(ErrorKind::AddrInUse, what)));
+            let text = format!("{}: another daemon serves the socket", path.display());
+            return Err(io::Error::other(CodedError::new(&commands::SOCKET_IN_USE, text)));
         }
         if let Some(folder) = path.parent() {
             create_dirs(folder).map_err(at)?;

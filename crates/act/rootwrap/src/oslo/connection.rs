@@ -113,7 +113,7 @@ fn handle_command(
         }
         Err(refusal) => {
             services.syslog.send_message(log_messages::REFUSED_TO_SERVICE, || {
-                log_messages::refused(&refusal, words)
+                log_messages::refused(services.policy.conf.mode, &refusal, words)
             });
             write!(result, "[{},\"\",\"\"]", refusal.exit_code())?;
         }

@@ -3,6 +3,8 @@
 
 use crate::access_list::{AccessList, READ_WRITE};
 use roster_fd_passing::refuse_descriptors;
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, unlinkat,
 };
@@ -92,8 +94,8 @@ fn open_own_dir(path: &Path) -> io::Result<OwnedFd> {
     let directory = openat(CWD, path, flags, Mode::empty())?;
     let status = fstat(&directory)?;
     if status.st_uid != rustix::process::geteuid().as_raw() || status.st_mode & 0o077 != 0 {
-        let what = format!("{}: replaced by another directory", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        let text = format!("{}: replaced by another directory", path.display());
+        return Err(io::Error::other(CodedError::new(&commands::SOCKET_DIR_REPLACED, text)));
     }
     Ok(directory)
 }

@@ -13,6 +13,8 @@ mod program;
 use crate::mode::Mode;
 use matcher::run;
 use program::{MatchProgram, compile};
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fmt;
@@ -104,13 +106,13 @@ impl fmt::Display for PatternFault {
 }
 
 impl PatternFault {
-    /// What to do about it.
+    /// Returns the row of the table of messages.
     #[must_use]
-    pub fn fix(&self) -> &'static str {
+    pub fn message(&self) -> &'static Message {
         match self {
-            Self::Bad(_) => "the rule never matches: mend it, or remove the rule",
-            Self::Raises(_) => "commands that come to this rule are refused: mend it",
-            Self::Unsupported(_) => "the rule never matches: write it without that",
+            Self::Bad(_) => &commands::PATTERN_INVALID,
+            Self::Raises(_) => &commands::PATTERN_ABORTS,
+            Self::Unsupported(_) => &commands::PATTERN_UNSUPPORTED,
         }
     }
 }

@@ -175,10 +175,14 @@ impl PatternParser {
     fn until(&mut self, end: char) -> Result<String, PatternFault> {
         let rest = &self.chars[self.at..];
         let length = rest.iter().position(|&char| char == end);
-        let length = length.ok_or(PatternFault::Bad("has a name without its end"))?;
+        let length = length.ok_or(PatternFault::Bad("has a group name without an end"))?;
         let name: String = rest[..length].iter().collect();
         self.at += length + 1;
-        if name.is_empty() { Err(PatternFault::Bad("lacks the name of a group")) } else { Ok(name) }
+        if name.is_empty() {
+            Err(PatternFault::Bad("has a group without a name"))
+        } else {
+            Ok(name)
+        }
     }
 
     fn digits(&mut self, radix: u32, most: usize) -> String {
@@ -192,7 +196,7 @@ impl PatternParser {
     fn choice(&mut self, top: bool) -> Result<PatternNode, PatternFault> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(PatternFault::Unsupported("has groups within groups beyond a hundred"));
+            return Err(PatternFault::Unsupported("nests more than 100 groups"));
         }
         let mut branches = vec![self.sequence(top)?];
         while self.eat('|') {
@@ -260,7 +264,7 @@ impl PatternParser {
         for item in items {
             let SetItem::Range(low, high) = item else { continue };
             if high > 0x7f && !self.flags.ascii {
-                return Err(PatternFault::Unsupported("ignores the case of letters beyond ASCII"));
+                return Err(PatternFault::Unsupported("ignores the case of letters outside ASCII"));
             }
             for letter in b'a'..=b'z' {
                 let (small, large) = (u32::from(letter), u32::from(letter.to_ascii_uppercase()));
@@ -336,11 +340,11 @@ impl PatternParser {
         let number = |digits: &str| match digits.parse::<u64>() {
             _ if digits.is_empty() => Ok(None),
             Ok(number) if number < REPEAT_MAX => Ok(Some(number)),
-            _ => Err(PatternFault::Raises("repeats too often")),
+            _ => Err(PatternFault::Raises("has a repetition count that is too large")),
         };
         let (min, max) = (number(&low)?.unwrap_or(0), number(&high)?);
         if max.is_some_and(|max| max < min) {
-            return Err(PatternFault::Bad("has a repetition whose least is above its most"));
+            return Err(PatternFault::Bad("has a repetition with its minimum above its maximum"));
         }
         Ok(Some((min, max)))
     }
@@ -368,7 +372,7 @@ impl PatternParser {
                 (SetItem::Range(low, _), SetItem::Range(high, _)) if low <= high => {
                     items.push(SetItem::Range(low, high));
                 }
-                _ => return Err(PatternFault::Bad("has a range of characters without an order")),
+                _ => return Err(PatternFault::Bad("has a range of characters in reverse order")),
             }
         }
         Ok(PatternNode::Set(CharSet { negated, items: self.cased(items)? }))
@@ -415,7 +419,7 @@ impl PatternParser {
             'r' => return Ok(Some(13)),
             't' => return Ok(Some(9)),
             'v' => return Ok(Some(11)),
-            'N' => return Err(PatternFault::Unsupported("has a character by its name")),
+            'N' => return Err(PatternFault::Unsupported("names a character by \\N")),
             'x' => 2,
             'u' => 4,
             'U' => 8,
@@ -471,18 +475,18 @@ impl PatternParser {
         }
         let group = digits.parse().unwrap_or(usize::MAX);
         if group >= self.widths.len() {
-            return Err(PatternFault::Bad("refers to a group that it does not have"));
+            return Err(PatternFault::Bad("refers to an unknown group"));
         }
         self.reference(group)
     }
 
     fn reference(&mut self, group: usize) -> Result<PatternNode, PatternFault> {
         if self.widths.get(group).copied().flatten().is_none() {
-            return Err(PatternFault::Bad("refers to a group within that group"));
+            return Err(PatternFault::Bad("refers to a group inside that group"));
         }
         self.check_look_behind(group)?;
         if self.flags.ignore_case {
-            return Err(PatternFault::Unsupported("refers to a group regardless of case"));
+            return Err(PatternFault::Unsupported("refers to a group and ignores case"));
         }
         Ok(PatternNode::Reference(group))
     }
@@ -494,7 +498,7 @@ impl PatternParser {
         if closed && group < groups {
             Ok(())
         } else {
-            Err(PatternFault::Bad("refers within a look-behind to a group of the same"))
+            Err(PatternFault::Bad("refers to a group of the same look-behind"))
         }
     }
 
@@ -513,13 +517,15 @@ impl PatternParser {
             'P' if self.eat('=') => {
                 let name = self.until(')')?;
                 check_name(&name)?;
-                let group =
-                    *self.names.get(&name).ok_or(PatternFault::Bad("refers to no group's name"))?;
+                let group = *self
+                    .names
+                    .get(&name)
+                    .ok_or(PatternFault::Bad("refers to an unknown group name"))?;
                 return self.reference(group).map(Some);
             }
             ':' => {}
             '#' => {
-                const NO_END: PatternFault = PatternFault::Bad("has a comment without its end");
+                const NO_END: PatternFault = PatternFault::Bad("has a comment without an end");
                 while self.token()?.ok_or(NO_END)? != ')' {}
                 return Ok(None);
             }
@@ -527,7 +533,7 @@ impl PatternParser {
             '!' => return self.look(true, true).map(Some),
             '<' if self.eat('=') => return self.look(false, false).map(Some),
             '<' if self.eat('!') => return self.look(false, true).map(Some),
-            '(' => return Err(PatternFault::Unsupported("asks whether a group took part")),
+            '(' => return Err(PatternFault::Unsupported("has a condition on a group")),
             '>' => {
                 let node = self.choice(false)?;
                 self.close()?;
@@ -535,7 +541,7 @@ impl PatternParser {
             }
             char @ ('a' | 'i' | 'L' | 'm' | 's' | 'u' | 'x' | '-') => {
                 if self.set_flags(char)? {
-                    let early = "has flags for the whole elsewhere than at its start";
+                    let early = "has global flags that are not at its start";
                     return if first { Ok(None) } else { Err(PatternFault::Bad(early)) };
                 }
             }
@@ -554,7 +560,7 @@ impl PatternParser {
         if let Some(name) = name
             && self.names.insert(name, group).is_some()
         {
-            return Err(PatternFault::Bad("has two groups of one name"));
+            return Err(PatternFault::Bad("has two groups with one name"));
         }
         let node = self.choice(false)?;
         self.close()?;
@@ -575,7 +581,7 @@ impl PatternParser {
         let (least, most) = self.width(&node);
         // CPython refuses widths beyond its limit.
         if !ahead && (least != most || most >= REPEAT_MAX) {
-            return Err(PatternFault::Bad("looks behind at what has no fixed width"));
+            return Err(PatternFault::Bad("has a look-behind without a fixed width"));
         }
         let behind = (!ahead).then_some(least);
         Ok(PatternNode::Look { behind, negated, node: Box::new(node) })
@@ -583,7 +589,7 @@ impl PatternParser {
 
     /// Flags up to their `)` or `:`; `true` for those of the whole expression.
     fn set_flags(&mut self, first: char) -> Result<bool, PatternFault> {
-        const BAD: PatternFault = PatternFault::Bad("has flags that there are not");
+        const BAD: PatternFault = PatternFault::Bad("has unknown flags");
         let (mut next, mut on, mut kinds, mut added, mut removed) = (Some(first), true, 0, 0, 0);
         let mut flags = self.flags;
         let (mut added_set, mut removed_set) = (String::new(), String::new());
@@ -613,7 +619,9 @@ impl PatternParser {
                     }
                     // CPython's error for this is not one of regular expressions.
                     if (unicode && self.flags.ascii) || (added_set.contains('a') && self.unicode) {
-                        return Err(PatternFault::Raises("is to be both ASCII and Unicode"));
+                        return Err(PatternFault::Raises(
+                            "has the flags for ASCII and Unicode together",
+                        ));
                     }
                     self.unicode |= unicode;
                     self.flags = flags;
@@ -665,8 +673,8 @@ impl PatternParser {
 }
 
 const NO_BRACKET: PatternFault = PatternFault::Bad("has a [ without its ]");
-const BAD_ESCAPE: PatternFault = PatternFault::Bad("has a \\ before what it does not go with");
-const UNKNOWN: PatternFault = PatternFault::Bad("has a (? that goes on with nothing known");
+const BAD_ESCAPE: PatternFault = PatternFault::Bad("has an invalid escape");
+const UNKNOWN: PatternFault = PatternFault::Bad("has an unknown extension (?");
 
 fn octal(digits: &str) -> Result<u32, PatternFault> {
     match u32::from_str_radix(digits, 8) {
@@ -681,6 +689,6 @@ fn check_name(name: &str) -> Result<(), PatternFault> {
     if starts && chars.all(|char| char.is_alphanumeric() || char == '_') {
         Ok(())
     } else {
-        Err(PatternFault::Bad("has a group whose name is none"))
+        Err(PatternFault::Bad("has an invalid group name"))
     }
 }

@@ -27,7 +27,7 @@ fn strict_matches_the_whole_argument() {
     }
     assert_eq!(
         Pattern::new("a\\").fault(Mode::Strict),
-        Some(PatternFault::Bad("has a \\ before what it does not go with"))
+        Some(PatternFault::Bad("has an invalid escape"))
     );
 }
 
