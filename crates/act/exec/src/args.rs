@@ -81,16 +81,17 @@ pub fn parse<'w>(
     let mut words = words.into_iter();
     let (mut run_as, mut socket, mut keeps_terminal) = (None, None, false);
     let first = loop {
-        let word = words.next().ok_or("there is no command")?;
+        let word = words.next().ok_or("the command is missing")?;
         if word == b"--" {
-            break words.next().ok_or("there is no command")?;
+            break words.next().ok_or("the command is missing")?;
         }
         let Some((option, value)) = parse_option(word)? else { break word };
         let mut value =
             || value.or_else(|| words.next()).ok_or(format!("--{} needs a value", option.long));
         match option.short {
             'u' => {
-                let name = core::str::from_utf8(value()?).map_err(|_| "a user's name is UTF-8")?;
+                let name = core::str::from_utf8(value()?)
+                    .map_err(|_| "the name of the user is not UTF-8")?;
                 // To the daemon it would be none: root. A variable that is not set has not meant that.
                 if name.is_empty() {
                     return Err("the name of the user is empty".into());
@@ -118,7 +119,7 @@ type ParsedOption<'w> = (&'static OptionSpec, Option<&'w [u8]>);
 
 /// The option of a word; `None` if it is the command.
 fn parse_option(word: &[u8]) -> Result<Option<ParsedOption<'_>>, String> {
-    let unknown = || format!("there is no option {}", String::from_utf8_lossy(word));
+    let unknown = || format!("unknown option {}", String::from_utf8_lossy(word));
     let (option, value) = match word {
         [b'-', b'-', long @ ..] => {
             let at = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());

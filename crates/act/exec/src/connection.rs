@@ -44,14 +44,23 @@ pub(crate) enum ConnectionError {
     NotListening,
     /// The mode or access list of the socket refuses this user, for now or for good.
     Refused,
-    /// The daemon has closed the connection.
+    /// The daemon closed the connection before it reported the start of the command.
     Closed,
-    /// The same, and whether it has told before that the command runs.
-    ClosedDuringRun { is_running: bool },
-    /// What it says is none.
+    /// The daemon closed the connection while the command ran.
+    ClosedDuringRun,
+    /// The daemon sent an invalid reply.
     Malformed(MalformedFrame),
-    /// An error of the system's.
+    /// The system refused an operation.
     System(Errno),
+}
+
+/// An error of the system in words, without a code.
+pub(crate) struct SystemError(pub(crate) Errno);
+
+impl fmt::Display for SystemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (error {})", syscalls::describe_errno(self.0), self.0.raw_os_error())
+    }
 }
 
 impl From<Errno> for ConnectionError {
@@ -66,25 +75,29 @@ impl From<Errno> for ConnectionError {
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The unit does not start without a policy, and systemctl does not tell.
+            // The unit does not start without a policy, and systemctl does not report that.
             Self::NotListening => f.write_str(
-                "no daemon listens. Write /etc/roster/exec.toml, then start it: systemctl start roster-exec.socket",
+                "no daemon listens. Write /etc/roster/exec.toml, then run systemctl start roster-exec.socket. [RST-7091]",
             ),
             Self::Refused => f.write_str(
-                "permission denied: the socket refuses this user, by its mode or access list. The daemon refuses a user while \
-                 too many of the user's connections hang",
+                "permission denied: the socket refuses this user. Correct the mode of the socket, or try again later. \
+                 [RST-7092]",
             ),
-            Self::Closed => f.write_str("the daemon has gone away"),
-            Self::ClosedDuringRun { is_running: true } => {
-                f.write_str("the daemon has gone away; how the command ended is not known")
-            }
-            Self::ClosedDuringRun { is_running: false } => {
-                f.write_str("the daemon has gone away before it told that the command runs")
-            }
-            Self::Malformed(what) => write!(f, "the daemon says what it may not: {}", what.0),
-            Self::System(error) => {
-                write!(f, "{} (error {})", syscalls::describe_errno(*error), error.raw_os_error())
-            }
+            Self::Closed => f.write_str(
+                "connection lost before the daemon reported a start. Check whether the command ran, then try again. \
+                 [RST-7093]",
+            ),
+            Self::ClosedDuringRun => f.write_str(
+                "connection lost while the command ran, so its status is unknown. Check the effect of the command. \
+                 [RST-7094]",
+            ),
+            Self::Malformed(what) => write!(
+                f,
+                "protocol error: invalid reply from roster-rootwrap-daemon: {}. Install client and daemon of one version, and \
+                 restart the daemon. [RST-7095]",
+                what.0
+            ),
+            Self::System(error) => write!(f, "{}. [RST-7096]", SystemError(*error)),
         }
     }
 }

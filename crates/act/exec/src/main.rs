@@ -20,11 +20,13 @@ mod terminal;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use connection::{CommandEvent, ConnectionError, DaemonConnection};
+use connection::{CommandEvent, ConnectionError, DaemonConnection, SystemError};
 use core::fmt::{self, Display, Write};
 use core::panic::PanicInfo;
 use roster_exec::args::{self, Invocation};
-use roster_exec::protocol::{self, CommandEnd, CommandReply, DenyCode, encode_request};
+use roster_exec::protocol::{
+    self, CommandEnd, CommandReply, DenyCode, MalformedFrame, encode_request,
+};
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, retry_on_intr, write};
 use signals::PendingSignals;
@@ -50,7 +52,9 @@ static HEAP: bump_allocator::BumpAllocator = bump_allocator::BumpAllocator::new(
 fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
     signals::block_sigpipe();
     if syscalls::open_closed_fds().is_err() {
-        return fail(FAILED, &"0, 1 or 2 is closed, and /dev/null cannot be opened in its place");
+        let text = "descriptor 0, 1 or 2 is closed, and /dev/null cannot be opened in its place. Open the descriptors \
+                    before the call. [RST-7098]";
+        return fail(FAILED, &text);
     }
     let (run_as, socket, keeps_terminal, argv) = match args::parse(words.iter().skip(1).copied()) {
         Ok(Invocation::Run { run_as, socket, keeps_terminal, argv }) => {
@@ -60,7 +64,11 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
         Ok(Invocation::Version) => {
             return print(&format!("{} {}\n", args::NAME, env!("CARGO_PKG_VERSION")));
         }
-        Err(wrong) => return fail(FAILED, &format_args!("{wrong}; see {} --help", args::NAME)),
+        Err(wrong) => {
+            let text =
+                format_args!("{wrong}. Run {} --help for the options. [RST-7099]", args::NAME);
+            return fail(FAILED, &text);
+        }
     };
     let socket = socket.unwrap_or(protocol::SOCKET.as_bytes());
     // What has no name and no value is none; a name may begin with the sign.
@@ -68,7 +76,9 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
     let variables: Vec<&[u8]> = variables.iter().copied().filter(is_variable).collect();
     let request = encode_request(run_as.unwrap_or_default().as_bytes(), &argv, &variables);
     let Some(request) = request else {
-        return fail(FAILED, &"the command and its environment are too long");
+        let text = "the command and its environment are too long. Shorten them: at most 65,536 strings each, and 4 MiB. \
+                    [RST-7100]";
+        return fail(FAILED, &text);
     };
     let command = String::from_utf8_lossy(argv[0]);
     // A command of the caller's own user may read the caller's terminal anyway.
@@ -80,8 +90,8 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
             return fail(
                 FAILED,
                 &format_args!(
-                    "no terminal (pty) can be made: {}. -t hands on the caller's own",
-                    ConnectionError::System(error)
+                    "no terminal (pty) can be created: {}. Pass on the terminal of the caller with -t. [RST-7101]",
+                    SystemError(error)
                 ),
             );
         }
@@ -93,12 +103,13 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
         Ok(CommandReply::Ended(CommandEnd::Exited(status))) => status.to_le_bytes()[0],
         Ok(CommandReply::Ended(CommandEnd::Died(signal))) => signals::die_by_signal(signal),
         Ok(CommandReply::Ended(CommandEnd::TimedOut)) => {
-            fail(TIMED_OUT, &format_args!("{command}: its time was over"))
+            let text = "killed: the timeout of the rule expired. Raise timeout in /etc/roster/exec.toml if needed.";
+            fail(TIMED_OUT, &format_args!("{command}: {text} [RST-7097]"))
         }
         Ok(CommandReply::Denied(why, words)) => {
             fail(exit_code(why), &format_args!("{command}: {words}"))
         }
-        Ok(_) => fail(FAILED, &"the daemon says what it may not say here"),
+        Ok(_) => fail(FAILED, &ConnectionError::Malformed(MalformedFrame("unexpected kind"))),
         Err(what) => fail(FAILED, &what),
     }
 }
@@ -198,8 +209,8 @@ fn run(
                 }
                 _ => {}
             },
-            Err(ConnectionError::Closed) => {
-                return Err(ConnectionError::ClosedDuringRun { is_running });
+            Err(ConnectionError::Closed) if is_running => {
+                return Err(ConnectionError::ClosedDuringRun);
             }
             Err(broken) => return Err(broken),
         }
@@ -216,7 +227,10 @@ fn print(text: &str) -> u8 {
     let [_, stdout, _] = syscalls::standard_fds();
     match write_all(stdout, text.as_bytes()) {
         Ok(()) | Err(Errno::PIPE) => 0,
-        Err(error) => fail(FAILED, &ConnectionError::System(error)),
+        Err(error) => {
+            let text = format_args!("cannot write the output: {}. [RST-7090]", SystemError(error));
+            fail(FAILED, &text)
+        }
     }
 }
 
@@ -255,8 +269,8 @@ impl Write for ExitMessage {
 fn panic(what: &PanicInfo<'_>) -> ! {
     let mut words = ExitMessage { bytes: [0; EXIT_MESSAGE_BYTES], length: 0 };
     let _ = match HEAP.is_exhausted() {
-        true => words.write_str("roster-exec: out of memory\n"),
-        false => writeln!(words, "roster-exec: an error of its own: {what}"),
+        true => words.write_str("roster-exec: out of memory [RST-7102]\n"),
+        false => writeln!(words, "roster-exec: internal error [RST-7103]: {what}"),
     };
     let [_, _, stderr] = syscalls::standard_fds();
     let _ = write_all(stderr, &words.bytes[..words.length]);

@@ -36,7 +36,7 @@ pub struct MalformedFrame(pub &'static str);
 
 impl fmt::Display for MalformedFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the request is not as the protocol has it: {}", self.0)
+        write!(f, "invalid frame: {}", self.0)
     }
 }
 
@@ -97,7 +97,7 @@ pub enum CommandEnd {
 /// A frame's kind and length, which is no more than `bytes_max`.
 fn header(bytes: [u8; HEADER_BYTES], bytes_max: usize) -> Result<(u8, usize), MalformedFrame> {
     let [kind, 0, 0, 0, length @ ..] = bytes else {
-        return Err(MalformedFrame("bytes 1 to 3 of a frame are 0"));
+        return Err(MalformedFrame("bytes 1 to 3 of a frame are not 0"));
     };
     let length = u32::from_le_bytes(length) as usize;
     match length <= bytes_max {
@@ -166,7 +166,7 @@ impl CommandRequest {
     pub fn length(bytes: [u8; HEADER_BYTES]) -> Result<usize, MalformedFrame> {
         match header(bytes, REQUEST_BYTES_MAX)? {
             (REQUEST, length) => Ok(length),
-            _ => Err(MalformedFrame("a frame of kind R begins a command")),
+            _ => Err(MalformedFrame("the first frame of a command is not of kind R")),
         }
     }
 
@@ -174,14 +174,14 @@ impl CommandRequest {
     pub fn decode(body: &[u8]) -> Result<Self, MalformedFrame> {
         let mut rest = BodyReader(body);
         if rest.take_bytes(MAGIC.len())? != MAGIC {
-            return Err(MalformedFrame("it does not begin with RXQ1"));
+            return Err(MalformedFrame("the request does not begin with RXQ1"));
         }
         let (words, variables, run_as) = (rest.number()?, rest.number()?, rest.number()?);
         if words == 0 || words > STRINGS_MAX || variables > STRINGS_MAX {
-            return Err(MalformedFrame("there are no words, or too many"));
+            return Err(MalformedFrame("no arguments, or too many strings"));
         }
         let run_as = core::str::from_utf8(rest.text(run_as)?)
-            .map_err(|_| MalformedFrame("a user's name is UTF-8"))?;
+            .map_err(|_| MalformedFrame("the name of the user is not UTF-8"))?;
         let run_as = (!run_as.is_empty()).then(|| run_as.into());
         // Each takes four bytes at least, so that no count makes room for more than was sent.
         let argv = (0..words).map(|_| rest.string()).collect::<Result<_, _>>()?;
@@ -190,7 +190,7 @@ impl CommandRequest {
             .collect::<Result<_, _>>()?;
         match rest.0 {
             [] => Ok(Self { run_as, argv, environment }),
-            _ => Err(MalformedFrame("something is behind its last variable")),
+            _ => Err(MalformedFrame("bytes follow the last variable")),
         }
     }
 }
@@ -209,13 +209,14 @@ struct BodyReader<'b>(&'b [u8]);
 impl<'b> BodyReader<'b> {
     fn take_bytes(&mut self, count: usize) -> Result<&'b [u8], MalformedFrame> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or(MalformedFrame("it ends early"))?;
+            self.0.split_at_checked(count).ok_or(MalformedFrame("the frame ends early"))?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn number(&mut self) -> Result<usize, MalformedFrame> {
-        let bytes = self.take_bytes(4)?.try_into().map_err(|_| MalformedFrame("it ends early"))?;
+        let bytes =
+            self.take_bytes(4)?.try_into().map_err(|_| MalformedFrame("the frame ends early"))?;
         Ok(u32::from_le_bytes(bytes) as usize)
     }
 
@@ -248,7 +249,7 @@ pub const SIGNAL_FRAME_BYTES: usize = HEADER_BYTES + 4;
 pub fn decode_signal(bytes: [u8; SIGNAL_FRAME_BYTES]) -> Result<u32, MalformedFrame> {
     match bytes {
         [SIGNAL, 0, 0, 0, 4, 0, 0, 0, signal @ ..] => Ok(u32::from_le_bytes(signal)),
-        _ => Err(MalformedFrame("while a command runs a client sends frames of kind K")),
+        _ => Err(MalformedFrame("the frame is not a signal")),
     }
 }
 
@@ -295,13 +296,13 @@ impl CommandReply {
                 (0, status) => CommandEnd::Exited(status),
                 (1, signal) => CommandEnd::Died(signal),
                 (2, _) => CommandEnd::TimedOut,
-                _ => return Err(MalformedFrame("a command ends in one of three ways")),
+                _ => return Err(MalformedFrame("unknown end of a command")),
             }),
-            _ => return Err(MalformedFrame("it is no answer")),
+            _ => return Err(MalformedFrame("unknown kind of reply")),
         };
         match rest.0 {
             [] => Ok(answer),
-            _ => Err(MalformedFrame("something is behind the answer")),
+            _ => Err(MalformedFrame("bytes follow the reply")),
         }
     }
 }

@@ -117,17 +117,17 @@ pub(crate) fn raise(signal: u32) -> Result<(), Errno> {
 pub(crate) fn describe_errno(error: Errno) -> &'static str {
     match error {
         Errno::ACCESS | Errno::PERM => "permission denied",
-        Errno::AGAIN => "nothing moves, and its time is over",
+        Errno::AGAIN => "timed out",
         Errno::CONNREFUSED => "connection refused",
-        Errno::INVAL | Errno::NAMETOOLONG => "the path is too long, or none",
-        Errno::LOOP => "too many links on the way",
+        Errno::INVAL | Errno::NAMETOOLONG => "the path is too long or empty",
+        Errno::LOOP => "too many symbolic links",
         Errno::MFILE | Errno::NFILE => "too many open files",
-        Errno::NOENT => "no such file or folder",
+        Errno::NOENT => "no such file or directory",
         Errno::NOBUFS | Errno::NOMEM => "out of memory",
-        Errno::NOTDIR => "what is on the way is no folder",
-        Errno::NOTSOCK | Errno::PROTOTYPE => "no socket of this kind",
-        Errno::BADF => "a descriptor that it takes is closed",
-        Errno::TOOMANYREFS => "too many descriptors are under way",
-        _ => "an error of the system",
+        Errno::NOTDIR => "not a directory",
+        Errno::NOTSOCK | Errno::PROTOTYPE => "not a socket of this type",
+        Errno::BADF => "bad file descriptor",
+        Errno::TOOMANYREFS => "too many descriptors in flight",
+        _ => "system error",
     }
 }

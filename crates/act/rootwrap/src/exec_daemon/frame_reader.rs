@@ -116,7 +116,8 @@ impl<'s> FrameReader<'s> {
         let request = CommandRequest::decode(&self.buffered[HEADER_BYTES..end]).map_err(invalid)?;
         let fds =
             self.fds.take_value().try_into().map(BoundedClose::new).map_err(BoundedClose::new);
-        let fds = fds.map_err(|_| invalid(MalformedFrame("four descriptors come with it")))?;
+        let fds =
+            fds.map_err(|_| invalid(MalformedFrame("the number of descriptors is not four")))?;
         self.buffered.drain(..end);
         self.late_signals = 0;
         if self.buffered.capacity() > 2 * PIECE_BYTES {
@@ -130,7 +131,7 @@ impl<'s> FrameReader<'s> {
         while self.is_signal() && self.next_signal()?.is_some() {
             self.late_signals += 1;
             if self.late_signals > LATE_SIGNALS_MAX {
-                return Err(invalid(MalformedFrame("signals for no command")));
+                return Err(invalid(MalformedFrame("too many signals without a command")));
             }
         }
         Ok(())
@@ -208,7 +209,7 @@ impl<'s> FrameReader<'s> {
                 if came.flags.contains(ReturnFlags::CTRUNC)
                     || self.fds.len() > DESCRIPTOR_COUNT =>
             {
-                Err(invalid(MalformedFrame("four descriptors come with it")))
+                Err(invalid(MalformedFrame("the number of descriptors is not four")))
             }
             Ok(came) => {
                 self.buffered.extend_from_slice(&piece[..came.bytes]);

@@ -316,7 +316,7 @@ crate::messages! {
         fix: "Correct the mode of the socket, or try again later.";
     CLIENT_GONE_BEFORE_START = 7093, "connection lost before the command started",
         cause: "The daemon ended, or closed the connection, before it reported the start.",
-        fix: "Try again. journalctl -u roster-exec shows why the daemon ended.";
+        fix: "Check whether the command ran, then try again. journalctl -u roster-exec shows why the daemon ended.";
     CLIENT_GONE_DURING_RUN = 7094, "connection lost while the command ran",
         cause: "The daemon ended. The status of the command is unknown.",
         fix: "Check the effect of the command. journalctl -u roster-exec shows why the daemon ended.";
@@ -356,9 +356,9 @@ crate::messages! {
     LOCUST_CHECK_TIMED_OUT = 7105, "checks before the run timed out",
         cause: "The checks of a class took longer than 120 s, for example because the server does not answer.",
         fix: "Check the server, or skip the checks with probe = 0.";
-    LOCUST_CHECK_FAILED = 7106, "checks before the run failed",
-        cause: "roster-lab ended without a report. The message has its last lines.",
-        fix: "Correct the cause that the message names.";
+    LOCUST_CHECK_SILENT = 7106, "checks before the run without a report",
+        cause: "roster-lab ended without a report and without a message.",
+        fix: "Run roster-lab check with the same options on the master's host.";
     LOCUST_NO_WORKER = 7107, "Locust makes requests of roster-lab itself",
         cause: "Locust runs without --master, and only workers of roster-lab make the requests of these classes.",
         fix: "Start Locust with --master, and roster-lab worker --master HOST.";
