@@ -1,4 +1,5 @@
-//! The connection to the daemon.
+//! The connection of `roster-exec` to the daemon: it sends requests and signals, and waits for replies. `main` decides
+//! about them.
 
 use crate::signals::PendingSignals;
 use crate::syscalls;
@@ -22,27 +23,27 @@ use rustix::net::{
 };
 use rustix::termios::isatty;
 
-/// In which the daemon has to take what it is sent.
+/// Limit of the wait for the daemon to read.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a job in the background looks whether it is in the foreground.
+/// Interval at which a background job checks whether it is in the foreground.
 const FOREGROUND_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What comes while a request is answered.
+/// Events while a request runs.
 pub(crate) enum CommandEvent {
-    /// From the daemon.
+    /// A reply of the daemon.
     Reply(CommandReply),
-    /// From anybody.
+    /// A signal to this process.
     Signal(u32),
-    /// Nothing, in the time that there was.
+    /// The time limit passed.
     TimedOut,
 }
 
-/// Why there is no answer.
+/// Reasons for a missing reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionError {
-    /// Nobody listens.
+    /// No process accepts connections at the socket.
     NotListening,
-    /// The mode or access list of the socket refuses this user, for now or for good.
+    /// The mode or access list of the socket refuses this user.
     Refused,
     /// The daemon closed the connection before it reported the start of the command.
     Closed,
@@ -104,7 +105,7 @@ impl fmt::Display for ConnectionError {
 
 pub(crate) struct DaemonConnection {
     stream: OwnedFd,
-    /// What has come of answers that were not looked at.
+    /// Bytes of replies that are not decoded yet.
     buffered: Vec<u8>,
 }
 
@@ -122,8 +123,8 @@ impl DaemonConnection {
         Ok(Self { stream, buffered: Vec::new() })
     }
 
-    /// Sends a request, and with it our descriptors and the folder that we are in. Of these the terminals are replaced by
-    /// the command's, if it has one.
+    /// Sends a request with the descriptors 0 to 2 and the working directory. The terminal of the command replaces the
+    /// caller's.
     pub(crate) fn send(
         &mut self,
         request: &[u8],
@@ -145,7 +146,7 @@ impl DaemonConnection {
         self.send_bytes(&request[sent..])
     }
 
-    /// Passes a signal on to the command. Where the daemon is gone, its answer tells.
+    /// Forwards a signal to the command. If the daemon has ended, the next read reports that.
     pub(crate) fn forward_signal(&mut self, signal: u32) -> Result<(), ConnectionError> {
         match self.send_bytes(&encode_signal(signal)) {
             Err(ConnectionError::Closed) => Ok(()),
@@ -161,7 +162,7 @@ impl DaemonConnection {
         Ok(())
     }
 
-    /// What comes next, of the daemon or of anybody who signals; until a time, if there is one.
+    /// Waits for the next reply or signal, until a time if there is one.
     pub(crate) fn next_event(
         &mut self,
         signals: &mut PendingSignals,
@@ -170,7 +171,7 @@ impl DaemonConnection {
     ) -> Result<CommandEvent, ConnectionError> {
         let mut has_come = [false; 2];
         loop {
-            // What the command wrote comes before its end.
+            // The output of the command is shown before its end.
             if let Some(signal) = terminal.as_mut().and_then(|terminal| terminal.transfer(has_come))
             {
                 return Ok(CommandEvent::Signal(signal));
@@ -182,7 +183,7 @@ impl DaemonConnection {
                 return Ok(CommandEvent::Signal(signal));
             }
             let awaited = terminal.as_ref().map_or([None; 2], |terminal| terminal.poll_events());
-            // An entry that waits for nothing stands for the stream again.
+            // An unused entry polls the stream without events.
             let [own, typed] =
                 awaited.map(|what| what.unwrap_or((self.stream.as_fd(), PollFlags::empty())));
             let mut fds = [
@@ -222,7 +223,7 @@ impl DaemonConnection {
         }
     }
 
-    /// An answer that has come already.
+    /// Returns a reply that was received completely.
     fn buffered_reply(&mut self) -> Result<Option<CommandReply>, MalformedFrame> {
         let Some((head, rest)) = self.buffered.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -248,7 +249,7 @@ impl DaemonConnection {
     }
 }
 
-/// The folder that we are in, whether or not we may enter it any more.
+/// Opens the working directory, even if this user may no longer enter it.
 fn open_working_dir() -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path| openat(CWD, path, flags, Mode::empty());

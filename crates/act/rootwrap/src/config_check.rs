@@ -1,4 +1,5 @@
-//! Mistakes of a policy, and the rules that strict mode reads differently from compat mode.
+//! The `check` of a rootwrap policy: mistakes, and rules that strict mode reads differently. It evaluates no command
+//! and prints nothing.
 
 mod executables;
 mod mode_differences;
@@ -61,8 +62,8 @@ fn setting_warning(setting: &str) -> Option<(&str, &'static Message, &'static st
     is_free.then_some((name, &commands::CHECK_ENV_LANGUAGE, text))
 }
 
-/// Those that EnvFilters set and that may be as good as code: one warning for each, at the first rule that has it.
-/// Variables that always are code differ between the modes.
+/// Returns a warning for each dangerous variable that EnvFilters set, at the first rule with it. Variables by which
+/// programs load code differ between the modes instead.
 fn command_variable_warnings(policy: &RootwrapPolicy) -> impl Iterator<Item = Diagnostic> {
     let mut rules_by_variable: BTreeMap<_, (_, Vec<&FilterRule>)> = BTreeMap::new();
     for rule in policy.rules(Mode::Compat) {

@@ -1,4 +1,4 @@
-//! Which rule decides about a command and why each one before it does not, without running anything.
+//! The explanation of a decision: each rule with its reason, and the deciding one. It runs nothing.
 
 use crate::evaluate::{AllowedCommand, MismatchReason, Refusal, evaluate_rules};
 use crate::filters::FilterRule;
@@ -9,29 +9,29 @@ use crate::shell_quoted::ShellQuoted;
 use std::ffi::OsString;
 use std::fmt;
 
-/// A judgement with its reasons. Displayed, it is a line for each rule and one for the outcome.
+/// A decision with its reasons. Its `Display` has a line for each rule and one for the result.
 #[derive(Debug)]
 pub struct Explanation<'p> {
-    /// How the rules were read.
+    /// The mode of the decision.
     pub mode: Mode,
-    /// The rules that were looked at, in order.
+    /// The evaluated rules, in order.
     pub steps: Vec<RuleStep>,
-    /// What came of it.
+    /// The result.
     pub outcome: Result<AllowedCommand<'p>, Refusal<'p>>,
 }
 
-/// One rule's answer.
+/// The result of one rule.
 #[derive(Debug)]
 pub struct RuleStep {
-    /// The rule with its place.
+    /// The rule with its file and line.
     pub rule: String,
-    /// Why it does not let the command run; `None` of the rule that does.
+    /// The reason for which it does not allow the command. `None` for the deciding rule.
     pub mismatch: Option<MismatchReason>,
-    /// Of a rule that chains, what others say of the rest of the command.
+    /// For a chaining rule, the results for the chained command.
     pub chained: Vec<RuleStep>,
 }
 
-/// Judges a command and tells how.
+/// Decides about a command, and records the steps.
 #[must_use]
 pub fn explain<'p>(
     mode: Mode,
@@ -40,7 +40,7 @@ pub fn explain<'p>(
     facts: &dyn HostFacts,
 ) -> Explanation<'p> {
     let rules: Vec<&FilterRule> = policy.rules(mode).collect();
-    // The steps at each depth that belong to no rule yet.
+    // Steps at each depth that belong to no rule yet.
     let mut open: Vec<Vec<RuleStep>> = vec![Vec::new()];
     let outcome = evaluate_rules(mode, policy, &rules, argv, facts, &mut |depth, rule, answer| {
         if open.len() <= depth + 1 {

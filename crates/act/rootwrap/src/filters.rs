@@ -1,5 +1,5 @@
-//! Filter files: rules as the original reads them, each with its file and line. Whether a rule
-//! matches a command is [`evaluate`](mod@crate::evaluate)'s to say.
+//! Parsing of filter files as in oslo.rootwrap, with file and line of each rule. [`evaluate`](mod@crate::evaluate)
+//! matches them.
 
 use crate::diagnostic::{error, warning};
 use crate::ini::{self, DuplicateHandling, IniEntry};
@@ -14,47 +14,47 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub struct FilterRule {
-    /// Its name in the file, in lower case.
+    /// The name in the file, in lower case.
     pub name: String,
-    /// Where it stands; `None` of the one that is built in.
+    /// The position in a file. `None` for the built-in rule.
     pub location: Option<SourceLocation>,
-    /// What it matches.
+    /// The class with its arguments.
     pub class: FilterClass,
-    /// The executable that it leads to, by path or to be found in `exec_dirs`.
+    /// The executable: a path, or a name for `exec_dirs`.
     pub exec_path: String,
-    /// The user it runs as.
+    /// The user that the command runs as.
     pub run_as: String,
-    /// Why its file is not to be believed, if it is not. Strict mode passes over the rule.
+    /// The reason for which its file is not trusted. Strict mode ignores such a rule.
     pub distrust: Option<String>,
 }
 
-/// Where a rule stands.
+/// The position of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
     /// The filter file.
     pub file: PathBuf,
-    /// Its line, from 1.
+    /// The line, from 1.
     pub line: usize,
 }
 
-/// What a rule matches, with its arguments behind executable and user.
+/// A class of filters, with the arguments behind executable and user.
 #[derive(Debug)]
 pub enum FilterClass {
-    /// The command by its name, whatever its arguments.
+    /// Matches the name of the command, with any arguments.
     Command,
     /// A pattern for each argument, the command's name first.
     RegExp(Vec<Pattern>),
-    /// `pass`, a word, or a folder for each argument.
+    /// Has `pass`, a word, or a directory for each argument.
     Path(Vec<String>),
-    /// A signal to processes of one executable: that executable, then the signals. The original
-    /// takes a rule without the executable, and breaks off when it has to use it.
+    /// Sends a signal to processes of one executable. The arguments are the executable and the signals. oslo.rootwrap
+    /// accepts a rule without the executable, and aborts when it uses the rule.
     Kill(Vec<String>),
     ReadFile(String),
-    /// ip(8) without its ways to run commands.
+    /// Allows ip(8), except its ways to run commands.
     Ip,
-    /// Settings of the environment before the command: `NAME=…`, and perhaps the command.
+    /// Sets variables before the command: `NAME=…`, and possibly the command.
     Env(Vec<String>),
-    /// The base of the two below; by itself it never matches.
+    /// The base class of the next two, which never matches.
     Chaining,
     /// `ip netns exec NAMESPACE` before a command that another rule allows.
     IpNetnsExec,
@@ -63,7 +63,7 @@ pub enum FilterClass {
 }
 
 impl FilterClass {
-    /// Its name in filter files.
+    /// Returns the name in filter files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -80,13 +80,13 @@ impl FilterClass {
         }
     }
 
-    /// Whether the rest of the command is judged again.
+    /// Returns true if the rest of the command is evaluated again.
     #[must_use]
     pub fn is_chaining(&self) -> bool {
         matches!(self, Self::Chaining | Self::IpNetnsExec | Self::ChainingRegExp(_))
     }
 
-    /// Its patterns, if it has any.
+    /// Returns the patterns.
     #[must_use]
     pub fn patterns(&self) -> &[Pattern] {
         match self {
@@ -111,7 +111,7 @@ impl fmt::Display for FilterRule {
     }
 }
 
-/// The rule that compat mode adds behind those of files.
+/// Returns the built-in rule of compat mode, which comes last.
 pub(crate) fn privsep_helper() -> FilterRule {
     FilterRule {
         name: "privsep-helper".into(),
@@ -123,8 +123,7 @@ pub(crate) fn privsep_helper() -> FilterRule {
     }
 }
 
-/// The rules of a file and what was passed over in it. An error is every mistake for which the
-/// original breaks off.
+/// Parses a file. Returns its rules and warnings, or all mistakes at which oslo.rootwrap aborts.
 pub(crate) fn parse(
     file: &Path,
     bytes: &[u8],
@@ -219,9 +218,9 @@ fn parse_definition<'w>(
         "ChainingFilter" => FilterClass::Chaining,
         "IpNetnsExecFilter" => FilterClass::IpNetnsExec,
         "ChainingRegExpFilter" => FilterClass::ChainingRegExp(patterns()),
-        // EnvFilter.
+        // The class is EnvFilter.
         _ => {
-            // `EnvFilter, env, root, A=, ls` leads to ls.
+            // The executable of `EnvFilter, env, root, A=, ls` is ls.
             let names = setting_names(rest.iter().map(|word| word.as_bytes()));
             if let Some(command) = rest.get(names.len()).filter(|_| exec_path.contains("env")) {
                 exec_path = (*command).to_owned();
@@ -232,7 +231,7 @@ fn parse_definition<'w>(
     Ok((class, exec_path, run_as))
 }
 
-/// The names of the `NAME=…` that the words begin with.
+/// Returns the names of leading `NAME=…` words.
 pub(crate) fn setting_names<'w>(words: impl Iterator<Item = &'w [u8]>) -> BTreeSet<&'w [u8]> {
     words.map_while(|word| Some(&word[..word.iter().position(|&byte| byte == b'=')?])).collect()
 }

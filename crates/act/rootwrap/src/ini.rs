@@ -1,9 +1,12 @@
-//! Text in sections as Python's `RawConfigParser` reads it, with the line of everything.
+//! A parser of Python's `RawConfigParser` format, with the line of each entry. Its callers give the entries their
+//! meaning.
 //!
-//! What surprises: an indented line goes on with the value above it, comments and empty lines in
-//! between or not; `#` and `;` begin a comment at the start of a line only; `=` and `:` both end a
-//! name, whichever comes first; names are folded to lower case and section names are not; what stands
-//! behind the last `]` of a section's line is ignored; the section `[DEFAULT]` shows through all others.
+//! - An indented line continues the value above it, with comments and empty lines between.
+//! - `#` and `;` begin a comment only at the start of a line.
+//! - The first `=` or `:` ends a name.
+//! - Names are converted to lower case, and names of sections are not.
+//! - Text behind the last `]` of a section's line is ignored.
+//! - Each section inherits the entries of `[DEFAULT]`.
 
 use crate::diagnostic::error;
 use crate::python_strings::{is_space, strip};
@@ -12,33 +15,33 @@ use roster_messages::{Diagnostic, Message};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Larger files are not read: a hundred times the largest that OpenStack ships.
+/// Limit of a file: a hundred times the largest of OpenStack.
 pub(crate) const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Of lines that say nothing, the first so many are told.
+/// Limit of reported syntax errors.
 const SYNTAX_ERRORS_MAX: usize = 20;
 
-/// Whether a name may stand twice.
+/// Handling of a repeated name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DuplicateHandling {
-    /// As in rootwrap.conf.
+    /// An error, as in rootwrap.conf.
     Refused,
-    /// As in filter files, where the last value takes the first one's place.
+    /// The last value replaces the first one, as in filter files.
     LastWins,
 }
 
 /// A name and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IniEntry {
-    /// In lower case.
+    /// The name in lower case.
     pub name: String,
-    /// Lines joined by newlines.
+    /// The lines, joined by newlines.
     pub value: String,
-    /// Where the value begins, from 1.
+    /// The first line of the value, from 1.
     pub line: usize,
 }
 
-/// Entries in the order in which their names first stood there.
+/// Entries in the order of their first occurrence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IniSection {
     entries: Vec<IniEntry>,
@@ -61,17 +64,17 @@ impl IniSection {
     }
 }
 
-/// A file that was read.
+/// A parsed file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IniFile {
-    /// `[DEFAULT]`.
+    /// The section `[DEFAULT]`.
     pub defaults: IniSection,
     sections: HashMap<String, IniSection>,
 }
 
 impl IniFile {
-    /// A section with what shows through it: the defaults first, each with the section's own value
-    /// if it has one. `None` where there is no such section.
+    /// Returns the entries of a section with inherited ones first. An own value replaces an inherited one. `None`: the
+    /// section does not exist.
     pub fn items(&self, section: &str) -> Option<Vec<IniEntry>> {
         let mut items = self.defaults.clone();
         for entry in &self.sections.get(section)?.entries {
@@ -81,14 +84,14 @@ impl IniFile {
     }
 }
 
-/// Where the reader stands.
+/// The present section.
 enum ReaderPosition {
     Nowhere,
     Defaults,
     Section(String),
 }
 
-/// Reads the bytes of a file. An error is every line that is wrong.
+/// Parses a file. The errors are all faulty lines.
 pub(crate) fn parse(
     file: &Path,
     bytes: &[u8],
@@ -125,7 +128,7 @@ fn decode_utf8<'b>(file: &Path, bytes: &'b [u8]) -> Result<&'b str, Diagnostic> 
     })
 }
 
-/// Lines as Python's text files have them: ended by `\n`, `\r` or both.
+/// Splits lines as Python's text files do: at `\n`, `\r` or both.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -147,9 +150,9 @@ struct IniReader<'f> {
     duplicates: DuplicateHandling,
     ini: IniFile,
     position: ReaderPosition,
-    /// The entry that an indented line goes on with.
+    /// The entry that an indented line continues.
     open: Option<usize>,
-    /// Of the line that the open entry began on.
+    /// Indentation of the entry's first line.
     indent: usize,
     seen_sections: HashMap<String, usize>,
     seen_names: HashMap<(String, String), usize>,
@@ -157,7 +160,7 @@ struct IniReader<'f> {
 }
 
 impl IniReader<'_> {
-    /// Only an error ends the reading; slips are gathered.
+    /// Parses a line. An error ends the parser, and syntax errors are collected.
     fn line(&mut self, number: usize, line: &str) -> Result<(), Diagnostic> {
         let content = strip(line);
         if content.starts_with(['#', ';']) {
@@ -265,7 +268,7 @@ impl IniReader<'_> {
     }
 }
 
-/// The name in a section's line: all up to its last `]`.
+/// Returns the name in a section's line: all up to its last `]`.
 fn header(content: &str) -> Option<&str> {
     let (name, _) = content.strip_prefix('[')?.rsplit_once(']')?;
     (!name.is_empty()).then_some(name)
@@ -300,7 +303,7 @@ mod tests {
     fn an_indented_line_goes_on_with_the_value_above_it() {
         assert_eq!(one("a: 1,\n  2\n# no\n\n  3\n\n"), "1,\n2\n\n3");
         assert_eq!(one("a: 1\r\n\t2\rb: 3"), "1\n2");
-        // It is no comment behind a value.
+        // A # behind a value does not begin a comment.
         assert_eq!(one("a: 1 # 2 ; 3"), "1 # 2 ; 3");
     }
 

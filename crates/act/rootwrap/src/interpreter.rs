@@ -1,5 +1,5 @@
-//! Interpreters of scripts: the programs that the kernel executes for a file with a `#!` line, by the kernel's rules.
-//! They decide what a script does, so they are judged as the executable is.
+//! Interpreters of scripts, as the kernel selects them by the `#!` line. They decide what a script does, so they are
+//! checked as the executable is. `path_trust` checks one path.
 
 use crate::host_facts::{FileKind, HostFacts};
 use crate::path_trust::distrust;
@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The kernel looks at so many bytes of a file (`BINPRM_BUF_SIZE`).
+/// Number of bytes that the kernel reads (`BINPRM_BUF_SIZE`).
 const START_BYTES: usize = 256;
 /// The kernel follows five interpreters that are scripts.
 const LEVELS_MAX: usize = 4;
@@ -34,8 +34,8 @@ pub(crate) fn distrust_of_program(
     })
 }
 
-/// Why an interpreter of a script is not to be believed. `None`: each is, or the file does not begin with `#!`. env(1)
-/// looks for programs in `path`.
+/// Returns the reason for which an interpreter of a script is not trusted. `None`: all are trusted, or the file has no
+/// `#!`. env(1) looks for programs in `path`.
 pub(crate) fn distrust_of_interpreters(
     facts: &dyn HostFacts,
     file: &OsStr,
@@ -74,7 +74,7 @@ impl InterpreterChain<'_> {
         Ok(())
     }
 
-    /// Each program of that name is judged: a user that may not execute the first one gets the next.
+    /// Checks each program of the name, because a user without access to the first one gets the next.
     fn follow_env(&self, name: &OsStr, level: usize) -> Result<(), String> {
         let candidates: Vec<OsString> = match name.as_bytes().contains(&b'/') {
             true => vec![name.to_owned()],
@@ -102,13 +102,13 @@ impl InterpreterChain<'_> {
     }
 }
 
-/// Why a file is not to be executed with rights that its caller lacks.
+/// Returns the reason for which a file must not be executed with rights that its caller lacks.
 pub(crate) fn distrust_of_executable(facts: &dyn HostFacts, path: &OsStr) -> Option<String> {
     if !is_absolute(path.as_bytes()) {
         return Some(format!("{} is relative", path.display()));
     }
     if facts.status(Path::new(path)).is_none_or(|status| status.kind != FileKind::File) {
-        // It may end in a carriage return.
+        // The path may end in a carriage return.
         return Some(format!("{} is not a regular file", ShellQuoted(&path.to_owned())));
     }
     distrust(facts, path)
@@ -118,17 +118,17 @@ pub(crate) fn distrust_of_executable(facts: &dyn HostFacts, path: &OsStr) -> Opt
 #[derive(Debug, PartialEq, Eq)]
 struct ShebangLine<'l> {
     interpreter: &'l [u8],
-    /// One word to the kernel, blanks in it or not.
+    /// The argument is one word for the kernel, even with blanks.
     argument: &'l [u8],
 }
 
 impl<'l> ShebangLine<'l> {
-    /// `None`: the kernel does not take the file for a script, or does not execute it.
+    /// Parses the start of a file. `None`: the kernel does not treat it as a script, or does not execute it.
     fn parse(start: &'l [u8; START_BYTES]) -> Option<Self> {
         let whole = start.strip_prefix(b"#!")?;
         let ends_name = |byte: &u8| matches!(byte, b' ' | b'\t' | 0);
         let end = whole.iter().position(|&byte| byte == b'\n');
-        // A path that may go on behind these bytes is not executed.
+        // The kernel does not execute a path that may continue behind these bytes.
         if end.is_none() && !trim_blanks(whole).iter().any(ends_name) {
             return None;
         }
@@ -136,7 +136,7 @@ impl<'l> ShebangLine<'l> {
         let line = trim_blanks(&whole[..end.unwrap_or(whole.len() - 1)]);
         let name_end = line.iter().position(ends_name);
         let (interpreter, rest) = line.split_at(name_end.unwrap_or(line.len()));
-        // Both end at a NUL.
+        // A NUL ends each of them.
         let rest = if rest.starts_with(b"\0") { &[] } else { trim_blanks(rest) };
         let argument = rest.split(|&byte| byte == 0).next().unwrap_or_default();
         (!interpreter.is_empty()).then_some(Self { interpreter, argument })
@@ -150,8 +150,8 @@ fn trim_blanks(text: &[u8]) -> &[u8] {
     &text[start..end]
 }
 
-/// The program that env(1) executes by the argument of a `#!` line: a name, or behind `-S` settings, a name and
-/// arguments, all without quotes and options. `None`: that cannot be told.
+/// Returns the program that env(1) executes for the argument of a `#!` line. The argument is a name, or `-S` with
+/// settings, a name and arguments, without quotes and options. `None`: the program is unknown.
 fn name_for_env(argument: &[u8]) -> Option<&[u8]> {
     let Some(split) = argument.strip_prefix(b"-S") else {
         let is_plain = !argument.is_empty() && argument[0] != b'-' && !argument.contains(&b'=');
@@ -198,7 +198,7 @@ mod tests {
         for text in ["", "#", "# !/bin/sh\n", "#!\n", "#! \n", "\x7fELF", " #!/bin/sh\n"] {
             assert_eq!(parsed(text), None, "{text:?}");
         }
-        // The kernel executes no path that may go on behind what it looks at.
+        // The kernel executes no path that may continue behind its buffer.
         let long = format!("#!/{}", "x".repeat(START_BYTES));
         assert_eq!(parsed(&long), None);
         let argument = format!("#!/bin/sh {}", "x".repeat(START_BYTES));

@@ -1,4 +1,4 @@
-//! What is told of commands, in words.
+//! Lines of the log about commands, in the words of oslo.rootwrap. `syslog` sends them.
 
 use crate::evaluate::{AllowedCommand, Refusal};
 use crate::host_facts::HostFacts;
@@ -8,14 +8,14 @@ use crate::shell_quoted::ShellQuoted;
 use roster_messages::CodedError;
 use std::ffi::OsString;
 
-/// How severe it is that a command runs.
+/// Level of an allowed command.
 pub const ALLOWED: LogLevel = LogLevel::Info;
-/// That one does not, where a person asked.
+/// Level of a refusal for a person.
 pub const REFUSED_TO_PERSON: LogLevel = LogLevel::Error;
-/// That one does not, where a service asked.
+/// Level of a refusal for a service.
 pub const REFUSED_TO_SERVICE: LogLevel = LogLevel::Warning;
 
-/// That a command runs.
+/// Returns the line of an allowed command.
 #[must_use]
 pub fn allowed(verdict: &AllowedCommand<'_>, facts: &dyn HostFacts) -> String {
     let names = ["SUDO_USER", "USER", "USERNAME", "LOGNAME"];

@@ -1,9 +1,8 @@
-//! `roster-rootwrap`: runs a command if the rules let it, as `rootwrap` does; checks rules, and explains
-//! what they say of a command.
+//! `roster-rootwrap`: runs a command by the rules of a rootwrap.conf, checks the rules, and explains decisions. The
+//! library does the work.
 //!
-//! Who checks or explains names a command of this program first, and then the rootwrap.conf. A first
-//! word that is none of those is the configuration of a drop-in call, `roster-rootwrap CONF CMD…`: a
-//! configuration that is called like a command is written `./check`.
+//! The first word of `check` and `explain` is the name of the subcommand. Another first word is the configuration of a
+//! drop-in call, `roster-rootwrap CONF CMD…`. A configuration with the name of a subcommand is written `./check`.
 
 #![forbid(unsafe_code)]
 
@@ -28,12 +27,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Something is wrong, and it has been said.
+/// The exit code of an error that was printed.
 const FAILED: u8 = 1;
-/// Of a command that died of a signal, less its number.
+/// Added to the number of a signal that ended the command.
 const SIGNAL_BASE: i32 = 128;
 
-/// Run a command as root or as another user, if the rules of a rootwrap.conf let it
+/// Run a command as root or another user by the rules of a rootwrap.conf
 #[derive(Parser)]
 #[command(
     name = "roster-rootwrap",
@@ -56,16 +55,16 @@ enum Command {
         /// The rootwrap.conf
         #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Tell which rule decides about a command and why, without running it
+    /// Show the deciding rule of a command and the reasons, without running it
     Explain {
         /// The rootwrap.conf
         #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
-        /// How the rules are read; by default as `roster_mode` in the configuration says
+        /// The mode, by default roster_mode of the configuration
         #[arg(long)]
         mode: Option<ModeArg>,
         /// The command with its arguments
@@ -87,9 +86,9 @@ enum Command {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ModeArg {
-    /// As the original.
+    /// Decide as oslo.rootwrap
     Compat,
-    /// With the original's holes closed.
+    /// Close known gaps of oslo.rootwrap
     Strict,
 }
 
@@ -101,7 +100,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => {
             let _ = error.print();
-            // What is wrong about a call without a command, or with a strange option, says the original so.
+            // oslo.rootwrap has this code for a call without a command or with unknown options.
             return ExitCode::from(if error.use_stderr() { Refusal::NO_COMMAND } else { 0 });
         }
     };
@@ -118,7 +117,7 @@ fn main() -> ExitCode {
     };
     match written.and_then(|code| out.flush().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
-        // Whoever reads us has seen enough, as `head` has.
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             print_error(&coded(error, &commands::OUTPUT_FAILED, "cannot write the output"));
@@ -127,7 +126,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The original's work, and its exit codes.
+/// Runs a command with the exit codes of oslo.rootwrap.
 fn run_command(words: &[OsString]) -> u8 {
     let [conf, command @ ..] = words else { return Refusal::NO_COMMAND };
     if command.is_empty() {
@@ -150,7 +149,7 @@ fn run_command(words: &[OsString]) -> u8 {
             return FAILED;
         }
     };
-    // After what closes the descriptors that are not ours.
+    // The log opens after inherited descriptors are closed.
     let syslog = Syslog::new(&policy.conf, &man_pages::invoked_program());
     let verdict = match evaluate(policy.conf.mode, &policy, command, &host) {
         Ok(verdict) => verdict,

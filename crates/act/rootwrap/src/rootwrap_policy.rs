@@ -1,7 +1,5 @@
-//! A rootwrap.conf with all the filter files that it leads to, from the disk.
-//!
-//! Every mistake is told with its file and line. That a file could be changed by others is noted with
-//! its rules, for strict mode to pass over them; nothing is judged here.
+//! A rootwrap.conf with the filter files that it names. Each mistake has its file and line. Rules of files that other
+//! users can change are marked, and strict mode ignores them. `evaluate` applies the rules.
 
 use crate::diagnostic::{error, warning};
 use crate::filters::{self, FilterRule};
@@ -18,26 +16,25 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// More files in a folder are a mistake: OpenStack ships a dozen.
+/// Limit of files in a directory. OpenStack ships a dozen.
 const FILES_MAX: usize = 10_000;
-/// More rules would make judging slow: OpenStack ships some hundred.
+/// Limit of rules, because more would make decisions slow. OpenStack ships some hundred.
 const RULES_MAX: usize = 50_000;
 
-/// What commands are judged by.
+/// The rules and options for decisions.
 #[derive(Debug)]
 pub struct RootwrapPolicy {
     pub conf: RootwrapConf,
-    /// What was passed over.
+    /// Warnings about ignored rules and directories.
     pub warnings: Vec<Diagnostic>,
-    /// In the order of the folders, in which the original takes them.
+    /// Rules in the order of the directories, as oslo.rootwrap reads them.
     rules: Vec<FilterRule>,
-    /// The positions of rules of files, by the names of the files.
+    /// Positions of rules, in the order of the names of their files.
     by_name: Vec<usize>,
 }
 
 impl RootwrapPolicy {
-    /// Reads a rootwrap.conf and its filter files. An error is every mistake in them for which
-    /// nothing can be judged.
+    /// Reads a rootwrap.conf and its filter files. The errors are all mistakes that make it unusable.
     pub fn load(conf_file: &Path, facts: &dyn HostFacts) -> Result<Self, Vec<Diagnostic>> {
         let bytes = read(conf_file).map_err(|cause| {
             let text = format!("cannot be read: {cause}");
@@ -86,7 +83,7 @@ impl RootwrapPolicy {
         Self { conf, warnings, rules, by_name }
     }
 
-    /// Out of texts instead of files, all of them trusted: for trials.
+    /// Creates a policy from texts, which are trusted. For tests and benchmarks.
     pub fn from_texts(conf: &[u8], filter_files: &[&[u8]]) -> Result<Self, Vec<Diagnostic>> {
         let conf = RootwrapConf::parse(Path::new("rootwrap.conf"), conf)?;
         let (mut files, mut warnings) = (Vec::new(), Vec::new());
@@ -99,7 +96,7 @@ impl RootwrapPolicy {
         Ok(Self::from_parts(conf, files, warnings, None))
     }
 
-    /// The rules in the order in which a mode takes them. Strict mode takes those of files alone.
+    /// Returns the rules in the order of a mode. Strict mode has only rules of files.
     pub fn rules(&self, mode: Mode) -> impl Iterator<Item = &FilterRule> {
         let position = move |at| match mode {
             Mode::Compat => at,
@@ -114,7 +111,7 @@ impl RootwrapPolicy {
 }
 
 struct FilterFile {
-    /// The number of its folder.
+    /// The number of the directory.
     dir_index: usize,
     name: OsString,
     rules: Vec<FilterRule>,
@@ -202,14 +199,14 @@ fn file_names(directory: &Path) -> io::Result<Vec<OsString>> {
     fs::read_dir(directory)?.take(FILES_MAX + 1).map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// A byte more than may be parsed at the most.
+/// Reads a file up to one byte more than the limit.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(file)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The path of a rootwrap.conf in a folder with the given filter files: for tests.
+/// Writes a rootwrap.conf with filter files to a directory, and returns its path.
 #[cfg(test)]
 pub(crate) fn write_test_policy(
     folder: &Path,

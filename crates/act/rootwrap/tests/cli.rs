@@ -1,4 +1,4 @@
-//! `roster-rootwrap` as people call it.
+//! The command line of `roster-rootwrap`, with real processes.
 
 use roster_messages::table::commands;
 use roster_system_tests::wait::{SOON, wait_for, wait_until};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A rootwrap.conf that leads to one filter file.
+/// Creates a rootwrap.conf with one filter file.
 fn lay_out(folder: &Path, filters: &str) -> PathBuf {
     let rules = folder.join("rules");
     fs::create_dir(&rules).unwrap();
@@ -24,7 +24,7 @@ fn lay_out(folder: &Path, filters: &str) -> PathBuf {
     conf
 }
 
-/// Exit code and output, the folder's name left out.
+/// Returns exit code and output, without the name of the directory.
 fn run(folder: &Path, args: &[&str]) -> (i32, String) {
     let program = env!("CARGO_BIN_EXE_roster-rootwrap");
     let output = Command::new(program).args(args).output().unwrap();
@@ -67,7 +67,7 @@ fn check_fails_where_nothing_can_be_judged_and_speaks_json() {
     assert_eq!(report["problems"][0]["code"], commands::FILTER_ARGUMENTS_MISSING.code);
 }
 
-/// The end of a line with a message.
+/// Returns the end of a line with a message.
 fn in_brackets(message: &roster_messages::Message) -> String {
     format!(" [{message}]")
 }
@@ -113,7 +113,7 @@ fn a_daemons_folder_is_everybodys_to_enter_whatever_the_umask() {
     wait_until(SOON, "the daemon listens", || socket.exists());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let modes = socket.ancestors().take(3).map(mode).collect::<Vec<_>>();
-    // One that is killed would leave its cgroup to the next.
+    // A killed daemon would leave its cgroup to the next one.
     let told = Command::new("kill").arg(daemon.id().to_string()).status().unwrap();
     assert!(told.success());
     daemon.wait().unwrap();
@@ -151,7 +151,7 @@ fn a_command_reads_what_the_caller_gives_it() {
     assert_eq!(output.stdout, b"\xff\0a");
 }
 
-/// What a command sees of itself, as root and as somebody else, in both modes.
+/// The test compares what a command sees of itself, as root and as another user, in both modes.
 #[test]
 fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
     if !needs_root() {
@@ -188,7 +188,7 @@ fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
                 told(&["-u"]),
                 told(&["-g"]),
                 told(&["-G"]),
-                // The fourth is that of ls, on the folder that it lists.
+                // The fourth descriptor is that of ls, on the listed directory.
                 "0\n1\n2\n3\n100\n".into(),
                 if mode == "strict" { shell() } else { "sh\n".into() },
                 "SigBlk:\t0000000000000000\n".into(),
@@ -196,14 +196,14 @@ fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
             .concat();
             let (before, ignored) = seen.split_at(expected.len().min(seen.len()));
             assert_eq!(before, expected, "{mode}, {user}");
-            // What the C library keeps to itself is not ours.
+            // The C library reserves some signals.
             let ignored = ignored.trim().strip_prefix("SigIgn:\t").unwrap();
             assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 0x7fff_ffff & !(1 << 24), 0);
         }
     }
 }
 
-/// Without root's rights nobody becomes another user. The original runs what is for root all the same.
+/// Without root's rights no command gets another user. oslo.rootwrap runs commands for root anyway.
 #[test]
 fn rootwrap_compat_without_root_runs_as_caller() {
     if !needs_root() {
@@ -241,13 +241,13 @@ fn rootwrap_compat_without_root_runs_as_caller() {
     }
 }
 
-/// The name of the shell that `sh` leads to.
+/// Returns the name of the shell behind `sh`.
 fn shell() -> String {
     let real = fs::canonicalize("/usr/bin/sh").unwrap();
     format!("{}\n", real.file_name().unwrap().to_str().unwrap())
 }
 
-/// The original's rule lets a caller set what it names; that must not reach what still runs as root.
+/// A rule of oslo.rootwrap lets a caller set variables. They must not affect processes that still run as root.
 #[test]
 fn a_setting_of_the_callers_reaches_the_command_and_not_who_starts_it() {
     if !needs_root() {
@@ -260,7 +260,7 @@ fn a_setting_of_the_callers_reaches_the_command_and_not_who_starts_it() {
         || run(folder.path(), &[conf.to_str().unwrap(), "env", "LD_PRELOAD=/no/such.so", "id"]);
     let (code, told) = call();
     assert_eq!(code, 0);
-    // ld.so complains once for each program that it is set for.
+    // ld.so reports the missing library once for each program with the variable.
     assert_eq!(told.matches("/no/such.so").count(), 1, "{told}");
     fs::write(&conf, format!("{text}roster_mode=strict\n")).unwrap();
     assert_eq!(call().0, 99);
@@ -328,8 +328,8 @@ fn a_script_runs_in_strict_mode_and_what_cannot_be_executed_is_told() {
     }
 }
 
-/// Between the verdict and the execution the folder that was judged becomes another: in strict mode what
-/// was looked at is what runs. The kernel is made slow for it, by strace.
+/// Between the decision and the execution another directory takes the place of the checked one. Strict mode executes
+/// the checked file. strace makes the kernel slow for the test.
 #[test]
 fn an_executable_that_is_replaced_before_it_is_executed_does_not_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -351,8 +351,7 @@ fn an_executable_that_is_replaced_before_it_is_executed_does_not_run() {
         strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=execve", "-e", slow]);
         strace.arg(env!("CARGO_BIN_EXE_roster-rootwrap")).arg(&conf).args(["tool", "judged"]);
         let strace = strace.stdout(Stdio::piped()).spawn().unwrap();
-        // A process of its own is about to become the command.
-        // strace has others before that.
+        // The process that is about to become the command has this name. strace has other children before.
         let is_ours = |pid: &u32| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name == "roster-rootwrap\n")
@@ -435,7 +434,7 @@ fn bash_completes_users_commands_and_no_options_of_ours_behind_them() {
     assert_eq!(complete(&["--", "cat", "-u", "daem"]), [""]);
 }
 
-/// Whether this is root. Without, a test fails unless `ROSTER_SKIP_ROOT_TESTS=1` leaves it out.
+/// Returns true as root. Otherwise the test fails, unless `ROSTER_SKIP_ROOT_TESTS=1` skips it.
 fn needs_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let skip = std::env::var_os("ROSTER_SKIP_ROOT_TESTS").is_some_and(|value| value == "1");
@@ -443,7 +442,7 @@ fn needs_root() -> bool {
     is_root
 }
 
-/// `crates/act/exec` and `python/` have codes as literals.
+/// `crates/act/exec` and `python/` contain codes as literals.
 #[test]
 fn literal_codes_of_clients_are_in_the_table() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");

@@ -1,5 +1,5 @@
-//! `roster-rootwrap-daemon`: runs commands for the Python client of `oslo.rootwrap`, as `rootwrap-daemon`
-//! does; or, with `--native`, for everybody whom a policy of this host lets run them.
+//! `roster-rootwrap-daemon`: starts the daemon for clients of oslo.rootwrap, or with `--native` that of roster-exec.
+//! The library has both.
 
 #![forbid(unsafe_code)]
 
@@ -17,11 +17,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Something is wrong, and it has been said.
+/// The exit code of an error that was printed.
 const FAILED: u8 = 1;
 
-/// Run commands for an unchanged client of oslo.rootwrap, as the rules of a rootwrap.conf let it; or for
-/// roster-exec, as the policy of this host lets whoever asks
+/// Run commands for clients of oslo.rootwrap by the rules of a rootwrap.conf, or for roster-exec by exec.toml
 #[derive(Parser)]
 #[command(
     name = "roster-rootwrap-daemon",
@@ -42,7 +41,7 @@ struct Cli {
     )]
     conf: Option<PathBuf>,
 
-    /// Let this user connect too, besides root, who called sudo, and the owner of standard output
+    /// Allow this user to connect, besides root, the caller of sudo, and the owner of standard output
     #[arg(long, value_name = "UID", conflicts_with = "native")]
     allow_uid: Vec<u32>,
 
@@ -50,7 +49,7 @@ struct Cli {
     #[arg(long)]
     native: bool,
 
-    /// Who may run what: exec.toml(5)
+    /// The policy: exec.toml(5)
     #[arg(
         long,
         value_name = "FILE",
@@ -60,7 +59,7 @@ struct Cli {
     )]
     policy: PathBuf,
 
-    /// The socket, unless systemd hands one over
+    /// The socket, unless systemd passes one
     #[arg(
         long,
         value_name = "PATH",
@@ -73,10 +72,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the man pages of this program, of roster-exec and of exec.toml into a folder, for packagers
+    /// Write the man pages of this program, of roster-exec and of exec.toml, for packagers
     #[command(hide = true)]
     Man {
-        /// The folder, which is made if need be
+        /// The directory, created if missing
         #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
@@ -85,7 +84,7 @@ enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
-        /// Those of roster-exec
+        /// Print completions of roster-exec
         #[arg(long)]
         client: bool,
     },

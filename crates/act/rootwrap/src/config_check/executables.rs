@@ -1,4 +1,5 @@
-//! Executables that compat mode runs and strict mode does not trust, or does not trust the interpreters of.
+//! Warnings about executables that compat mode runs, and that strict mode does not trust, or with untrusted
+//! interpreters.
 
 use crate::diagnostic::warning;
 use crate::evaluate::trusted_dirs;
@@ -14,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// One for each such executable on this host that a rule leads to.
+/// Returns a warning for each such executable of a rule on this host.
 pub(super) fn problems(policy: &RootwrapPolicy, facts: &dyn HostFacts) -> Vec<Diagnostic> {
     let folders = policy.conf.executable_dirs(Some(OsStr::new(SECURE_PATH)));
     let path = || trusted_dirs(facts, &folders);

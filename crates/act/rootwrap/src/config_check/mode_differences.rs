@@ -42,7 +42,7 @@ impl fmt::Display for ModeDifference {
 /// The effects in compat and in strict mode: two phrases with the mode as their subject.
 type Contrast = (String, String);
 
-/// In the order of the files' names; the built-in rule of compat mode comes last.
+/// Returns the differences in the order of the files' names. The built-in rule of compat mode comes last.
 pub(super) fn mode_differences(policy: &RootwrapPolicy) -> Vec<ModeDifference> {
     let rules: Vec<&FilterRule> = policy.rules(Mode::Strict).collect();
     let effects = CommandEffects::new(&rules);
@@ -81,7 +81,7 @@ fn class_contrasts(rule: &FilterRule) -> Vec<Contrast> {
         FilterClass::ChainingRegExp(patterns) => {
             [by_path()].into_iter().chain(end_contrast(patterns)).collect()
         }
-        // Compat mode, too, matches it for root alone.
+        // Compat mode also matches it only for root.
         FilterClass::IpNetnsExec if rule.run_as != "root" => Vec::new(),
         FilterClass::IpNetnsExec => {
             let namespace = contrast("allows any word as namespace", "allows names only");
@@ -105,7 +105,7 @@ fn class_contrasts(rule: &FilterRule) -> Vec<Contrast> {
     }
 }
 
-/// `None` if a pattern is faulty: the check reports the fault as a mistake.
+/// Returns the difference at the end of a word. `None` for a faulty pattern, which the check reports as a mistake.
 fn end_contrast(patterns: &[Pattern]) -> Option<Contrast> {
     let is_faulty = |pattern: &Pattern| {
         [Mode::Compat, Mode::Strict].iter().any(|&mode| pattern.fault(mode).is_some())
@@ -120,7 +120,7 @@ fn end_contrast(patterns: &[Pattern]) -> Option<Contrast> {
     Some((compat, "matches whole words".to_owned()))
 }
 
-/// The first setting that strict mode restricts.
+/// Returns the difference of the first setting that strict mode restricts.
 fn env_contrast(settings: &[String]) -> Option<Contrast> {
     settings.iter().map_while(|setting| setting.split_once('=')).find_map(|(name, value)| {
         let bytes = name.as_bytes();
@@ -157,7 +157,8 @@ impl<'p> CommandEffects<'p> {
         effects
     }
 
-    /// If rules of two files have different effects on one command, the order of the files decides.
+    /// Returns the difference if rules of two files have different effects on one command. The order of the files then
+    /// decides.
     fn order_contrast(&self, rule: &'p FilterRule) -> Option<Contrast> {
         let (command, file) = command_and_file(rule)?;
         let own = (&*rule.run_as, &*rule.exec_path);

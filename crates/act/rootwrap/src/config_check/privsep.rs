@@ -1,4 +1,4 @@
-//! Services that start `privsep-helper`: strict mode refuses it unless a rule of a file allows it.
+//! Warnings about `privsep-helper`: strict mode refuses it unless a filter allows it.
 
 use crate::diagnostic::warning;
 use crate::filters::{FilterClass, FilterRule};
@@ -14,10 +14,10 @@ use std::path::Path;
 /// Options of privsep-helper that name a configuration.
 const CONFIGURATIONS: [&str; 3] = ["--config-file", "--config-dir", "--log-config-append"];
 
-/// Files of a caller's.
+/// Files that a caller can write.
 const FOREIGN: [&str; 2] = ["/tmp/x", "/etc/x/../../tmp/x"];
 
-/// Services of OpenStack that use oslo.privsep, and a pattern for the contexts that they name.
+/// Services of OpenStack with oslo.privsep, and a pattern for their contexts.
 const SERVICES: [(&str, &str); 9] = [
     ("ceilometer", r"ceilometer\.privsep\.[a-z_]+"),
     ("cinder", r"(cinder\.privsep|os_brick\.privileged)\.[a-z_]+"),
@@ -30,8 +30,8 @@ const SERVICES: [(&str, &str); 9] = [
     ("zun", r"(zun\.common|os_brick)\.privileged\.[a-z_]+"),
 ];
 
-/// One for each such service in `filters_path` without a rule, and for each rule that takes a configuration of the
-/// caller's.
+/// Returns a warning for each such service in `filters_path` without a filter, and for each filter that accepts a
+/// configuration of the caller.
 pub(super) fn problems(policy: &RootwrapPolicy) -> Vec<Diagnostic> {
     let is_helpers = |rule: &&FilterRule| basename(OsStr::new(&rule.exec_path)) == "privsep-helper";
     let rules: Vec<&FilterRule> = policy.rules(Mode::Strict).filter(is_helpers).collect();
@@ -66,7 +66,7 @@ pub(super) fn problems(policy: &RootwrapPolicy) -> Vec<Diagnostic> {
     problems
 }
 
-/// Whether a rule for privsep-helper lets a caller name a file of its own.
+/// Returns true if a filter for privsep-helper accepts a file of the caller.
 fn takes_foreign_configuration(class: &FilterClass) -> bool {
     match class {
         FilterClass::Command | FilterClass::Env(_) => true,
@@ -77,7 +77,7 @@ fn takes_foreign_configuration(class: &FilterClass) -> bool {
     }
 }
 
-/// Whether the second of two words may name a configuration of the caller's: behind an option, or in one word with it.
+/// Returns true if the second word may name a configuration of the caller: behind an option, or in one word with it.
 fn takes_foreign_file(before: &Pattern, pattern: &Pattern) -> bool {
     let is_value = before.text().starts_with('-') && !before.text().contains('=');
     CONFIGURATIONS.iter().any(|option| {
@@ -90,7 +90,7 @@ fn takes_foreign_file(before: &Pattern, pattern: &Pattern) -> bool {
     })
 }
 
-/// The rule for a service with one configuration file.
+/// Returns the filter for a service with one configuration file.
 fn line(service: &str, contexts: &str) -> String {
     format!(
         r"privsep-{service}: RegExpFilter, privsep-helper, root, privsep-helper, --config-file, /etc/{service}/{service}\.conf, --privsep_context, {contexts}, --privsep_sock_path, /tmp/[^/]+/privsep\.sock"
@@ -146,7 +146,7 @@ mod tests {
         for rule in [
             "CommandFilter, /opt/bin/privsep-helper, root",
             "EnvFilter, env, root, A=, privsep-helper",
-            // As in the filter files of several services.
+            // Filters of this form are in files of several services.
             &format!(
                 r"{helper}, --config-file, /etc/(?!\.\.).*, --privsep_context, a\.b, --privsep_sock_path, /tmp/.*"
             ),

@@ -1,8 +1,7 @@
-//! An executable that was opened and looked at, to be executed where it was found.
+//! An executable that was opened and checked before its execution.
 //!
-//! What is held is its folder, and what is executed is the name in it that was looked at: whoever moves
-//! or swaps a folder above changes nothing any more, and the process is called as the file is, which it
-//! would not be if the file's own descriptor were executed.
+//! The process holds the directory and executes the checked name in it. A later replacement of a directory above then
+//! has no effect. Execution by the descriptor of the file would change the name of the process.
 
 use crate::host_facts::{FileKind, FileStatus, LocalHost, has_acl};
 use crate::path_trust::distrust_of;
@@ -17,8 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What executables begin with that the kernel loads itself. Everything else is handed to another
-/// program by its path, and no path leads through a descriptor that the program does not have.
+/// The kernel loads files with these first bytes itself. It passes the path of other files to an interpreter, which has
+/// no descriptor of the directory.
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 #[derive(Debug)]
@@ -27,14 +26,14 @@ pub(super) struct CheckedExecutable {
     pub(super) name: OsString,
 }
 
-/// What to execute, in a process with the folder's descriptor.
+/// Returns the path to execute, in a process with the directory's descriptor.
 pub(super) fn exec_path(folder: BorrowedFd<'_>, name: &OsStr) -> OsString {
     let mut path = OsString::from(format!("/proc/self/fd/{}/", folder.as_raw_fd()));
     path.push(name);
     path
 }
 
-/// Opens what is to be executed; `None` if it is to be executed by its path.
+/// Opens and checks an executable. `None`: it is to be executed by its path.
 pub(super) fn open(first: &OsStr) -> io::Result<Option<CheckedExecutable>> {
     let real = realpath(&LocalHost::with_environment(Vec::new()), first);
     if let Some(why) = real.error {
@@ -46,7 +45,7 @@ pub(super) fn open(first: &OsStr) -> io::Result<Option<CheckedExecutable>> {
     let name = basename(real).to_owned();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(&folder, &*name, flags, Mode::empty()) {
-        // Who may execute but not read it cannot tell what it is.
+        // Without the right to read, the kind of the file is unknown.
         Err(rustix::io::Errno::ACCESS) => return Ok(None),
         file => file?,
     };

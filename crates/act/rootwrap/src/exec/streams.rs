@@ -1,4 +1,4 @@
-//! Descriptors 0 to 2 of a command: the files that they lead to, and whether the caller may choose these files.
+//! Descriptors 0 to 2 of a command, and the check whether a caller may pass them.
 
 use roster_messages::CodedError;
 use roster_messages::table::commands;
@@ -11,17 +11,17 @@ const NULL: (u32, u32) = (1, 3);
 /// Descriptors 0 to 2 of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct StdStreams<'s> {
-    /// What it reads.
+    /// Standard input.
     pub stdin: BorrowedFd<'s>,
-    /// What it writes.
+    /// Standard output.
     pub stdout: BorrowedFd<'s>,
-    /// What it complains to.
+    /// Standard error.
     pub stderr: BorrowedFd<'s>,
 }
 
 impl StdStreams<'_> {
-    /// Why a caller may not hand them over. A program that opens /dev/stdin or /dev/stderr opens the file anew, with
-    /// its own rights: so the caller has to have opened the file for what such a program does.
+    /// Returns the reason for which a caller may not pass them. A program that opens /dev/stdin or /dev/stderr opens
+    /// the file again with its own rights. The caller therefore needs a descriptor for the direction of that access.
     #[must_use]
     pub fn fault(&self) -> Option<CodedError> {
         let streams = [
@@ -44,7 +44,7 @@ fn fault(stream: BorrowedFd<'_>, wrong: OFlags) -> Option<&'static str> {
     if flags & OFlags::ACCMODE != wrong {
         return None;
     }
-    // A closed stream is /dev/null in the wrong direction; pipes and sockets have one direction or none.
+    // A closed stream is /dev/null in the wrong direction. Pipes and sockets have no second direction.
     let status = fstat(stream).ok();
     match status.map(|status| (FileType::from_raw_mode(status.st_mode), status.st_rdev)) {
         Some((FileType::Fifo | FileType::Socket, _)) => None,

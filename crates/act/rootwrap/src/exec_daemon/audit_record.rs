@@ -1,5 +1,6 @@
-//! Records of a command: one before it starts, with the caller, the words and the rule; one at its end, also with the
-//! verdict, how it ended, in which time, how many bytes it moved, and the daemon's counters. A command that does not start has the second alone.
+//! Records of a command for the journal. The first one precedes the start and has the caller, the arguments and the
+//! rule. The second one at the end adds the verdict, the end, the time, the bytes and the daemon's counters. A command
+//! that does not start has only the second. `journal` sends them.
 
 use super::counters::CounterFields;
 use super::supervise::IoBytes;
@@ -12,37 +13,37 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Of a command's words, so many bytes are told.
+/// Limit of the arguments in a record.
 const COMMAND_BYTES_MAX: usize = 8192;
 
-/// One command.
+/// A record of one command.
 #[derive(Clone, Debug)]
 pub(super) struct AuditRecord {
     pub(super) uid: u32,
     pub(super) pid: i32,
-    /// The same in both records.
+    /// The identifier that both records share.
     pub(super) id: String,
-    /// The command's first process, once it has started.
+    /// The first process of the command, after its start.
     pub(super) command_pid: Option<u32>,
-    /// The caller's name, if it has one.
+    /// The name of the caller, `?` without one.
     pub(super) user: String,
-    /// What the caller is.
+    /// The executable of the caller.
     pub(super) executable: Option<PathBuf>,
-    /// The command as it was asked for, or as it ran: [`quote_command`] of it.
+    /// The command as requested, or as started, by [`quote_command`].
     pub(super) command: String,
-    /// The user that was asked for: [`quote_command`] of it. For a permitted command, the user that the rule names.
+    /// The requested user, by [`quote_command`]. For an allowed command, the user that the rule names.
     pub(super) run_as: String,
     pub(super) rule: Option<String>,
     pub(super) outcome: ExecOutcome,
     pub(super) duration: Duration,
     pub(super) bytes: Option<IoBytes>,
-    /// The daemon's counters at the end.
+    /// The daemon's counters at the end of the command.
     pub(super) counters: Option<CounterFields>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExecOutcome {
-    /// It is about to start.
+    /// The command is about to start.
     Starting,
     Ended(CommandEnd),
     /// The reply to the caller, its row, and its text with fix and code.
@@ -50,7 +51,7 @@ pub(super) enum ExecOutcome {
 }
 
 impl ExecOutcome {
-    /// In a word, for filters.
+    /// Returns the verdict in one word, for filters.
     pub(super) fn label(&self) -> &'static str {
         match self {
             Self::Starting | Self::Ended(_) => "allowed",
@@ -71,7 +72,7 @@ impl ExecOutcome {
         }
     }
 
-    /// As syslog(3) has it.
+    /// Returns the priority of syslog(3).
     fn priority(&self) -> u8 {
         match self {
             Self::Starting | Self::Ended(_) => 6,
@@ -82,7 +83,7 @@ impl ExecOutcome {
 }
 
 impl AuditRecord {
-    /// For a person.
+    /// Returns the line for readers.
     pub(super) fn message(&self) -> String {
         let (user, uid, run_as) = (&self.user, self.uid, &self.run_as);
         let command = &self.command;
@@ -105,7 +106,7 @@ impl AuditRecord {
         }
     }
 
-    /// As journald takes it.
+    /// Encodes the record in the native protocol of journald.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |name: &str, value: &str| put_field(&mut out, name, value);
@@ -151,7 +152,7 @@ impl AuditRecord {
     }
 }
 
-/// A command for a shell; what is very long is cut, for records wait in memory.
+/// Returns a command in the syntax of a shell. A long one is cut, because records wait in memory.
 pub(super) fn quote_command(argv: &[OsString]) -> String {
     let mut command = String::new();
     for (number, word) in argv.iter().enumerate() {
@@ -175,7 +176,7 @@ fn describe_end(end: CommandEnd) -> String {
     }
 }
 
-/// A value with a newline in it has its length before it.
+/// Adds a field. The length precedes a value that contains a newline.
 pub(super) fn put_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     if value.contains('\n') {
@@ -256,7 +257,7 @@ mod tests {
         let bytes = denied.encode();
         let mut rest = &bytes[..];
         let mut names = Vec::new();
-        // As journald reads it.
+        // The loop reads fields as journald does.
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
             match rest[..end].iter().position(|&byte| byte == b'=') {
                 Some(at) => {

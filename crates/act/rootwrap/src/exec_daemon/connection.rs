@@ -1,5 +1,5 @@
-//! One connection: one command after the other, each asked for, judged, run and answered, in the
-//! connection's own thread.
+//! One connection: it reads one request after the other, checks the caller, requests the decision of `rule_match`,
+//! starts the command, and replies. It runs in its own thread. `daemon` accepts connections.
 
 use super::audit_record::{AuditRecord, ExecOutcome, quote_command};
 use super::environment::build_environment;
@@ -23,24 +23,24 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// In which somebody who has connected asks for something.
+/// Limit of the wait for the first request of a connection.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// In which one who had something asks for more.
+/// Limit of the wait for a further request.
 const NEXT_REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long a client may leave an answer lying.
+/// Limit of the wait for a client to read a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long patterns are matched before it is looked whether anybody waits for that.
+/// Time of matching after which the client is checked.
 const MATCH_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// And at the longest.
+/// Limit of matching.
 const MATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a command does not run.
+/// The reason for which a command does not run.
 struct RunFailure {
     code: DenyCode,
     error: CodedError,
-    /// By which the caller has told it to end before it began.
+    /// The signal by which the caller cancelled the command.
     signal: Option<u32>,
-    /// What there is still to be ended, when the caller was told.
+    /// A process that did not start in time. It ends after the reply.
     start_timeout: Option<StartTimeout>,
 }
 
@@ -69,7 +69,7 @@ impl From<LookupUnavailable> for RunFailure {
     }
 }
 
-/// Serves it until its client has had enough.
+/// Serves a connection until the client closes it.
 pub(super) fn serve(services: &ExecServices, place: &ConnectionSlot) -> io::Result<()> {
     let stream = place.stream();
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
@@ -96,7 +96,7 @@ pub(super) fn serve(services: &ExecServices, place: &ConnectionSlot) -> io::Resu
                 return Err(error);
             }
         };
-        // Who has taken on another user's rights since is to connect as that user.
+        // A process that has changed its user has to connect again.
         if !is_first && !session.peer.is_same_user() {
             return Ok(());
         }
@@ -119,7 +119,7 @@ struct ConnectionHandler<'d> {
 }
 
 impl ConnectionHandler<'_> {
-    /// Sees to one command, and tells the caller and the log.
+    /// Runs one command, and reports it to the caller and the journal.
     fn handle_request(&mut self, received: ReceivedRequest) -> io::Result<()> {
         let began = Instant::now();
         let mut record = self.new_record(&received.request);
@@ -141,7 +141,7 @@ impl ConnectionHandler<'_> {
         record.outcome = verdict;
         record.counters = Some(self.services.counters.fields());
         self.services.journal.enqueue_record(record);
-        // Until it has ended this connection is its caller's.
+        // The connection occupies its slot until the process has ended.
         drop(late);
         told
     }
@@ -155,7 +155,7 @@ impl ConnectionHandler<'_> {
             user: "?".into(),
             executable: self.peer.executable.clone(),
             command: quote_command(&request.argv),
-            // The caller may name anything.
+            // The caller may name any string.
             run_as: quote_command(&[request.run_as.as_deref().unwrap_or("root").into()]),
             rule: None,
             outcome: ExecOutcome::Starting,
@@ -205,8 +205,8 @@ impl ConnectionHandler<'_> {
             ExecContext { account: &account, environment: &environment, working_dir: folder };
         let streams =
             StdStreams { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
-        // The daemon enters it as root. For a command with no other rights than the caller's the kernel makes this
-        // check.
+        // The daemon enters the directory as root. If the command has only the rights of the caller, the kernel checks
+        // them.
         let has_own_rights = account.uid() == self.peer.uid && rule.run_as_group.is_none();
         if !has_own_rights && !self.peer.may_enter(folder, &gids) {
             let text = "the caller may not enter the directory";
@@ -216,7 +216,7 @@ impl ConnectionHandler<'_> {
         if !has_own_rights && let Some(fault) = streams.fault() {
             return Err(RunFailure::new(DenyCode::Failed, fault));
         }
-        // Whoever asked may have given up while it waited for its turn.
+        // The caller may have ended while the command waited for its slot.
         self.check_cancelled()?;
         self.services.journal.send_start(record);
         let started = self.services.executor.start_permitted(&permit, &setting, streams)?;
@@ -225,7 +225,7 @@ impl ConnectionHandler<'_> {
         let running = RunningCommand::new(started, rule.timeout, on_terminal)
             .map_err(RunFailure::unsupervised)?;
         record.command_pid = Some(running.pid());
-        // Where the caller is gone, it is seen below.
+        // The supervision detects a caller that has gone.
         let stream = self.frames.stream();
         let _ = write_reply(stream, &CommandReply::Started(running.pid()));
         running
@@ -233,7 +233,7 @@ impl ConnectionHandler<'_> {
             .map_err(RunFailure::unsupervised)
     }
 
-    /// Who inherited the connection of a process that has ended is somebody else.
+    /// Returns an error if the process that connected has ended. Another process may have inherited the connection.
     fn check_caller(&self) -> Result<(), RunFailure> {
         match self.peer.is_alive() {
             true => Ok(()),
@@ -245,7 +245,7 @@ impl ConnectionHandler<'_> {
         }
     }
 
-    /// That nobody wants a command any more that has not begun: by the end of its caller or its word.
+    /// Returns an error if the caller has ended, or has cancelled the command by a signal.
     fn check_cancelled(&mut self) -> Result<(), RunFailure> {
         self.check_caller()?;
         let failure =
@@ -262,12 +262,12 @@ impl ConnectionHandler<'_> {
         }
     }
 
-    /// Whether both the caller and this daemon go on.
+    /// Returns true while both the caller and the daemon continue.
     fn is_awaited(&self) -> bool {
         self.peer.is_alive() && !self.slot.is_ending() && !is_closed(self.frames.stream())
     }
 
-    /// The permit that the policy gives to the peer's request, and the groups of the peer's user.
+    /// Returns the permit of the policy for the request, and the groups of the caller.
     fn find_permit<'p>(
         &self,
         policy: &'p ExecPolicy,
@@ -288,7 +288,7 @@ impl ConnectionHandler<'_> {
         let began = Instant::now();
         let asked = Cell::new(Duration::ZERO);
         let is_in = |group: &str| {
-            // Many that are not answered take no longer than one.
+            // Several lookups without an answer take no longer than one.
             let is_time = began.elapsed() < nss_lookups::LOOKUP_TIMEOUT;
             let before = Instant::now();
             let gid = is_time.then(|| self.services.nss_lookups.lookup_group(group).ok()).flatten();
@@ -324,7 +324,7 @@ impl ConnectionHandler<'_> {
 }
 
 fn is_closed(stream: &UnixStream) -> bool {
-    // A hang-up is told whatever is asked for.
+    // poll(2) reports a hang-up without a request for it.
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(stream, PollFlags::empty())], Some(&now)).is_ok_and(|ready| ready > 0)
 }

@@ -1,4 +1,5 @@
-//! exec.toml: who may run what as whom. docs/internals/exec-protocol.md has the keys.
+//! The policy exec.toml: parsing and warnings. docs/internals/exec-protocol.md has the keys, and `rule_match` applies
+//! them.
 
 use crate::diagnostic::{error, warning};
 use crate::evaluate::{is_command_variable, is_dangerous, is_dangerous_prefix};
@@ -20,73 +21,73 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// More rules are a mistake: each is looked at for each command.
+/// Limit of rules, because each command may have to check all of them.
 const RULES_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Standard input, output and error.
 const STREAM_FILES: u64 = 3;
 
-/// The rules, in order.
+/// A policy.
 #[derive(Debug)]
 pub struct ExecPolicy {
-    /// Each with a name of its own.
+    /// The rules in order, with unique names.
     pub rules: Vec<ExecRule>,
 }
 
 #[derive(Debug)]
 pub struct ExecRule {
-    /// For the log.
+    /// The name for records.
     pub name: String,
-    /// Its line in the file, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
-    /// Users whom it is for.
+    /// Users of the rule.
     pub users: Vec<String>,
-    /// Groups whose members it is for.
+    /// Groups of the rule.
     pub groups: Vec<String>,
-    /// Hosts that it is for; all, if there is none.
+    /// Hosts of the rule. Empty: all hosts.
     pub hosts: Vec<Glob>,
-    /// An absolute path.
+    /// The absolute path of the executable.
     pub command: PathBuf,
-    /// One for each argument.
+    /// A pattern for each argument.
     pub args: Vec<Pattern>,
-    /// Whether any arguments may follow those.
+    /// True if any arguments may follow those of `args`.
     pub any_args: bool,
-    /// The user that it runs as.
+    /// The user that the command runs as.
     pub run_as: String,
-    /// The group, instead of the user's.
+    /// The group that replaces the one of that user.
     pub run_as_group: Option<String>,
-    /// What is kept of the caller's environment.
+    /// Variables of the caller that the command keeps.
     pub keep_env: Vec<Glob>,
-    /// After which it is killed.
+    /// The time after which the daemon kills the command.
     pub timeout: Option<Duration>,
     pub limits: RuleLimits,
 }
 
-/// What setrlimit(2) is told.
+/// Limits for setrlimit(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleLimits {
-    /// Open files.
+    /// Number of open files.
     pub files: Option<u64>,
     /// Bytes of address space.
     pub memory: Option<u64>,
-    /// Time of a processor.
+    /// Processor time.
     pub cpu: Option<Duration>,
 }
 
-/// A text in which `*` stands for any characters.
+/// A text in which `*` matches any characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(String);
 
 impl Glob {
-    /// Whether all of a text is that.
+    /// Returns true if the whole text matches.
     #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         let mut parts = self.0.as_bytes().split(|&byte| byte == b'*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
-        // Each as early as it can be leaves most to those behind it.
+        // The earliest match of a part leaves the most for the parts behind it.
         for part in parts.filter(|part| !part.is_empty()) {
             let Some(at) = rest.windows(part.len()).position(|window| window == part) else {
                 return false;
@@ -96,7 +97,7 @@ impl Glob {
         rest.ends_with(last)
     }
 
-    /// Whether no variable that it stands for may be kept.
+    /// Returns true if every variable that matches is dangerous.
     fn is_never_kept(&self) -> bool {
         match self.0.strip_suffix('*') {
             Some(start) => is_dangerous_prefix(start.as_bytes()),
@@ -106,7 +107,7 @@ impl Glob {
 }
 
 impl ExecPolicy {
-    /// Reads a file. An error is every mistake in it, or that it could be anybody's.
+    /// Reads a policy file. The errors are all its mistakes, or the reason for which it is not trusted.
     pub fn load(file: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut text = String::new();
         let read = File::open(file)
@@ -132,7 +133,7 @@ impl ExecPolicy {
         }
     }
 
-    /// Reads a text. An error is every mistake in it.
+    /// Parses a policy. The errors are all its mistakes.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
         let mut reader = ExecTomlReader { file, text, problems: Vec::new() };
         let (document, errors) = DeTable::parse_recoverable(text);
@@ -146,8 +147,8 @@ impl ExecPolicy {
         if reader.problems.is_empty() { Ok(Self { rules }) } else { Err(reader.problems) }
     }
 
-    /// What rules name and this host does not have: as long as it has not, they are for nobody or
-    /// run nothing. And what they keep of a caller's environment that is never kept, or may be as good as code.
+    /// Returns warnings about the policy on this host. They are about unknown users, groups and executables, dangerous
+    /// variables in keep_env, patterns with paths elsewhere, and low limits.
     #[must_use]
     pub fn warnings(&self, file: &Path) -> Vec<Diagnostic> {
         let is_no_user = |name: &String| matches!(User::from_name(name), Ok(None));
@@ -301,7 +302,7 @@ impl ExecTomlReader<'_> {
     }
 }
 
-/// The keys of one table, as they are asked for.
+/// A reader of one table, which records the keys that it knows.
 struct TableFields<'f, 't, 'd> {
     reader: &'f mut ExecTomlReader<'t>,
     table: &'f DeTable<'d>,
@@ -352,7 +353,7 @@ impl TableFields<'_, '_, '_> {
         self.read_optional(key, &format!("a list of {wanted}"), list).unwrap_or_default()
     }
 
-    /// None is a mistake: what is made of an empty list is hardly meant for every host.
+    /// An empty list is an error: it is unlikely to mean every host.
     fn read_hosts(&mut self) -> Vec<Glob> {
         let list = |value: &DeValue<'_>| match value {
             DeValue::Array(items) if !items.is_empty() => {
@@ -364,7 +365,7 @@ impl TableFields<'_, '_, '_> {
         self.read_optional("hosts", wanted, list).unwrap_or_default()
     }
 
-    /// Each that cannot be used is a mistake of its own, with its place and what is wrong with it.
+    /// Each faulty pattern is a separate error with its line.
     fn read_patterns(&mut self, key: &'static str) -> Vec<Pattern> {
         let value = self.table.iter().find(|(name, _)| name.get_ref() == key);
         let items = match value.map(|(_, value)| value.get_ref()) {
@@ -372,7 +373,7 @@ impl TableFields<'_, '_, '_> {
             _ => &[],
         };
         for item in items {
-            // An empty one is an empty argument's.
+            // An empty pattern is for an empty argument.
             if let DeValue::String(text) = item.get_ref()
                 && let Some(fault) = Pattern::new(text).fault(Mode::Strict)
             {
@@ -387,7 +388,7 @@ impl TableFields<'_, '_, '_> {
         self.read_list(key, "patterns, each a string", pattern)
     }
 
-    /// What nobody asked for.
+    /// Adds an error for each key that was not read.
     fn reject_unknown_keys(self) {
         for (key, _) in self.table.iter() {
             if !self.known_keys.contains(&&**key.get_ref()) {
@@ -413,7 +414,7 @@ fn name(value: &DeValue<'_>) -> Option<String> {
         .then(|| name.into())
 }
 
-/// Of a user or a group: what no line of passwd(5) can hold is none.
+/// Reads the name of a user or a group. Such a name has no character that separates fields of passwd(5).
 fn account(value: &DeValue<'_>) -> Option<String> {
     text(value).filter(|name| !name.contains([':', '\n', ','])).map(str::to_owned)
 }
@@ -468,7 +469,7 @@ fn files(value: &DeValue<'_>) -> Option<u64> {
     number(value).filter(|&files| files >= STREAM_FILES)
 }
 
-/// A number with one of these words behind it.
+/// Reads a number with a unit.
 fn number_with_unit(value: &DeValue<'_>, units: &[(&str, u64)]) -> Option<u64> {
     let text = text(value)?;
     let at = text.find(|char: char| !char.is_ascii_digit())?;
@@ -581,7 +582,7 @@ mod tests {
         let of = |keys: &str| {
             parse(&format!("{rule}{keys}")).map(|policy| {
                 let doubts = policy.warnings(Path::new("exec.toml"));
-                // Whether the user and the program are there is this host's.
+                // Users and executables depend on the host of the test.
                 let of_host = [&commands::RULE_USER_UNKNOWN, &commands::EXECUTABLE_MISSING];
                 let told = doubts.iter().filter(|doubt| !of_host.contains(&doubt.message));
                 told.map(|doubt| format!("{} {}", doubt.message, doubt.text)).collect::<Vec<_>>()

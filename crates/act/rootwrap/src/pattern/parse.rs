@@ -1,11 +1,10 @@
-//! Python's syntax of regular expressions, as of CPython 3.11, into a tree in which flags, names and
-//! escapes are resolved. What CPython refuses is refused here, and nothing else that it knows but the
-//! few things that are named as unsupported. Matches nothing.
+//! The parser of CPython 3.11's syntax: the result is a tree with resolved flags, names and escapes. It rejects what
+//! CPython rejects, and a few constructs that are named as unsupported. It matches nothing.
 
 use super::PatternFault;
 use std::collections::HashMap;
 
-/// Groups within groups beyond this are not followed. CPython gives up at a few hundred.
+/// Limit of nested groups. CPython stops at a few hundred.
 const DEPTH_MAX: u32 = 100;
 /// CPython's limit on a repetition's count.
 const REPEAT_MAX: u64 = u32::MAX as u64;
@@ -13,15 +12,15 @@ const REPEAT_MAX: u64 = u32::MAX as u64;
 /// A regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PatternNode {
-    /// One character out of a set.
+    /// A character of a set.
     Set(CharSet),
-    /// A place.
+    /// A position.
     Anchor(Anchor),
-    /// A group that can be referred to, by its number from 1.
+    /// A group with a number from 1.
     Capture(usize, Box<PatternNode>),
-    /// One after the other.
+    /// Parts in sequence.
     Sequence(Vec<PatternNode>),
-    /// The first that leads to a match.
+    /// Alternatives. The first one that leads to a match counts.
     Choice(Vec<PatternNode>),
     Repeat {
         node: Box<PatternNode>,
@@ -30,12 +29,12 @@ pub(super) enum PatternNode {
         kind: Greediness,
     },
     Look {
-        /// The width of a look-behind, in characters; `None` for a look-ahead.
+        /// Width of a look-behind in characters. `None`: a look-ahead.
         behind: Option<u64>,
         negated: bool,
         node: Box<PatternNode>,
     },
-    /// What matched first is not given up again.
+    /// A part that never gives its match up.
     Atomic(Box<PatternNode>),
     /// The text of a group.
     Reference(usize),
@@ -57,7 +56,7 @@ pub(super) enum Anchor {
     Start,
     /// `\Z`.
     End,
-    /// `$` outside of multi-line mode: the end, or a newline right before it.
+    /// `$` outside of multi-line mode: the end, or a final newline.
     EndOrNewline,
     StartOfLine,
     EndOfLine,
@@ -109,7 +108,7 @@ struct PatternFlags {
     verbose: bool,
 }
 
-/// Reads a whole expression.
+/// Parses an expression.
 pub(super) fn parse(text: &str) -> Result<PatternNode, PatternFault> {
     let mut parser = PatternParser {
         chars: text.chars().collect(),
@@ -132,12 +131,12 @@ struct PatternParser {
     chars: Vec<char>,
     at: usize,
     flags: PatternFlags,
-    /// Whether `u` was set by word.
+    /// True if the flag `u` was set explicitly.
     unicode: bool,
-    /// Of each group from 0 its least and greatest width; `None` while it is open.
+    /// Minimum and maximum width of each group, from 0. `None` for an open group.
     widths: Vec<Option<(u64, u64)>>,
     names: HashMap<String, usize>,
-    /// How many groups there were where the outermost look-behind began.
+    /// Number of groups at the start of the outermost look-behind.
     look_behind_groups: Option<usize>,
     depth: u32,
 }
@@ -153,7 +152,7 @@ impl PatternParser {
         Some(char)
     }
 
-    /// Within a comment: the next character, and a `\\` for one that is escaped, which ends nothing.
+    /// Returns the next character of a comment. An escaped character is returned as `\\` and does not end it.
     fn token(&mut self) -> Result<Option<char>, PatternFault> {
         let char = self.next();
         if char == Some('\\') {
@@ -206,7 +205,7 @@ impl PatternParser {
         Ok(if branches.len() == 1 { branches.remove(0) } else { PatternNode::Choice(branches) })
     }
 
-    /// `first`: flags for the whole expression may stand here.
+    /// `first`: global flags are allowed here.
     fn sequence(&mut self, first: bool) -> Result<PatternNode, PatternFault> {
         let mut items: Vec<PatternNode> = Vec::new();
         while let Some(char) = self.peek() {
@@ -255,7 +254,7 @@ impl PatternParser {
         Ok(PatternNode::Set(CharSet { negated: false, items }))
     }
 
-    /// With the letters that are the same but for case, if case is not to matter.
+    /// Adds the other case of letters if the flag `i` is set.
     fn cased(&self, items: Vec<SetItem>) -> Result<Vec<SetItem>, PatternFault> {
         if !self.flags.ignore_case {
             return Ok(items);
@@ -274,7 +273,7 @@ impl PatternParser {
                 }
                 all.push(SetItem::Range(small, small));
                 all.push(SetItem::Range(large, large));
-                // The letters elsewhere that CPython takes for the same.
+                // CPython treats these other letters as equal.
                 let others: &[u32] = match letter {
                     b'i' => &[0x130, 0x131],
                     b's' => &[0x17f],
@@ -317,7 +316,7 @@ impl PatternParser {
             _ => Greediness::Greedy,
         };
         self.at += usize::from(kind != Greediness::Greedy);
-        // Releases of CPython 3.11 differ in others.
+        // Releases of CPython 3.11 differ for other parts.
         if kind == Greediness::Possessive && !node.is_one_character() {
             return Err(PatternFault::Unsupported("repeats more than one character possessively"));
         }
@@ -325,7 +324,7 @@ impl PatternParser {
         Ok(())
     }
 
-    /// The counts behind a `{`; `None` where it is a brace and no more.
+    /// Parses the counts behind `{`. `None`: the brace is literal.
     fn counts(&mut self) -> Result<Option<(u64, Option<u64>)>, PatternFault> {
         if self.peek() == Some('}') {
             return Ok(None);
@@ -410,7 +409,7 @@ impl PatternParser {
         Some(SetItem::Class { class, negated: char.is_ascii_uppercase(), ascii: self.flags.ascii })
     }
 
-    /// The character of an escape that means the same in and out of sets.
+    /// Parses an escape that means the same inside and outside of sets.
     fn code(&mut self, char: char) -> Result<Option<u32>, PatternFault> {
         let digits = match char {
             'a' => return Ok(Some(7)),
@@ -457,7 +456,7 @@ impl PatternParser {
         if char.is_ascii_alphabetic() { Err(BAD_ESCAPE) } else { self.literal(char.into()) }
     }
 
-    /// The text of a group by its number, or a character by three octal digits.
+    /// Parses the number of a group, or an octal code of three digits.
     fn number(&mut self, first: char) -> Result<PatternNode, PatternFault> {
         let mut digits = first.to_string();
         if let Some(second) = self.peek().filter(char::is_ascii_digit) {
@@ -491,7 +490,7 @@ impl PatternParser {
         Ok(PatternNode::Reference(group))
     }
 
-    /// Within a look-behind, groups of its own cannot be referred to.
+    /// A look-behind cannot refer to its own groups.
     fn check_look_behind(&self, group: usize) -> Result<(), PatternFault> {
         let Some(groups) = self.look_behind_groups else { return Ok(()) };
         let closed = self.widths.get(group).copied().flatten().is_some();
@@ -502,7 +501,7 @@ impl PatternParser {
         }
     }
 
-    /// What a `(` begins; `None` for what matches nothing: comments, and flags.
+    /// Parses the part behind `(`. `None` for comments and flags.
     fn group(&mut self, first: bool) -> Result<Option<PatternNode>, PatternFault> {
         if !self.eat('?') {
             return self.capture(None).map(Some);
@@ -550,7 +549,7 @@ impl PatternParser {
         let node = self.choice(false)?;
         self.flags = outer;
         self.close()?;
-        // Neither it nor what is in it can be taken for a bare repetition or place.
+        // The sequence prevents its use as a bare repetition or position.
         Ok(Some(PatternNode::Sequence(vec![node])))
     }
 
@@ -579,7 +578,7 @@ impl PatternParser {
         }
         self.close()?;
         let (least, most) = self.width(&node);
-        // CPython refuses widths beyond its limit.
+        // CPython rejects larger widths.
         if !ahead && (least != most || most >= REPEAT_MAX) {
             return Err(PatternFault::Bad("has a look-behind without a fixed width"));
         }
@@ -587,7 +586,7 @@ impl PatternParser {
         Ok(PatternNode::Look { behind, negated, node: Box::new(node) })
     }
 
-    /// Flags up to their `)` or `:`; `true` for those of the whole expression.
+    /// Parses flags up to `)` or `:`. True: they are global.
     fn set_flags(&mut self, first: char) -> Result<bool, PatternFault> {
         const BAD: PatternFault = PatternFault::Bad("has unknown flags");
         let (mut next, mut on, mut kinds, mut added, mut removed) = (Some(first), true, 0, 0, 0);
@@ -617,7 +616,7 @@ impl PatternParser {
                     if kinds > 1 {
                         return Err(BAD);
                     }
-                    // CPython's error for this is not one of regular expressions.
+                    // CPython's error for this is not re.error.
                     if (unicode && self.flags.ascii) || (added_set.contains('a') && self.unicode) {
                         return Err(PatternFault::Raises(
                             "has the flags for ASCII and Unicode together",
