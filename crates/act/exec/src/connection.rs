@@ -78,7 +78,8 @@ impl fmt::Display for ConnectionError {
         match self {
             // The unit does not start without a policy, and systemctl does not report that.
             Self::NotListening => f.write_str(
-                "no daemon listens. Write /etc/roster/exec.toml, then run systemctl start roster-exec.socket. [RST-7091]",
+                "no daemon listens. Write /etc/roster/exec.toml, then run systemctl start roster-exec.socket. \
+                 [RST-7091]",
             ),
             Self::Refused => f.write_str(
                 "permission denied: the socket refuses this user. Correct the mode of the socket, or try again later. \
@@ -94,8 +95,8 @@ impl fmt::Display for ConnectionError {
             ),
             Self::Malformed(what) => write!(
                 f,
-                "protocol error: invalid reply from roster-rootwrap-daemon: {}. Install client and daemon of one version, and \
-                 restart the daemon. [RST-7095]",
+                "protocol error: invalid reply from roster-rootwrap-daemon: {}. Install client and daemon of one \
+                 version, and restart the daemon. [RST-7095]",
                 what.0
             ),
             Self::System(error) => write!(f, "{}. [RST-7096]", SystemError(*error)),

@@ -76,7 +76,7 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
     let variables: Vec<&[u8]> = variables.iter().copied().filter(is_variable).collect();
     let request = encode_request(run_as.unwrap_or_default().as_bytes(), &argv, &variables);
     let Some(request) = request else {
-        let text = "the command and its environment are too long. Shorten them: at most 65,536 strings each, and 4 MiB. \
+        let text = "the command and its environment are too long. Shorten them: at most 65,536 strings each, 4 MiB. \
                     [RST-7100]";
         return fail(FAILED, &text);
     };

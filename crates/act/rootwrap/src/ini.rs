@@ -97,7 +97,7 @@ pub(crate) fn parse(
     bytes: &[u8],
     duplicates: DuplicateHandling,
 ) -> Result<IniFile, Vec<Diagnostic>> {
-    let text = decode_utf8(file, bytes).map_err(|problem| vec![problem])?;
+    let text = decode_utf8(file, bytes).map_err(|problem| vec![*problem])?;
     let mut reader = IniReader {
         file,
         duplicates,
@@ -111,20 +111,20 @@ pub(crate) fn parse(
     };
     for (number, line) in (1..).zip(lines(text)) {
         if let Err(fatal) = reader.line(number, line) {
-            reader.syntax_errors.push(fatal);
+            reader.syntax_errors.push(*fatal);
             break;
         }
     }
     reader.finish()
 }
 
-fn decode_utf8<'b>(file: &Path, bytes: &'b [u8]) -> Result<&'b str, Diagnostic> {
+fn decode_utf8<'b>(file: &Path, bytes: &'b [u8]) -> Result<&'b str, Box<Diagnostic>> {
     if bytes.len() > FILE_BYTES_MAX {
-        return Err(error(&commands::POLICY_TOO_LARGE, file, 0, "larger than 1 MiB"));
+        return Err(error(&commands::POLICY_TOO_LARGE, file, 0, "larger than 1 MiB").into());
     }
     str::from_utf8(bytes).map_err(|invalid| {
         let line = lines(&String::from_utf8_lossy(&bytes[..invalid.valid_up_to()])).count().max(1);
-        error(&commands::POLICY_NOT_UTF8, file, line, "not UTF-8")
+        error(&commands::POLICY_NOT_UTF8, file, line, "not UTF-8").into()
     })
 }
 
@@ -161,7 +161,7 @@ struct IniReader<'f> {
 
 impl IniReader<'_> {
     /// Parses a line. An error ends the parser, and syntax errors are collected.
-    fn line(&mut self, number: usize, line: &str) -> Result<(), Diagnostic> {
+    fn line(&mut self, number: usize, line: &str) -> Result<(), Box<Diagnostic>> {
         let content = strip(line);
         if content.starts_with(['#', ';']) {
             return Ok(());
@@ -199,7 +199,7 @@ impl IniReader<'_> {
         }
     }
 
-    fn section(&mut self, number: usize, name: &str) -> Result<(), Diagnostic> {
+    fn section(&mut self, number: usize, name: &str) -> Result<(), Box<Diagnostic>> {
         self.open = None;
         if name == "DEFAULT" {
             self.position = ReaderPosition::Defaults;
@@ -209,7 +209,7 @@ impl IniReader<'_> {
             && self.duplicates == DuplicateHandling::Refused
         {
             let text = format!("section [{name}] is already in line {first}");
-            return Err(error(&commands::INI_DUPLICATE_SECTION, self.file, number, text));
+            return Err(error(&commands::INI_DUPLICATE_SECTION, self.file, number, text).into());
         }
         self.seen_sections.insert(name.to_owned(), number);
         self.ini.sections.entry(name.to_owned()).or_default();
@@ -217,11 +217,12 @@ impl IniReader<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, number: usize, content: &str) -> Result<(), Diagnostic> {
+    fn entry(&mut self, number: usize, content: &str) -> Result<(), Box<Diagnostic>> {
         let section_name = match &self.position {
             ReaderPosition::Nowhere => {
                 let text = "line before the first section";
-                return Err(error(&commands::INI_LINE_BEFORE_SECTION, self.file, number, text));
+                let message = &commands::INI_LINE_BEFORE_SECTION;
+                return Err(error(message, self.file, number, text).into());
             }
             ReaderPosition::Defaults => "DEFAULT".to_owned(),
             ReaderPosition::Section(name) => name.clone(),
@@ -241,7 +242,7 @@ impl IniReader<'_> {
             && self.duplicates == DuplicateHandling::Refused
         {
             let text = format!("{} is already in line {first}", key.1);
-            return Err(error(&commands::INI_DUPLICATE_NAME, self.file, number, text));
+            return Err(error(&commands::INI_DUPLICATE_NAME, self.file, number, text).into());
         }
         let entry = IniEntry { name: key.1.clone(), value: strip(value).to_owned(), line: number };
         self.seen_names.insert(key, number);

@@ -1,5 +1,5 @@
-"""The unit tests of oslo.rootwrap, unchanged, with Roster's evaluation in the place of its filters. Each call of a filter
-writes a filter file, and `roster-rootwrap explain` decides.
+"""The unit tests of oslo.rootwrap, unchanged, with Roster's evaluation in the place of its filters. Each call of a
+filter writes a filter file, and `roster-rootwrap explain` decides.
 
 usage: oslo_unit_tests.py ROOTWRAP DIRECTORY
 """

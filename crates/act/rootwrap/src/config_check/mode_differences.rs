@@ -191,8 +191,8 @@ mod tests {
         assert_eq!(
             told.pop().unwrap(),
             format!(
-                "built in: privsep-helper (CommandFilter): compat mode allows any arguments; strict mode has no such rule \
-                 [{}]",
+                "built in: privsep-helper (CommandFilter): compat mode allows any arguments; strict mode has no such \
+                 rule [{}]",
                 ModeDifference::MESSAGE
             )
         );
@@ -239,8 +239,8 @@ mod tests {
         let (root, nobody) = ("x: CommandFilter, ls, root\n", "y: CommandFilter, ls, nobody\n");
         let expected = |(own, name, other): (u8, char, u8)| {
             format!(
-                "00000{own}.filters:2: {name} (CommandFilter): compat mode takes this rule or one of 00000{other}.filters \
-                 first, as the file system lists the files; strict mode takes the files by name [{}]",
+                "00000{own}.filters:2: {name} (CommandFilter): compat mode takes this rule or one of \
+                 00000{other}.filters first, as the file system lists the files; strict mode takes the files by name [{}]",
                 ModeDifference::MESSAGE
             )
         };

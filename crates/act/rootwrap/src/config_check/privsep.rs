@@ -55,8 +55,8 @@ pub(super) fn problems(policy: &RootwrapPolicy) -> Vec<Diagnostic> {
             |path: &&String| Path::new(path).components().any(|name| name.as_os_str() == service);
         let Some(filters) = policy.conf.filters_path.iter().find(is_of_service) else { continue };
         let text = format!(
-            "no filter for privsep-helper, which {service} starts: compat mode has a built-in one, and strict mode does \
-             not"
+            "no filter for privsep-helper, which {service} starts: compat mode has a built-in one, and strict mode \
+             does not"
         );
         problems.push(Diagnostic {
             fix: Some(format!("For strict mode add: {}", line(service, contexts))),

@@ -61,7 +61,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Returns the credentials of this process. Root first takes those of the account root, because sudo may have kept
+    /// Returns the credentials of this process. Root first takes those of the account root, because sudo may pass on
     /// other groups. The process must have one thread.
     pub(super) fn normalized() -> io::Result<Self> {
         if geteuid().is_root() {

@@ -115,25 +115,24 @@ pub enum StartError {
     /// The executable does not exist.
     NotFound,
     /// The kernel does not execute the file, or other users can change it.
-    NotExecutable(CodedError),
+    NotExecutable(Box<CodedError>),
     /// The system refused a resource.
-    Failed(CodedError),
+    Failed(Box<CodedError>),
     /// The command did not start in time.
-    TimedOut(CodedError, StartTimeout),
+    TimedOut(Box<CodedError>, StartTimeout),
 }
 
 /// Returns an error of a start with the code that it carries, or with the code of its kind.
 #[must_use]
-pub fn start_error(error: io::Error) -> CodedError {
-    if is_refused_by_kernel(&error) {
-        return coded(error, &commands::EXECUTABLE_REFUSED, "cannot be executed");
-    }
-    match error.kind() {
+pub fn start_error(error: io::Error) -> Box<CodedError> {
+    let (message, text) = match error.kind() {
+        _ if is_refused_by_kernel(&error) => (&commands::EXECUTABLE_REFUSED, "cannot be executed"),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            coded(error, &commands::EXECUTABLE_MISSING, "cannot be executed")
+            (&commands::EXECUTABLE_MISSING, "cannot be executed")
         }
-        _ => coded(error, &commands::START_FAILED, "cannot be started"),
-    }
+        _ => (&commands::START_FAILED, "cannot be started"),
+    };
+    coded(error, message, text).into()
 }
 
 fn is_refused_by_kernel(error: &io::Error) -> bool {
@@ -433,11 +432,11 @@ fn open_trusted(path: &OsStr) -> Result<Option<CheckedExecutable>, StartError> {
     if let Some(why) = distrust(&host, path) {
         let text = format!("other users can change it: {why}");
         let untrusted = CodedError::new(&commands::EXECUTABLE_UNTRUSTED, text);
-        return Err(StartError::NotExecutable(untrusted));
+        return Err(StartError::NotExecutable(untrusted.into()));
     }
     if let Some(why) = distrust_of_interpreters(&host, path, &default_path_dirs) {
         let untrusted = CodedError::new(&commands::INTERPRETER_UNTRUSTED, why);
-        return Err(StartError::NotExecutable(untrusted));
+        return Err(StartError::NotExecutable(untrusted.into()));
     }
     checked_executable::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => StartError::NotExecutable(start_error(error)),

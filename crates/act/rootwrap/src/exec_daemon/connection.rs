@@ -37,7 +37,7 @@ const MATCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The reason for which a command does not run.
 struct RunFailure {
     code: DenyCode,
-    error: CodedError,
+    error: Box<CodedError>,
     /// The signal by which the caller cancelled the command.
     signal: Option<u32>,
     /// A process that did not start in time. It ends after the reply.
@@ -45,8 +45,8 @@ struct RunFailure {
 }
 
 impl RunFailure {
-    fn new(code: DenyCode, error: CodedError) -> Self {
-        Self { code, error, signal: None, start_timeout: None }
+    fn new(code: DenyCode, error: impl Into<Box<CodedError>>) -> Self {
+        Self { code, error: error.into(), signal: None, start_timeout: None }
     }
 
     fn unsupervised(error: io::Error) -> Self {

@@ -61,7 +61,7 @@ impl<'p> Permit<'p> {
     }
 }
 
-/// Reasons for which a command does not run. The greatest reason of all rules counts, which is that of the closest rule.
+/// Reasons for which a command does not run. The greatest reason of all rules counts, that of the closest rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denial {
     /// No rule is for this caller on this host.

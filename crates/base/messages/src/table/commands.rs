@@ -130,7 +130,7 @@ crate::messages! {
         fix: "Remove rules.";
     EXEC_RULE_NOT_TABLE = 7036, "rule is not a table",
         cause: "The value of rule is a list of other values than tables.",
-        fix: "Write [[rule]] on a line by itself, and the keys of the rule below it.";
+        fix: "Write [[rule]] on a separate line, and the keys of the rule below it.";
     EXEC_RULE_NAME_DUPLICATE = 7037, "two rules with one name",
         cause: "The records of the journal name rules, so a name has to be unique.",
         fix: "Give each rule its own name.";
@@ -154,7 +154,7 @@ crate::messages! {
         cause: "The name service of this host does not know the group. A rule for that group has no effect, and a \
             command with that group does not start.",
         fix: "Correct the name, or create the group.";
-    KEEP_ENV_DROPPED = 7044, "keep_env names a variable that is never kept",
+    KEEP_ENV_DROPPED = 7044, "keep_env names a variable that the daemon removes",
         cause: "Programs load code by the variable, so the daemon removes it from the environment of every command.",
         fix: "Remove the variable from keep_env.";
     KEEP_ENV_LANGUAGE = 7045, "keep_env names LANGUAGE",
@@ -292,8 +292,8 @@ crate::messages! {
         cause: "The new policy has mistakes. The daemon keeps the old policy.",
         fix: "Correct the policy, then run systemctl reload roster-exec.";
     SPAWN_NOT_ISOLATED = 7087, "descriptor tables are not isolated",
-        cause: "The system does not allow threads with descriptor tables of their own (unshare(2) with CLONE_FILES). \
-            A descriptor of one client can delay the start of other clients' commands.",
+        cause: "The system does not allow threads with separate descriptor tables (unshare(2) with CLONE_FILES). A \
+            descriptor of one client can delay the start of other clients' commands.",
         fix: "Remove the restriction of unshare(2), for example by a seccomp filter.";
     CGROUPS_UNAVAILABLE = 7088, "no cgroups for commands with a timeout",
         cause: "The daemon may not create cgroups. On timeout it finds processes through /proc, and some may escape.",
