@@ -1,33 +1,32 @@
-//! `roster check-config`: what rosterd would say of its configuration, before it reads it.
+//! `roster check-config`: the mistakes that rosterd would report about a configuration.
+//!
+//! `roster_config` finds the mistakes in the files. This module adds the checks that depend on the host, and prints the
+//! report. It changes nothing, and asks no running rosterd.
 
 use crate::args::CheckConfigArgs;
 use crate::output::{count_with_noun, lossy};
 use crate::paths::STATE_DIR;
 use crate::unserved::UnservedEntries;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use roster_config::explain::{EffectiveSetting, ValueOrigin, explain};
-use roster_config::{
-    ConfigFiles, ConfigReadError, Diagnostic, ParsedConfig, ProviderConfig, Severity, parse_files,
-};
+use roster_config::{ConfigFiles, ParsedConfig, ProviderConfig, parse_files};
+use roster_messages::table::config as codes;
+use roster_messages::{CodedError, Diagnostic, Severity};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Checks the file, its drop-ins, and the files that they name. `true`: rosterd would run by it.
+/// Checks the file, its drop-ins, and the files that they name. Returns whether rosterd would accept them.
 pub fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<bool> {
     let file = &args.file;
-    let files = match ConfigFiles::read(file) {
+    let files = match ConfigFiles::read(file).map_err(CodedError::from) {
         Ok(files) => files,
         Err(error) if args.json => {
-            writeln!(
-                out,
-                "{:#}",
-                json!({"file": lossy(file), "ok": false, "error": unreadable_error(&error)})
-            )?;
+            writeln!(out, "{:#}", unreadable_json(file, &error))?;
             return Ok(false);
         }
-        Err(error) => bail!(unreadable_error(&error)),
+        Err(error) => return Err(error.into()),
     };
     let credentials = roster_config::credentials_directory();
     let (parsed, mut problems) = check(&files, &args.bus.run_dir, credentials.as_deref());
@@ -42,7 +41,7 @@ pub fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<bool> {
         return Ok(well);
     }
     for problem in &problems {
-        writeln!(out, "{}", problem.render())?;
+        writeln!(out, "{problem}")?;
     }
     if let (Some(parsed), true) = (&parsed, args.explain) {
         out.write_all(explain(&parsed.settings).as_bytes())?;
@@ -52,23 +51,17 @@ pub fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<bool> {
     Ok(well)
 }
 
-/// Why there is nothing to check, and what to do.
-fn unreadable_error(found: &ConfigReadError) -> String {
-    let (file, error) = (found.path.display(), &found.error);
-    match error.kind() {
-        ErrorKind::NotFound if found.is_main => {
-            format!(
-                "there is no configuration {file}: write one, as roster.toml(5) shows, or name another"
-            )
-        }
-        ErrorKind::PermissionDenied => {
-            format!("cannot read the configuration {file}: {error}; run this as root")
-        }
-        _ => format!("cannot read the configuration {file}: {error}"),
-    }
+fn unreadable_json(file: &Path, error: &CodedError) -> Value {
+    json!({
+        "file": lossy(file),
+        "ok": false,
+        "error": error.text,
+        "fix": error.fix.as_deref().unwrap_or(error.message.fix),
+        "code": error.message.code,
+    })
 }
 
-/// Warnings about files of a domain's entries: one that is missing, for a mount may come later, and one that the
+/// Returns warnings about files of the `files` provider: a missing one, because its mount may be late, and one that the
 /// backend refuses to read.
 fn source_warnings(parsed: &ParsedConfig) -> Vec<Diagnostic> {
     let mut found = Vec::new();
@@ -78,22 +71,21 @@ fn source_warnings(parsed: &ParsedConfig) -> Vec<Diagnostic> {
         for (key, path) in [("passwd", &files.passwd), ("group", &files.group)] {
             let is_missing =
                 fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-            let (what, instead) = if is_missing {
-                let what = format!("there is no file {}", path.display());
-                (what, Some("the domain is read when it is there".to_owned()))
-            } else if let Err(problem) = roster_config::check_ownership(path) {
-                (format!("the domain is not read: {}", problem.message), problem.fix)
+            let error = if is_missing {
+                let text = format!("the file {} does not exist", path.display());
+                CodedError::new(&codes::SOURCE_FILE_MISSING, text)
+            } else if let Err(error) = roster_config::check_ownership(path) {
+                CodedError { text: format!("the domain is not read: {}", error.text), ..error }
             } else {
                 continue;
             };
-            let severity = Severity::Warning;
-            found.push(parsed.value_diagnostic(severity, (&table, key), what, instead));
+            found.push(parsed.value_diagnostic(Severity::Warning, (&table, key), error));
         }
     }
     found
 }
 
-/// What the files mean, and what is wrong with it or with the files that it names, by line.
+/// Returns the configuration, and all mistakes in it and in the files that it names, by line.
 fn check(
     files: &ConfigFiles,
     run_dir: &Path,
@@ -114,8 +106,8 @@ fn check(
     }
 }
 
-/// What is wrong with files of secrets. Without `credentials` this is not the service, which alone can read them:
-/// a warning.
+/// Returns the defects of files with secrets. Without `credentials` this process is not the service, and a credential is
+/// only a warning.
 fn secret_problems(
     parsed: &ParsedConfig,
     was_used: bool,
@@ -135,24 +127,26 @@ fn secret_problems(
             (name.trim_end_matches('"'), format!("{}.{}", setting.table, setting.key));
         for problem in problems.iter_mut().filter(|problem| problem.key == key) {
             problem.severity = Severity::Warning;
-            problem.message = format!("the credential {name} is not checked");
+            problem.message = &codes::CREDENTIAL_UNCHECKED;
+            problem.text = format!("the credential {name} is not checked");
             problem.fix = Some(format!(
-                "see that rosterd.service has LoadCredential={name}:/PATH: `systemctl cat rosterd`"
+                "Check with `systemctl cat rosterd` that rosterd.service has \
+                 LoadCredential={name}:/PATH."
             ));
         }
     }
     problems
 }
 
-/// What is wrong with the first domain on demand if there is no room for the path of the socket.
+/// Returns an error at the first on-demand domain if the path of the responder's socket is too long.
 fn socket_path_error(parsed: &ParsedConfig, run_dir: &Path) -> Option<Diagnostic> {
     let run_dir = std::path::absolute(run_dir).ok()?;
-    let what = parsed.config.responder_path(&run_dir).err()?;
+    let error = parsed.config.responder_path(&run_dir).err()?;
     let setting = parsed
         .settings
         .iter()
         .find(|set| set.key == "mode" && set.value.as_deref() == Some("\"on-demand\""));
-    Some(parsed.value_diagnostic(Severity::Error, (&setting?.table, "mode"), what, None))
+    Some(parsed.value_diagnostic(Severity::Error, (&setting?.table, "mode"), error))
 }
 
 fn summary(file: &Path, parsed: Option<&ParsedConfig>, problems: &[Diagnostic]) -> String {
@@ -164,15 +158,15 @@ fn summary(file: &Path, parsed: Option<&ParsedConfig>, problems: &[Diagnostic]) 
             let names: Vec<_> = parsed.config.domains.iter().map(|d| &*d.name).collect();
             let domains = count_with_noun(names.len() as u64, "domain");
             let but = if problems.is_empty() { String::new() } else { format!(", {warnings}") };
-            format!("{file}: well, {domains} ({}){but}", names.join(", "))
+            format!("{file}: valid, {domains} ({}){but}", names.join(", "))
         }
         _ => {
             let and =
                 if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
             let worst = problems.iter().map(|problem| problem.severity).max();
             let effect = match worst {
-                Some(Severity::Refusal) => "rosterd would refuse logins",
-                _ => "rosterd would not use it",
+                Some(Severity::Refusal) => "rosterd would deny logins",
+                _ => "rosterd would reject this configuration",
             };
             format!("{file}: {}{and}; {effect}", count_with_noun(errors as u64, "error"))
         }
@@ -210,8 +204,9 @@ fn problem_json(problem: &Diagnostic) -> Value {
         "line": problem.line,
         "column": problem.column,
         "key": problem.key,
-        "message": problem.message,
-        "fix": problem.fix,
+        "message": problem.text,
+        "fix": problem.fix(),
+        "code": problem.message.code,
     })
 }
 
@@ -234,6 +229,7 @@ fn setting_json(setting: &EffectiveSetting) -> Value {
 mod tests {
     use super::*;
     use crate::args::BusArgs;
+    use roster_config::ConfigReadError;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
@@ -259,18 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn a_good_file_is_said_to_be_well() {
+    fn check_config_valid_file_passes() {
         assert_eq!(
             printed(WELL, false, false),
-            (true, "roster.toml: well, 1 domain (lab)\n".to_owned())
+            (true, "roster.toml: valid, 1 domain (lab)\n".to_owned())
         );
         let old = format!("{WELL}[domain.old]\nprovider = 'files'\npasswd = '/a'\ngroup = '/b'\n");
         assert_eq!(
             printed(&old, false, false),
             (
                 true,
-                "roster.toml:7: warning: domain.old: is not used; name it in domains of [host], or \
-                 remove this table\nroster.toml: well, 1 domain (lab), 1 warning\n"
+                "roster.toml:7: warning: domain.old: is not used. Add the name to domains in [host], or \
+                 remove the table. [RST-1060]\nroster.toml: valid, 1 domain (lab), 1 warning\n"
                     .to_owned()
             )
         );
@@ -282,8 +278,8 @@ mod tests {
         assert!(!well);
         assert_eq!(
             text,
-            "roster.toml:4: domain.lab.provider: \"file\" is not a provider; did you mean \
-             \"files\"?\nroster.toml: 1 error; rosterd would not use it\n"
+            "roster.toml:4: domain.lab.provider: unknown provider \"file\". Did you mean \"files\"? \
+             [RST-1019]\nroster.toml: 1 error; rosterd would reject this configuration\n"
         );
         let ldap = "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'ldap'\n\
                     uris = ['ldaps://x']\nbase = 'dc=x'\ntls_ca = '/no/such/file'\n";
@@ -307,25 +303,26 @@ mod tests {
             text.starts_with(
                 "roster.toml:10: domain.lab.krb5_keytab: logins are refused: cannot read \
                  /no/such/keytab: No such file"
-            ) && text.ends_with("roster.toml: 1 error; rosterd would refuse logins\n"),
+            ) && text.ends_with("roster.toml: 1 error; rosterd would deny logins\n"),
             "{text}"
         );
         let (_, text) = printed(&krb5(""), false, true);
         let report: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(report["ok"], false);
         assert_eq!(report["errors"][0]["key"], "domain.lab.krb5_keytab");
+        assert_eq!(report["errors"][0]["code"], codes::KEYTAB_MISSING.code);
         for more in ["", "krb5_discover = true\n"] {
             let (well, text) =
                 printed(&krb5(&format!("krb5_validate = 'off'\n{more}")), false, false);
             let warning =
                 "roster.toml:11: warning: domain.lab.krb5_validate: KDCs are not verified";
             assert!(well && text.starts_with(warning), "{text}");
-            assert!(text.ends_with("roster.toml: well, 1 domain (lab), 1 warning\n"), "{text}");
+            assert!(text.ends_with("roster.toml: valid, 1 domain (lab), 1 warning\n"), "{text}");
         }
     }
 
     #[test]
-    fn what_it_explains_is_a_configuration() {
+    fn check_config_explain_prints_valid_toml() {
         let (well, text) = printed(WELL, true, false);
         assert!(well && text.starts_with("[host]\ndomains = [\"lab\"]"), "{text}");
         assert!(roster_config::parse(&text).is_ok());
@@ -343,13 +340,13 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_domain_that_are_not_there_are_a_warning() {
+    fn check_config_missing_source_file_warns() {
         let (well, text) = printed(&WELL.replace("/dev/zero", "/no/group"), false, false);
         assert!(well);
         assert!(
             text.starts_with(
-                "roster.toml:6: warning: domain.lab.group: there is no file /no/group; the domain is \
-                 read when it is there\n"
+                "roster.toml:6: warning: domain.lab.group: the file /no/group does not exist. Create \
+                 the file, or correct its path. [RST-1070]\n"
             ),
             "{text}"
         );
@@ -383,19 +380,21 @@ mod tests {
         set_mode("passwd", 0o666);
         let (well, text) = run();
         let expected = "roster.toml:5: warning: domain.lab.passwd: the domain is not read: passwd has \
-                        mode 0666, by which other users can change it; check the content of passwd, then \
-                        chmod go-w passwd\n";
+                        mode 0666, which allows other users to change it. Check the content of passwd, \
+                        then run `chmod go-w passwd`. [RST-1105]\n";
         assert!(well && text.starts_with(expected), "{text}");
         set_mode("roster.toml", 0o666);
         let (well, text) = run();
-        let expected = "roster.toml: roster.toml has mode 0666, by which other users can change it; \
-                        check the content of roster.toml, then chmod go-w roster.toml\n";
+        let expected = "roster.toml: roster.toml has mode 0666, which allows other users to change it. \
+                        Check the content of roster.toml, then run `chmod go-w roster.toml`. \
+                        [RST-1105]\n";
         assert!(!well && text.starts_with(expected), "{text}");
-        assert!(text.ends_with("1 error and 1 warning; rosterd would not use it\n"), "{text}");
+        let summary = "1 error and 1 warning; rosterd would reject this configuration\n";
+        assert!(text.ends_with(summary), "{text}");
     }
 
     #[test]
-    fn what_is_no_text_has_a_line_too() {
+    fn check_config_non_utf8_reports_line() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("roster.toml");
         fs::write(&file, b"[host]\n# caf\xe9\n").unwrap();
@@ -410,7 +409,8 @@ mod tests {
         };
         assert!(!run(&args, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("roster.toml:2: is not text in UTF-8; save the file as"), "{text}");
+        let line = "roster.toml:2: is not text in UTF-8. Save the file as UTF-8. [RST-1102]\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
@@ -425,13 +425,15 @@ mod tests {
         let files = ConfigFiles::read(&file).unwrap();
         let said = |credentials: Option<&Path>| -> Vec<_> {
             let (_, problems) = check(&files, Path::new("/run/roster"), credentials);
-            let secret = problems.into_iter().filter(|found| found.message.contains("credential"));
-            secret.map(|found| (found.severity, found.line, found.to_string())).collect()
+            let is_unchecked =
+                |found: &Diagnostic| found.message.code == codes::CREDENTIAL_UNCHECKED.code;
+            let secret = problems.into_iter().filter(is_unchecked);
+            secret.map(|found| (found.severity, found.line, found.without_position())).collect()
         };
         let unchecked = |line, key: &str, name: &str| {
             let what = format!(
-                "domain.corp.{key}: the credential {name} is not checked; see that rosterd.service has \
-                 LoadCredential={name}:/PATH: `systemctl cat rosterd`"
+                "domain.corp.{key}: the credential {name} is not checked. Check with `systemctl cat \
+                 rosterd` that rosterd.service has LoadCredential={name}:/PATH. [RST-1114]"
             );
             (Severity::Warning, line, what)
         };
@@ -479,12 +481,13 @@ mod tests {
         assert_eq!(warning["file"], "roster.toml.d/10-x.toml");
         fs::remove_file(drop_ins.join("10-x.toml")).unwrap();
         fs::create_dir(drop_ins.join("10-x.toml")).unwrap();
-        let found = ConfigFiles::read(&file).unwrap_err();
-        assert!(unreadable_error(&found).contains("10-x.toml: it is no file"));
+        let found = CodedError::from(ConfigFiles::read(&file).unwrap_err());
+        assert!(found.text.ends_with("10-x.toml: it is not a regular file"), "{found}");
+        assert_eq!(found.message, &codes::CONFIG_UNREADABLE);
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_json_too() {
+    fn check_config_unreadable_file_is_json() {
         let bus = BusArgs { run_dir: PathBuf::from("/run/roster") };
         let args = CheckConfigArgs {
             file: "/no/such.toml".into(),
@@ -497,17 +500,19 @@ mod tests {
         assert!(!run(&args, &mut out).unwrap());
         let report: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(report["ok"], false);
-        assert!(report["error"].as_str().unwrap().starts_with("there is no configuration"));
-        let denied = unreadable_error(&ConfigReadError {
+        assert_eq!(report["code"], codes::CONFIG_MISSING.code);
+        assert!(report["error"].as_str().unwrap().starts_with("cannot read /no/such.toml: "));
+        let denied = CodedError::from(ConfigReadError {
+            message: &codes::CONFIG_UNREADABLE,
             path: "/x".into(),
             is_main: true,
             error: ErrorKind::PermissionDenied.into(),
         });
-        assert!(denied.ends_with("run this as root"), "{denied}");
+        assert_eq!(denied.fix.as_deref(), Some("Run the command as root."));
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn check_config_missing_file_is_named() {
         let bus = BusArgs { run_dir: PathBuf::from("/run/roster") };
         let file = PathBuf::from("/no/such.toml");
         let args = CheckConfigArgs {
@@ -519,7 +524,9 @@ mod tests {
         };
         let error = run(&args, &mut Vec::new()).unwrap_err();
         let error = format!("{error:#}");
-        assert!(error.starts_with("there is no configuration /no/such.toml: write one"), "{error}");
+        let begin =
+            "cannot read /no/such.toml: No such file or directory (os error 2). Create the file";
+        assert!(error.starts_with(begin) && error.ends_with(" [RST-1098]"), "{error}");
     }
 
     #[test]
@@ -534,11 +541,14 @@ mod tests {
             let (_, problems) = check(&files, Path::new(run_dir), None);
             let place = format!("{}/", folder.path().display());
             let errors = problems.into_iter().filter(|found| found.severity == Severity::Error);
-            errors.map(|found| found.render().replace(&place, "")).collect::<Vec<_>>()
+            errors.map(|found| found.to_string().replace(&place, "")).collect::<Vec<_>>()
         };
         assert_eq!(errors("/run/roster"), [""; 0]);
         let [error] = &*errors(&format!("/{}", "x".repeat(76))) else { panic!("no error") };
-        assert!(error.starts_with("roster.toml:5: domain.far.mode: /xxx"), "{error}");
-        assert!(error.contains("choose a --run-dir with a shorter path"), "{error}");
+        assert!(
+            error.starts_with("roster.toml:5: domain.far.mode: the socket path /xxx"),
+            "{error}"
+        );
+        assert!(error.ends_with("Choose a --run-dir with a shorter path. [RST-1097]"), "{error}");
     }
 }

@@ -3,7 +3,9 @@
 use crate::output::{count_with_noun, printable};
 use crate::snapshot_file;
 use roster_admission::{LocalFiles, Refusal, Rules};
-use roster_config::{Config, ConfigProblem, Diagnostic, Severity};
+use roster_config::Config;
+use roster_messages::table::config as codes;
+use roster_messages::{Diagnostic, Message, Severity};
 use roster_snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -47,23 +49,23 @@ impl UnservedEntries {
 
     /// A warning for each reason, which names its entries.
     pub fn warnings(&self, config: &Path) -> Vec<Diagnostic> {
-        let warning = |message, fix| {
-            Diagnostic::of_file(Severity::Warning, config, ConfigProblem { message, fix })
+        let warning = |message: &'static Message, text, fix| Diagnostic {
+            fix,
+            ..Diagnostic::of_file(Severity::Warning, message, config, text)
         };
         if let Some(failure) = &self.failure {
-            let what =
-                format!("users and groups that this host serves are not compared: {failure}");
-            return vec![warning(what, None)];
+            let text = format!("the entries that this host serves are not compared: {failure}");
+            return vec![warning(&codes::SERVED_ENTRIES_NOT_COMPARED, text, None)];
         }
         by_reason(self.entries.iter().map(|entry| (&*entry.reason, (entry.kind, &*entry.name))))
             .into_iter()
             .map(|(reason, entries)| {
                 let number = count_with_noun(entries.len() as u64, "entry");
                 let names = list_names(&entries, "--json lists all");
-                let what = format!(
-                    "rosterd would refuse {number} that this host serves: {reason}: {names}"
+                let text = format!(
+                    "rosterd would reject {number} that this host serves: {reason}: {names}"
                 );
-                warning(what, remedy(reason))
+                warning(&codes::SERVED_ENTRIES_REJECTED, text, remedy(reason))
             })
             .collect()
     }
@@ -133,14 +135,14 @@ pub fn by_reason<'e>(
 pub fn remedy(reason: &str) -> Option<String> {
     let words: Vec<&str> = reason.split(' ').collect();
     match *words {
-        [.., gid, "is", "a", "local", "user's", "primary", "gid"] => Some(format!(
+        [.., gid, "is", "the", "primary", "gid", "of", "a", "local", "user"] => Some(format!(
             "if the directory may share it: allowed_unnamed_gids = [{gid}] under [host]"
         )),
-        ["gid", gid, "is", "below", "min_id", ..] => Some(format!(
+        ["primary", "gid", gid, "is", "below", "min_id", ..] => Some(format!(
             "if users may have the host's own group {gid} as their primary group: \
                  allowed_local_gids = [{gid}] under [host]; for a group of the directory, lower min_id"
         )),
-        ["primary", "gid", gid, "is", "a", "local", ..] => Some(format!(
+        ["primary", "gid", gid, "belongs", "to", "a", "local", ..] => Some(format!(
             "if users may have the host's own group {gid} as their primary group: \
                  allowed_local_gids = [{gid}] under [host]"
         )),
@@ -155,13 +157,13 @@ pub fn remedy(reason: &str) -> Option<String> {
         ["the", "name", "has", "characters", "other", "than", ..] => Some(
             "if such names are to be served: allowed_name_characters under [host]".to_owned(),
         ),
-        ["uid", _, "is", "below", "min_id", ..] => {
+        ["uid" | "gid", _, "is", "below", "min_id", ..] => {
             Some("if such users are to be served, lower min_id".to_owned())
         }
-        ["uids" | "gids", "below", "min_id", ..] => {
+        ["uids" | "gids", "below", "min_id", ..] | ["primary", "gids", "below", "min_id", ..] => {
             Some("if such entries are to be served, lower min_id".to_owned())
         }
-        ["the", "home", "folder", "is", "empty"] => Some(
+        ["the", "home", "directory", "is", "empty"] => Some(
             "a home folder for users that have none: fallback_home = \"/home/%u\" under their domain"
                 .to_owned(),
         ),
@@ -223,21 +225,22 @@ mod tests {
         let of = |comparison: &UnservedEntries| -> Vec<_> {
             comparison.warnings(Path::new("roster.toml")).iter().map(ToString::to_string).collect()
         };
-        let begin = "rosterd would refuse 1 entry that this host serves: ";
+        let begin = "roster.toml: warning: rosterd would reject 1 entry that this host serves: ";
         assert_eq!(
             of(&compared("")),
             [
                 format!(
-                    "{begin}uid 100007 is a subordinate id of a local user: user ben; if local users \
-                     may take such ids: allow_subordinate_ids = true under [host]"
+                    "{begin}uid 100007 is a subordinate id of a local user: user ben. if local users \
+                     may take such ids: allow_subordinate_ids = true under [host]. [RST-1120]"
                 ),
                 format!(
-                    "{begin}primary gid 1501 is a local user's primary gid: user cy; if the directory \
-                     may share it: allowed_unnamed_gids = [1501] under [host]"
+                    "{begin}primary gid 1501 is the primary gid of a local user: user cy. if the directory \
+                     may share it: allowed_unnamed_gids = [1501] under [host]. [RST-1120]"
                 ),
                 format!(
-                    "{begin}the name belongs to a privileged account on many hosts: group docker; if \
-                     the directory may give out its rights: allowed_names = [\"NAME\"] under [host]"
+                    "{begin}the name belongs to a privileged account: group docker. if \
+                     the directory may give out its rights: allowed_names = [\"NAME\"] under [host]. \
+                     [RST-1120]"
                 ),
             ]
         );
@@ -251,7 +254,8 @@ mod tests {
         std::fs::write(&snapshot, "other").unwrap();
         let said = of(&compared("")).concat();
         assert!(
-            said.starts_with("users and groups that this host serves are not compared: "),
+            said.contains(": the entries that this host serves are not compared: ")
+                && said.ends_with(" [RST-1121]"),
             "{said}"
         );
         std::fs::remove_file(&snapshot).unwrap();
@@ -271,12 +275,15 @@ mod tests {
     #[test]
     fn remedy_names_the_key_of_its_reason() {
         for (reason, key) in [
-            ("primary gid 27 is a local group's", "allowed_local_gids = [27]"),
-            ("gid 1500 is a local user's primary gid", "allowed_unnamed_gids = [1500]"),
-            ("primary gid 1500 is a local user's primary gid", "allowed_unnamed_gids = [1500]"),
+            ("primary gid 27 belongs to a local group", "allowed_local_gids = [27]"),
+            ("gid 1500 is the primary gid of a local user", "allowed_unnamed_gids = [1500]"),
+            (
+                "primary gid 1500 is the primary gid of a local user",
+                "allowed_unnamed_gids = [1500]",
+            ),
             ("uid 7 is a subordinate id of a local user", "allow_subordinate_ids = true"),
             ("gids that are subordinate ids of local users", "allow_subordinate_ids = true"),
-            ("the name belongs to a privileged account on many hosts", "allowed_names"),
+            ("the name belongs to a privileged account", "allowed_names"),
         ] {
             let said = remedy(reason).expect("a remedy");
             assert!(said.contains(key), "{reason}: {said}");

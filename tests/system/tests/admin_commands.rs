@@ -135,7 +135,8 @@ fn a_configuration_that_is_refused_is_told_until_it_is_mended() {
     lab.rosterd.process().signal(Signal::HUP);
     wait_until(SOON, "status fails", || lab.rosterd.roster(&["status"]).code == 1);
     let text = lab.said(&["status"], 1);
-    assert!(text.contains("\"file\" is not a provider; did you mean \"files\"?"), "{text}");
+    let mistake = "unknown provider \"file\". Did you mean \"files\"? [RST-1019]";
+    assert!(text.contains(mistake), "{text}");
     lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
     fs::write(lab.rosterd.config(), config).expect("write");
     lab.rosterd.process().signal(Signal::HUP);
@@ -149,7 +150,8 @@ fn configuration_others_can_change_is_refused() {
     let set_mode = |mode| {
         fs::set_permissions(&config, fs::Permissions::from_mode(mode)).expect("chmod");
     };
-    let wrong = format!("{} has mode 0666, by which other users can change it", config.display());
+    let wrong =
+        format!("{} has mode 0666, which allows other users to change it", config.display());
     set_mode(0o666);
     lab.rosterd.process().signal(Signal::HUP);
     wait_until(SOON, "status fails", || lab.rosterd.roster(&["status"]).code == 1);
@@ -186,16 +188,16 @@ fn check_config_names_entries_it_would_refuse() {
     };
     let text = check(&stricter, &[]);
     for part in [
-        "would refuse 1 entry that this host serves: uid 5000 is below min_id (5001): user ann",
+        "would reject 1 entry that this host serves: uid 5000 is below min_id (5001): user ann",
         "gid 5000 is below min_id (5001): user more0, user more1, ",
-        "well, 1 domain (lab), 2 warnings",
+        "valid, 1 domain (lab), 2 warnings",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     let report: Value = serde_json::from_str(&check(&stricter, &["--json"])).expect("JSON");
     // 41 users and their group.
     assert_eq!(report["unserved"].as_array().map(Vec::len), Some(42));
-    assert!(check(&lab.rosterd.config(), &[]).ends_with("well, 1 domain (lab)\n"));
+    assert!(check(&lab.rosterd.config(), &[]).ends_with("valid, 1 domain (lab)\n"));
 }
 
 #[test]
@@ -301,8 +303,8 @@ fn a_bus_that_did_not_take_its_new_policy_is_told_again() {
     rosterd.launch();
     wait_until(SOON, "a is served", || is_there(&rosterd, "a"));
     let bus = rosterd.wait_for_role("bus");
-    let said = "the bus did not take its new policy, and is told again";
-    let expect_said = |rosterd: &Rosterd, times: usize| {
+    let (cannot_write, no_reply) = ("bus.conf: cannot write: ", "[RST-4054]");
+    let expect_said = |rosterd: &Rosterd, said: &str, times: usize| {
         wait_until(SOON, said, || rosterd.log().matches(said).count() >= times);
     };
     let shell = |rosterd: &Rosterd, script: &str| {
@@ -314,17 +316,17 @@ fn a_bus_that_did_not_take_its_new_policy_is_told_again() {
     shell(&rosterd, "rm /run/roster/bus.conf; mkdir /run/roster/bus.conf");
     rosterd.set_domains(&all[..2]);
     rosterd.process().signal(Signal::HUP);
-    expect_said(&rosterd, 1);
+    expect_said(&rosterd, cannot_write, 1);
     assert!(is_there(&rosterd, "a") && !is_there(&rosterd, "bb"));
     shell(&rosterd, "rmdir /run/roster/bus.conf");
     wait_until(SOON, "bb is served", || is_there(&rosterd, "bb"));
 
     // The bus does not answer for a while.
-    let before = rosterd.log().matches(said).count();
+    let before = rosterd.log().matches(no_reply).count();
     kill_process(bus, Signal::STOP).expect("stop it");
     rosterd.set_domains(&all);
     rosterd.process().signal(Signal::HUP);
-    expect_said(&rosterd, before + 1);
+    expect_said(&rosterd, no_reply, before + 1);
     kill_process(bus, Signal::CONT).expect("let it go on");
     wait_until(SOON, "ccc is served", || is_there(&rosterd, "ccc"));
     assert_eq!(rosterd.wait_for_role("bus"), bus, "it is the same bus");

@@ -91,7 +91,7 @@ fn pam_version_mismatch_is_logged_and_denied() {
     assert_eq!(asked.text(), "version 1, verdict 10\nversion 1, verdict 10\nversion 1, verdict 10");
     let lines = wait_for(SOON, || {
         let log = rosterd.log();
-        let lines = log.lines().filter(|line| line.contains("version 7 of the protocol")).count();
+        let lines = log.lines().filter(|line| line.ends_with("[RST-4078]")).count();
         if lines > 0 { Ok(lines) } else { Err(log) }
     });
     assert_eq!(lines, 1, "it is said once a minute: {}", rosterd.log());
@@ -105,7 +105,7 @@ fn pam_version_mismatch_is_logged_and_denied() {
     let done = run(daemon.arg(find_tool("pamtester", "pamtester")).arg(PASSWORD));
     let said = done.text();
     assert!(said.contains("cannot retrieve authentication info"), "{said}{}", done.error());
-    assert!(said.contains("rosterd is of another version than this module"), "{said}");
+    assert!(said.contains("[RST-6021]"), "{said}");
     assert!(!said.contains(PASSWORD), "{said}");
 }
 

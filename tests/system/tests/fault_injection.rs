@@ -497,8 +497,8 @@ fn tls_new_host_authority_needs_no_restart() {
             if reason.contains(part) { Ok(()) } else { Err(reason) }
         });
     };
-    expect_reason("install ca-certificates, or name a PEM file");
-    let warning = "warning: domain.corp.uris: no server's certificate will be believed";
+    expect_reason("Install ca-certificates, or set tls_ca to a PEM file");
+    let warning = "warning: domain.corp.uris: TLS verification will fail";
     assert!(rosterd.log().contains(warning), "it said so at its start");
     let check = || {
         let mut check = rosterd.command_inside(roster_program());

@@ -882,6 +882,7 @@ mod tests {
     #[test]
     fn log_ins_unverified_kdcs_reported_once() {
         let found = |is_refused| VerificationProblem {
+            message: &roster_messages::table::config::KDCS_UNVERIFIED,
             is_refused,
             what: "KDCs are not verified".to_owned(),
             instead: "write a key".to_owned(),

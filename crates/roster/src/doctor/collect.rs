@@ -9,8 +9,9 @@ use crate::paths::{CONFIG, RUN_DIR, STATE_DIR};
 use crate::rosterd_client::{ConnectError, status_checks, status_report};
 use crate::snapshot_file::{DEFAULT_SHADOW, DEFAULT_SNAPSHOT};
 use roster_config::{
-    ConfigFiles, Diagnostic, FileTree, ParsedConfig, SecretFile, VerificationProblem, parse_files,
+    ConfigFiles, FileTree, ParsedConfig, SecretFile, VerificationProblem, parse_files,
 };
+use roster_messages::Diagnostic;
 use roster_snapshot::Floor;
 use roster_snapshot::layout::SnapshotKind;
 use roster_snapshot_build::floor_file::{self, FloorError};
@@ -685,7 +686,7 @@ impl ExaminedRoot {
     fn daemon_config(&self) -> ReadResult<Result<(), Vec<String>>> {
         let parsed = self.read_config(Path::new(CONFIG)).map(|parsed| {
             let lines =
-                |problems: Vec<Diagnostic>| problems.iter().map(Diagnostic::render).collect();
+                |problems: Vec<Diagnostic>| problems.iter().map(ToString::to_string).collect();
             parsed.map(drop).map_err(lines)
         });
         parsed.into()

@@ -281,6 +281,7 @@ mod tests {
             details: ["Alice\x1b", "/home/alice", "/bin/sh"].map(str::to_owned).to_vec(),
             related: (0..25).map(|n| format!("g{n}")).collect(),
             refused: "an earlier domain has this name".to_owned(),
+            refused_code: String::new(),
         };
         let text = as_text(EntryMap::User, &user);
         assert!(text.starts_with(

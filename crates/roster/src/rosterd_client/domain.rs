@@ -116,7 +116,8 @@ fn as_text(
         row("waits for", &counts.waits_for);
     }
     row("not taken", counts.map_or("", |counts| &counts.not_taken));
-    let refused = counts.into_iter().flat_map(|counts| &counts.refused).map(|(_, number)| number);
+    let refused =
+        counts.into_iter().flat_map(|counts| &counts.refused).map(|reason| reason.entries);
     match status.rejected + refused.sum::<u64>() {
         0 => row("rejected", "none"),
         number => row("rejected", &format!("{}: roster domain rejected {name}", count(number))),
@@ -243,11 +244,13 @@ async fn rejected(bus: &BusClient, args: &Args, out: &mut dyn Write) -> Result<(
     if args.json {
         let entries: Vec<_> = entries
             .iter()
-            .map(|entry| json!({"kind": entry.kind, "name": entry.name, "reason": entry.reason}))
+            .map(|RejectedEntry { kind, name, reason, code, .. }| {
+                json!({"kind": kind, "name": name, "reason": reason, "code": code})
+            })
             .collect();
         writeln!(out, "{:#}", json!(entries))?;
     } else if args.all {
-        for RejectedEntry { kind, name, reason } in &entries {
+        for RejectedEntry { kind, name, reason, .. } in &entries {
             writeln!(out, "{kind} {}: {}", printable(name), printable(reason))?;
         }
     } else {
@@ -286,20 +289,23 @@ fn rejected_text(domain: &str, entries: &[RejectedEntry]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_bus::interfaces::RejectionCount;
 
     fn entry(name: &str, reason: &str) -> RejectedEntry {
-        RejectedEntry { kind: "user".to_owned(), name: name.to_owned(), reason: reason.to_owned() }
+        let (kind, name, reason) = ("user".to_owned(), name.to_owned(), reason.to_owned());
+        RejectedEntry { kind, name, reason, ..RejectedEntry::default() }
     }
 
     #[test]
     fn rejected_entries_are_counted_by_reason_and_answered_with_a_remedy() {
         let mut entries = vec![entry("eve\n", "a local user has this name")];
-        entries
-            .extend((0..1234).map(|n| entry(&format!("u{n}"), "gid 100 is below min_id (1000)")));
+        entries.extend(
+            (0..1234).map(|n| entry(&format!("u{n}"), "primary gid 100 is below min_id (1000)")),
+        );
         assert_eq!(
             rejected_text("corp", &entries),
             "corp: 1,235 entries rejected\n\n\
-             1,234 entries rejected: gid 100 is below min_id (1000)\n    \
+             1,234 entries rejected: primary gid 100 is below min_id (1000)\n    \
              user u0\n    user u1\n    user u2\n    \
              and 1,231 more: roster domain rejected corp --all\n    \
              → if users may have the host's own group 100 as their primary group: \
@@ -359,7 +365,7 @@ mod tests {
             present: true,
             users: 389,
             groups: 10_100,
-            refused: vec![("gid 100 is below min_id (1000)".to_owned(), 9812)],
+            refused: vec![RejectionCount { entries: 9812, ..RejectionCount::default() }],
             ..PublishedDomain::default()
         };
         assert_eq!(

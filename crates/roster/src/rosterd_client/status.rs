@@ -14,7 +14,8 @@ use crate::output::{Align, Paint, bytes, count, count_with_noun, duration, print
 use crate::paths::CONFIG;
 use anyhow::Result;
 use roster_bus::interfaces::{
-    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RoleStatus, SupervisedRole,
+    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectionCount, RoleStatus,
+    SupervisedRole,
 };
 use serde_json::{Value, json};
 use std::io::Write;
@@ -315,7 +316,9 @@ pub fn domain_json(
         let refused: Vec<_> = counts
             .refused
             .iter()
-            .map(|(reason, number)| json!({"reason": reason, "entries": number}))
+            .map(|RejectionCount { reason, code, entries, .. }| {
+                json!({"reason": reason, "code": code, "entries": entries})
+            })
             .collect();
         let more = json!({
             "waiting_for": non_empty(&counts.waits_for),
@@ -403,7 +406,7 @@ All well.
     fn rejected_entries_are_named_with_reason_and_remedy_and_are_no_failure() {
         let mut report = report();
         let reasons = [
-            ("gid 100 is below min_id (1000)", 812),
+            ("primary gid 100 is below min_id (1000)", 812),
             ("a local user has this name", 2),
             ("uid 7 is below min_id (1000)", 1),
             ("uid 8 is below min_id (1000)", 1),
@@ -413,7 +416,7 @@ All well.
         assert_eq!(
             said(&report),
             [
-                "! corp: 812 entries rejected: gid 100 is below min_id (1000)\n    → if users may \
+                "! corp: 812 entries rejected: primary gid 100 is below min_id (1000)\n    → if users may \
                  have the host's own group 100 as their primary group: allowed_local_gids = [100] \
                  under [host]; for a group of the directory, lower min_id",
                 "! corp: 2 entries rejected: a local user has this name\n    → which ones: roster \
@@ -448,14 +451,14 @@ All well.
     #[test]
     fn status_wrong_clock_or_unwritten_passwords_fail() {
         let mut report = report();
-        change(&mut report, |status| status.clock_error = "it is 7 h behind".to_owned());
+        change(&mut report, |status| status.clock_error = "the clock is 7 h behind".to_owned());
         let found = check(&report);
-        assert_eq!(
-            found[0].message,
-            "corp: the clock of this host is not believed: it is 7 h behind"
-        );
+        assert_eq!(found[0].message, "corp: the clock is 7 h behind");
         assert!(!is_well(&found));
-        assert_eq!(as_json(&report, &found)["domains"][0]["clock_error"], "it is 7 h behind");
+        assert_eq!(
+            as_json(&report, &found)["domains"][0]["clock_error"],
+            "the clock is 7 h behind"
+        );
         change(&mut report, |status| {
             status.clock_error.clear();
             status.credentials_error = "passwords are kept in memory: no space".to_owned();
@@ -519,7 +522,7 @@ All well.
     #[test]
     fn json_holds_what_a_monitoring_system_asks() {
         let mut report = report();
-        refuse(&mut report, &[("gid 100 is below min_id (1000)", 812)]);
+        refuse(&mut report, &[("primary gid 100 is below min_id (1000)", 812)]);
         let value = as_json(&report, &check(&report));
         assert_eq!(value["ok"], true);
         assert_eq!(value["snapshot"]["generation"], 123);

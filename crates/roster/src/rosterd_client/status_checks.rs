@@ -11,8 +11,19 @@ use crate::finding::{Finding, FindingLevel, problem, warning};
 use crate::output::count_with_noun;
 use crate::unserved::{by_reason, list_names, remedy};
 use roster_bus::interfaces::{
-    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectedEntry, SupervisedRole,
+    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectedEntry, RejectionCount,
+    SupervisedRole,
 };
+use roster_messages::{Message, table::directory};
+
+/// Faults of TLS that a change of the configuration can fix.
+const TLS_FAULTS: [&Message; 5] = [
+    &directory::TLS_FAILED,
+    &directory::TLS_NOT_SPOKEN,
+    &directory::TLS_CERTIFICATE_NAME,
+    &directory::TLS_AUTHORITY_UNKNOWN,
+    &directory::TLS_AUTHORITY_AS_SERVER,
+];
 
 /// The name of these checks in JSON.
 const CHECK: &str = "daemon";
@@ -237,7 +248,7 @@ fn check_directory(domain: &ExaminedDomain<'_>) -> Option<Finding> {
         problem(
             CHECK,
             format!("{name} is offline {since}: {reason}{kept}"),
-            offline_advice(name, &status.reason),
+            offline_advice(name, &status.reason_code),
         )
     })
 }
@@ -258,7 +269,7 @@ fn check_clock(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     (!error.is_empty()).then(|| {
         problem(
             CHECK,
-            format!("{}: the clock of this host is not believed: {error}", domain.name),
+            format!("{}: {error}", domain.name),
             "set the clock, if it is wrong: the backend believes it as soon as the directory answers",
         )
     })
@@ -429,7 +440,8 @@ fn check_earlier_domain(domain: &ExaminedDomain<'_>) -> Option<Finding> {
 fn check_rejected_entries(domain: &ExaminedDomain<'_>) -> Vec<Finding> {
     let (name, Some(counts)) = (domain.name, domain.counts) else { return Vec::new() };
     let mut findings = Vec::new();
-    for (reason, number) in counts.refused.iter().take(REASONS_SHOWN) {
+    for RejectionCount { reason, entries: number, .. } in counts.refused.iter().take(REASONS_SHOWN)
+    {
         let advice =
             remedy(reason).unwrap_or_else(|| format!("which ones: roster domain rejected {name}"));
         let entries = count_with_noun(*number, "entry");
@@ -438,7 +450,7 @@ fn check_rejected_entries(domain: &ExaminedDomain<'_>) -> Vec<Finding> {
     }
     let others = counts.refused.get(REASONS_SHOWN..).unwrap_or_default();
     if !others.is_empty() {
-        let entries = count_with_noun(others.iter().map(|(_, number)| number).sum(), "entry");
+        let entries = count_with_noun(others.iter().map(|reason| reason.entries).sum(), "entry");
         let reasons = count_with_noun(others.len() as u64, "other reason");
         findings.push(warning(
             CHECK,
@@ -499,10 +511,11 @@ fn since_text(now: u64, unix: u64) -> String {
 
 /// What to do about a directory that does not answer: of what is read with the configuration only,
 /// another try finds nothing new.
-fn offline_advice(name: &str, reason: &str) -> String {
-    let look_at = match reason {
-        _ if reason.contains("bind as ") => "bind_dn and the file of bind_password_file",
-        _ if reason.contains("TLS: ") => "tls_ca and the names in uris",
+fn offline_advice(name: &str, reason_code: &str) -> String {
+    let is = |messages: &[&Message]| messages.iter().any(|message| message.code == reason_code);
+    let look_at = match reason_code {
+        _ if is(&[&directory::BIND_FAILED]) => "bind_dn and the file of bind_password_file",
+        _ if is(&TLS_FAULTS) => "tls_ca and the names in uris",
         _ => {
             return format!("it is tried again by itself; at once: roster domain refresh {name}");
         }
@@ -532,12 +545,13 @@ mod tests {
     #[test]
     fn doctor_rejected_entries_are_named() {
         let mut report = report();
-        let gid = "gid 100 is below min_id (1000)";
+        let gid = "primary gid 100 is below min_id (1000)";
         refuse(&mut report, &[(gid, 2), ("uids below min_id (1000)", 2)]);
         let entry = |name: &str, reason: &str| RejectedEntry {
             kind: "user".to_owned(),
             name: name.to_owned(),
             reason: reason.to_owned(),
+            ..RejectedEntry::default()
         };
         let uid = "uid 7 is below min_id (1000)";
         let local = "a local user has this name";
@@ -547,7 +561,7 @@ mod tests {
         assert_eq!(
             said(&report),
             [
-                "! corp: 2 entries rejected: gid 100 is below min_id (1000): user al, user bo\n    \
+                "! corp: 2 entries rejected: primary gid 100 is below min_id (1000): user al, user bo\n    \
                  → if users may have the host's own group 100 as their primary group: \
                  allowed_local_gids = [100] under [host]; for a group of the directory, lower min_id",
                 "! corp: 2 entries rejected: uids below min_id (1000)\n    → if such entries are to \
@@ -563,7 +577,7 @@ mod tests {
         // 20,301 are served.
         for (number, is_well_then) in [(2_255, true), (2_256, false)] {
             let mut rejected = report();
-            refuse(&mut rejected, &[("primary gid 100 is a local group's", number)]);
+            refuse(&mut rejected, &[("primary gid 100 belongs to a local group", number)]);
             assert_eq!(is_well(&check(&rejected)), is_well_then, "{number}");
             assert!(said(&rejected).concat().contains("allowed_local_gids = [100] under [host]"));
             let mut unreadable = report();
@@ -611,16 +625,16 @@ mod tests {
 
     #[test]
     fn what_another_try_does_not_mend_is_said_to_need_a_reload() {
-        for (reason, advice) in [
+        for (message, advice) in [
             (
-                "ldap://x: bind as cn=reader failed: invalidCredentials",
+                &directory::BIND_FAILED,
                 "look at bind_dn and the file of bind_password_file: what is changed there counts \
                  after `systemctl reload rosterd`",
             ),
-            ("ldaps://x: TLS: UnknownIssuer", "look at tls_ca and the names in uris: "),
-            ("ldaps://x: connection refused", "it is tried again by itself"),
+            (&directory::TLS_AUTHORITY_UNKNOWN, "look at tls_ca and the names in uris: "),
+            (&directory::CONNECT_FAILED, "it is tried again by itself"),
         ] {
-            let said = offline_advice("corp", reason);
+            let said = offline_advice("corp", message.code);
             assert!(said.starts_with(advice) && said.ends_with("domain refresh corp"), "{said}");
         }
     }

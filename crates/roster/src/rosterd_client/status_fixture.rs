@@ -5,7 +5,8 @@ use super::status_report::{StatusReport, local_users};
 use crate::finding::marked_line;
 use crate::output::Paint;
 use roster_bus::interfaces::{
-    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RoleStatus, SupervisedRole,
+    DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectionCount, RoleStatus,
+    SupervisedRole,
 };
 
 pub const NOW: u64 = 1_000_000;
@@ -94,7 +95,11 @@ pub fn said(report: &StatusReport) -> Vec<String> {
 
 pub fn refuse(report: &mut StatusReport, reasons: &[(&str, u64)]) {
     if let Ok(publisher) = &mut report.publisher {
-        let reasons = reasons.iter().map(|&(reason, number)| (reason.to_owned(), number));
+        let reasons = reasons.iter().map(|&(reason, entries)| RejectionCount {
+            reason: reason.to_owned(),
+            entries,
+            ..RejectionCount::default()
+        });
         publisher.domains[0].refused = reasons.collect();
     }
 }

@@ -158,7 +158,7 @@ pub(super) fn domain_counts<'r>(
 
 /// Entries of a domain that the publisher rejects.
 pub(super) fn rejected_count(counts: Option<&PublishedDomain>) -> u64 {
-    counts.map_or(0, |counts| counts.refused.iter().map(|(_, number)| number).sum())
+    counts.map_or(0, |counts| counts.refused.iter().map(|reason| reason.entries).sum())
 }
 
 /// The text, or another one in its place.

@@ -8,6 +8,7 @@ mod locals;
 pub use locals::{IdRanges, LocalFiles, Locals};
 
 use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, USERS_GID};
+use roster_messages::{Message, table::directory};
 use roster_passwd_format::{Group, User};
 use std::fmt;
 
@@ -183,10 +184,10 @@ pub enum Refusal {
     Subordinate(Id, u32),
     /// The name is in `PRIVILEGED`.
     Privileged,
-    /// The name is invalid, with the reason.
-    Name(&'static str),
-    /// A text is invalid: the field and the reason.
-    Text(&'static str, &'static str),
+    /// The name is invalid.
+    Name(NameFault),
+    /// A text is invalid: the field and the fault.
+    Text(TextField, TextFault),
     /// An entry of higher priority has the name.
     NameTaken(Owner),
     /// An entry of higher priority has the id.
@@ -197,6 +198,46 @@ pub enum Refusal {
     ForeignMembers(u32),
     /// The nested groups of this group, and of the domain's groups before it, exceed a limit.
     Nested,
+}
+
+/// Faults of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // names say it
+pub enum NameFault {
+    Empty,
+    TooLong,
+    NotUtf8,
+    ControlCharacters,
+    InvisibleCharacters,
+    Separator,
+    Root,
+    Dots,
+    EdgeCharacter,
+    Number,
+    /// The name has ASCII characters that only [`AdmissionExceptions`] can allow.
+    OtherCharacters,
+}
+
+/// Fields with text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // names say it
+pub enum TextField {
+    Gecos,
+    Home,
+    Shell,
+}
+
+/// Faults of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // names say it
+pub enum TextFault {
+    Empty,
+    TooLong,
+    NotUtf8,
+    ControlCharacters,
+    Colon,
+    RelativePath,
+    ParentDirectory,
 }
 
 /// The owner of the entry with priority.
@@ -221,30 +262,30 @@ impl fmt::Display for Id {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Below(Id::Uid, id, min) => write!(f, "uid {id} is below min_id ({min})"),
-            Self::Below(_, id, min) => write!(f, "gid {id} is below min_id ({min})"),
-            Self::Above(Id::Uid, id, max) => write!(f, "uid {id} is above max_id ({max})"),
-            Self::Above(_, id, max) => write!(f, "gid {id} is above max_id ({max})"),
+            Self::Below(kind, id, min) => write!(f, "{kind} {id} is below min_id ({min})"),
+            Self::Above(kind, id, max) => write!(f, "{kind} {id} is above max_id ({max})"),
             Self::Reserved(kind, id) => write!(f, "{kind} {id} is reserved"),
             Self::LocalUserName => write!(f, "a local user has this name"),
             Self::LocalGroupName => write!(f, "a local group has this name"),
-            Self::Local(Id::Uid, id) => write!(f, "uid {id} is a local user's"),
-            Self::Local(kind, id) => write!(f, "{kind} {id} is a local group's"),
-            Self::Unnamed(kind, id) => write!(f, "{kind} {id} is a local user's primary gid"),
+            Self::Local(Id::Uid, id) => write!(f, "uid {id} belongs to a local user"),
+            Self::Local(kind, id) => write!(f, "{kind} {id} belongs to a local group"),
+            Self::Unnamed(kind, id) => {
+                write!(f, "{kind} {id} is the primary gid of a local user")
+            }
             Self::Subordinate(kind, id) => {
                 write!(f, "{kind} {id} is a subordinate id of a local user")
             }
-            Self::Privileged => write!(f, "the name belongs to a privileged account on many hosts"),
+            Self::Privileged => write!(f, "the name belongs to a privileged account"),
             Self::Name(fault) => write!(f, "the name {fault}"),
             Self::Text(what, fault) => write!(f, "the {what} {fault}"),
             Self::NameTaken(owner) => write!(f, "{owner} has this name"),
             Self::IdTaken(kind, id, owner) => write!(f, "{owner} has {kind} {id}"),
-            Self::Nested => write!(f, "the groups within the domain's groups add up to too much"),
+            Self::Nested => write!(f, "nested groups exceed the membership limit"),
             Self::ForeignGroup(gid) => {
-                write!(f, "primary gid {gid} is a group of an earlier domain")
+                write!(f, "primary gid {gid} is a group of a higher-priority domain")
             }
             Self::ForeignMembers(gid) => {
-                write!(f, "gid {gid} is the primary gid of an earlier domain's user")
+                write!(f, "gid {gid} is the primary gid of a higher-priority domain's user")
             }
         }
     }
@@ -255,10 +296,8 @@ impl Refusal {
     #[must_use]
     pub fn without_id(&self) -> String {
         match self {
-            Self::Below(Id::Uid, _, min) => format!("uids below min_id ({min})"),
-            Self::Below(_, _, min) => format!("gids below min_id ({min})"),
-            Self::Above(Id::Uid, _, max) => format!("uids above max_id ({max})"),
-            Self::Above(_, _, max) => format!("gids above max_id ({max})"),
+            Self::Below(kind, _, min) => format!("{kind}s below min_id ({min})"),
+            Self::Above(kind, _, max) => format!("{kind}s above max_id ({max})"),
             Self::Reserved(kind, _) => format!("{kind}s that are reserved"),
             Self::Local(Id::Uid, _) => "uids of local users".into(),
             Self::Local(kind, _) => format!("{kind}s of local groups"),
@@ -267,12 +306,140 @@ impl Refusal {
                 format!("{kind}s that are subordinate ids of local users")
             }
             Self::IdTaken(kind, _, owner) => format!("{kind}s that {owner} has"),
-            Self::ForeignGroup(_) => "primary gids that are groups of an earlier domain".into(),
+            Self::ForeignGroup(_) => {
+                "primary gids that are groups of a higher-priority domain".into()
+            }
             Self::ForeignMembers(_) => {
-                "gids that are primary gids of an earlier domain's users".into()
+                "gids that are primary gids of a higher-priority domain's users".into()
             }
             _ => self.to_string(),
         }
+    }
+}
+
+impl Refusal {
+    /// Returns the row of the table.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::Below(Id::PrimaryGid, ..) => &directory::PRIMARY_GID_BELOW_MIN,
+            Self::Below(..) => &directory::ID_BELOW_MIN,
+            Self::Above(..) => &directory::ID_ABOVE_MAX,
+            Self::Reserved(..) => &directory::ID_RESERVED,
+            Self::LocalUserName => &directory::LOCAL_USER_NAME,
+            Self::LocalGroupName => &directory::LOCAL_GROUP_NAME,
+            Self::Local(Id::Uid, _) => &directory::LOCAL_UID,
+            Self::Local(Id::Gid, _) => &directory::LOCAL_GID,
+            Self::Local(Id::PrimaryGid, _) => &directory::PRIMARY_GID_LOCAL,
+            Self::Unnamed(..) => &directory::GID_OF_LOCAL_USERS,
+            Self::Subordinate(..) => &directory::SUBORDINATE_ID,
+            Self::Privileged => &directory::PRIVILEGED_NAME,
+            Self::Name(fault) => fault.message(),
+            Self::Text(_, fault) => fault.message(),
+            Self::NameTaken(Owner::SameDomain) => &directory::NAME_OF_SAME_DOMAIN,
+            Self::NameTaken(Owner::EarlierDomain) => &directory::NAME_OF_HIGHER_DOMAIN,
+            Self::IdTaken(_, _, Owner::SameDomain) => &directory::ID_OF_SAME_DOMAIN,
+            Self::IdTaken(_, _, Owner::EarlierDomain) => &directory::ID_OF_HIGHER_DOMAIN,
+            Self::ForeignGroup(_) => &directory::GROUP_OF_HIGHER_DOMAIN,
+            Self::ForeignMembers(_) => &directory::GID_OF_HIGHER_DOMAIN_USERS,
+            Self::Nested => &directory::GROUPS_NESTED_TOO_LARGE,
+        }
+    }
+
+    /// Returns the fix with the id at hand. `None`: that of the table.
+    #[must_use]
+    pub fn fix(&self) -> Option<String> {
+        match self {
+            Self::Below(Id::PrimaryGid, gid, _) => Some(format!(
+                "For a primary group of the host, set `allowed_local_gids = [{gid}]` under [host]. For a \
+                 group of the directory, lower `min_id`."
+            )),
+            Self::Local(Id::PrimaryGid, gid) => Some(format!(
+                "If users may have this group of the host, set `allowed_local_gids = [{gid}]` under [host]."
+            )),
+            Self::Unnamed(_, gid) => Some(format!(
+                "If the directory may share the gid, set `allowed_unnamed_gids = [{gid}]` under [host]."
+            )),
+            _ => None,
+        }
+    }
+}
+
+impl NameFault {
+    fn message(self) -> &'static Message {
+        match self {
+            Self::Empty => &directory::NAME_EMPTY,
+            Self::TooLong => &directory::NAME_TOO_LONG,
+            Self::NotUtf8 => &directory::NAME_NOT_UTF8,
+            Self::ControlCharacters => &directory::NAME_WITH_CONTROL_CHARACTERS,
+            Self::InvisibleCharacters => &directory::NAME_WITH_INVISIBLE_CHARACTERS,
+            Self::Separator => &directory::NAME_WITH_SEPARATOR,
+            Self::Root => &directory::NAME_ROOT,
+            Self::Dots => &directory::NAME_DOTS,
+            Self::EdgeCharacter => &directory::NAME_EDGE_CHARACTER,
+            Self::Number => &directory::NAME_IS_NUMBER,
+            Self::OtherCharacters => &directory::NAME_CHARACTERS,
+        }
+    }
+}
+
+impl fmt::Display for NameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "is empty",
+            Self::TooLong => "is longer than 255 bytes",
+            Self::NotUtf8 => "is not UTF-8",
+            Self::ControlCharacters => "has control characters",
+            Self::InvisibleCharacters => {
+                "has invisible characters or characters that change the direction of text"
+            }
+            Self::Separator => "has a ':', ',' or '/'",
+            Self::Root => "is reserved (root)",
+            Self::Dots => "is '.' or '..'",
+            Self::EdgeCharacter => "starts with '-', '+' or '~', or starts or ends with a space",
+            Self::Number => "is a number",
+            Self::OtherCharacters => {
+                "has characters other than letters, digits, '.', '_', '-', '@' and '+'"
+            }
+        })
+    }
+}
+
+impl TextFault {
+    fn message(self) -> &'static Message {
+        match self {
+            Self::Empty => &directory::HOME_EMPTY,
+            Self::TooLong => &directory::TEXT_TOO_LONG,
+            Self::NotUtf8 => &directory::TEXT_NOT_UTF8,
+            Self::ControlCharacters => &directory::TEXT_WITH_CONTROL_CHARACTERS,
+            Self::Colon => &directory::TEXT_WITH_COLON,
+            Self::RelativePath => &directory::PATH_RELATIVE,
+            Self::ParentDirectory => &directory::PATH_WITH_DOTS,
+        }
+    }
+}
+
+impl fmt::Display for TextFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "is empty",
+            Self::TooLong => "is longer than 1,024 bytes",
+            Self::NotUtf8 => "is not UTF-8",
+            Self::ControlCharacters => "has control characters",
+            Self::Colon => "has a ':'",
+            Self::RelativePath => "is not an absolute path",
+            Self::ParentDirectory => "has a '..'",
+        })
+    }
+}
+
+impl fmt::Display for TextField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gecos => "GECOS",
+            Self::Home => "home directory",
+            Self::Shell => "shell",
+        })
     }
 }
 
@@ -280,7 +447,7 @@ impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SameDomain => "an earlier entry of this domain",
-            Self::EarlierDomain => "an earlier domain",
+            Self::EarlierDomain => "a higher-priority domain",
         })
     }
 }
@@ -333,11 +500,11 @@ impl Rules {
         if locals.uids.contains(&user.uid) {
             return Err(Refusal::Local(Id::Uid, user.uid));
         }
-        text("GECOS", user.gecos.unwrap_or_default())?;
-        folder("home folder", user.dir.unwrap_or_default())?;
+        text(TextField::Gecos, user.gecos.unwrap_or_default())?;
+        folder(TextField::Home, user.dir.unwrap_or_default())?;
         let shell = user.shell.unwrap_or_default();
         if !shell.is_empty() {
-            folder("shell", shell)?;
+            folder(TextField::Shell, shell)?;
         }
         Ok(Admitted(entry))
     }
@@ -429,61 +596,61 @@ fn is_privileged(name: &[u8]) -> bool {
 
 /// Checks that no program takes the name for an id, an option, a NIS line, a path, a list, two names, or a shell
 /// expression. `also` has further ASCII characters that are allowed.
-fn check_name(name: &[u8], also: &[u8]) -> Result<(), &'static str> {
+fn check_name(name: &[u8], also: &[u8]) -> Result<(), NameFault> {
     let is_usual =
         |byte: u8| !byte.is_ascii() || byte.is_ascii_alphanumeric() || b"._-@+".contains(&byte);
     let checked = name.strip_suffix(b"$").unwrap_or(name);
     let fault = if name.is_empty() {
-        "is empty"
+        NameFault::Empty
     } else if name.len() > NAME_BYTES_MAX {
-        "is longer than 255 bytes"
+        NameFault::TooLong
     } else if std::str::from_utf8(name).is_err() {
-        "is no UTF-8"
+        NameFault::NotUtf8
     } else if has_control_characters(name) {
-        "has control characters"
+        NameFault::ControlCharacters
     } else if has_invisible_characters(name) {
-        "has characters that cannot be seen or turn the text around"
+        NameFault::InvisibleCharacters
     } else if name.iter().any(|byte| matches!(byte, b':' | b',' | b'/')) {
-        "has a ':', ',' or '/'"
+        NameFault::Separator
     } else if name == b"root" {
-        "is root's, whatever the host's own files say at the moment"
+        NameFault::Root
     } else if name == b"." || name == b".." {
-        "is '.' or '..'"
+        NameFault::Dots
     } else if matches!(name[0], b'-' | b'+' | b'~' | b' ') || name.ends_with(b" ") {
-        "starts with '-', '+' or '~', or starts or ends with a space"
+        NameFault::EdgeCharacter
     } else if name.iter().all(u8::is_ascii_digit) {
-        "is a number"
+        NameFault::Number
     } else if !checked.iter().all(|byte| is_usual(*byte) || also.contains(byte)) {
-        "has characters other than letters, digits, '.', '_', '-', '@' and '+'"
+        NameFault::OtherCharacters
     } else {
         return Ok(());
     };
     Err(fault)
 }
 
-fn text(what: &'static str, text: &[u8]) -> Result<(), Refusal> {
+fn text(what: TextField, text: &[u8]) -> Result<(), Refusal> {
     let fault = if text.len() > TEXT_BYTES_MAX {
-        "is longer than 1,024 bytes"
+        TextFault::TooLong
     } else if std::str::from_utf8(text).is_err() {
-        "is no UTF-8"
+        TextFault::NotUtf8
     } else if has_control_characters(text) {
-        "has control characters"
+        TextFault::ControlCharacters
     } else if text.contains(&b':') {
-        "has a ':'"
+        TextFault::Colon
     } else {
         return Ok(());
     };
     Err(Refusal::Text(what, fault))
 }
 
-fn folder(what: &'static str, path: &[u8]) -> Result<(), Refusal> {
+fn folder(what: TextField, path: &[u8]) -> Result<(), Refusal> {
     text(what, path)?;
     let fault = if path.is_empty() {
-        "is empty"
+        TextFault::Empty
     } else if path[0] != b'/' {
-        "is no absolute path"
+        TextFault::RelativePath
     } else if path.split(|&byte| byte == b'/').any(|step| step == b"..") {
-        "has a '..'"
+        TextFault::ParentDirectory
     } else {
         return Ok(());
     };

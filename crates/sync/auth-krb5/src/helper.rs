@@ -46,7 +46,9 @@ impl Krb5HelperProcess {
         let keytab = match keytab {
             KeytabState::None => &[][..],
             KeytabState::Keys(bytes) => bytes,
-            KeytabState::Unusable { why, instead } => return Err(format!("{why}; {instead}")),
+            KeytabState::Unusable { code, why, instead } => {
+                return Err(format!("{why}. {instead} [{code}]"));
+            }
         };
         let program = program().ok_or_else(|| {
             format!("{PROGRAM} is not installed, without which nobody logs in by Kerberos")

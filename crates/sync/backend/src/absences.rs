@@ -7,6 +7,9 @@
 
 use super::engine::{AbsenceResult, AbsenceSearch, Engine};
 use super::entry_index::CachedKind;
+use super::on_demand_fetch::timeout_error;
+use roster_messages::table::directory;
+use roster_provider::reason::Reason;
 use roster_provider::{KeySearchResult, LookupError, LookupScope, Provider};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +47,7 @@ impl<P: Provider> AbsenceCheck<P> {
     async fn search_keys(&self, chunk: &AbsenceSearch) -> Result<KeySearchResult, LookupError> {
         let looked =
             self.provider.search_keys(request_for(chunk.kind), &chunk.missing, &chunk.control);
-        let late = |_| Err(LookupError::Failed("the directory did not answer in time".into()));
-        timeout(SEARCH_MAX, looked).await.unwrap_or_else(late)
+        timeout(SEARCH_MAX, looked).await.unwrap_or_else(|_| Err(timeout_error()))
     }
 
     /// Searches for all missing entries once, and removes or holds the absent ones. An error decides nothing: the
@@ -129,11 +131,11 @@ impl<P: Provider> AbsenceCheck<P> {
             let looked = self.search_keys(&chunk).await?;
             let hidden = chunk.control_absent(&looked);
             if hidden > 0 && hidden == chunk.control.len() as u64 {
-                return Err(LookupError::Failed(format!(
-                    "the directory does not find {hidden} other {}s by their keys either, which it \
-                     listed",
-                    chunk.kind.name()
-                )));
+                let kind = chunk.kind.name();
+                let text =
+                    format!("the directory does not find {hidden} listed {kind}s by their keys");
+                let reason = Reason::new(&directory::KEY_SEARCH_NOT_CREDIBLE, text);
+                return Err(LookupError::Failed(reason));
             }
             held += chunk.missing.len() as u64;
             absent.extend(chunk.absent_keys(&looked));

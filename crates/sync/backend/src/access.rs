@@ -9,11 +9,13 @@ use super::on_demand_fetch::OnDemandFetcher;
 use super::user_index::{self, UserIndex, UserLookupError};
 use roster_bus::interfaces::{AccessExplanation, LoginRequest, RuleExplanation, TraceContext};
 use roster_config::{AccessConfig as Rules, DomainMode};
+use roster_messages::{log, table::login};
 use roster_provider::access::{
     self, AccessEvaluation, AccessFacts, FilterOutcome, Membership, decide,
 };
 use roster_provider::account::{Account, AccountFact};
 use roster_provider::authenticator::AuthOutcome;
+use roster_provider::reason::Reason;
 use roster_provider::{LookupError, LookupQuery, Provider, ssh_keys};
 use roster_request::AuthResult;
 use std::future::Future;
@@ -129,7 +131,7 @@ impl AccessControl {
 /// Explanation for a domain without logins through Roster.
 fn explain_elsewhere() -> AccessExplanation {
     let verdict = "not decided here".to_owned();
-    let saw = "the domain has neither auth nor a table access: who may in is for others to say";
+    let saw = "the domain has neither auth nor a table access; other PAM modules decide";
     let rule =
         RuleExplanation { rule: "auth".to_owned(), verdict: verdict.clone(), saw: saw.to_owned() };
     AccessExplanation { verdict, lets_in: false, rules: vec![rule], messages: Vec::new() }
@@ -210,7 +212,7 @@ impl RuleAccess {
                 Ok(line) => told.push(line.to_string()),
                 Err(why) => {
                     let (user, number) = (who.user.escape_ascii(), place + 1);
-                    tracing::warn!(%user, "key {number} of the user is left out: {why}");
+                    log!(WARN, why.message(), %user, "ssh key {number} of the user skipped: {why}");
                 }
             }
         }
@@ -251,7 +253,7 @@ impl RuleAccess {
                 FilterOutcome::Now(matched)
             }
             Ok(Err(why)) => self.offline.last_match(&who.user, who.uid, filter, &why.to_string()),
-            Err(_) => self.offline.last_match(&who.user, who.uid, filter, "no answer in time"),
+            Err(_) => self.offline.last_match(&who.user, who.uid, filter, "no reply in time"),
         }
     }
 }
@@ -341,21 +343,21 @@ fn decision_reply(decision: &AccessEvaluation) -> AuthOutcome {
     };
     let reason = decision.reason();
     let reason = reason.map_or(String::new(), |rule| format!("{}: {}", rule.name, rule.observed));
-    let messages = decision.messages.iter();
-    messages.fold(AuthOutcome::with_reason(verdict, reason), |answer, text| {
-        answer.with_message(false, text)
-    })
+    let message = (verdict == AuthResult::Unreachable).then_some(&login::ACCESS_UNDECIDED);
+    let answer = AuthOutcome { message, ..AuthOutcome::with_reason(verdict, reason) };
+    decision.messages.iter().fold(answer, |answer, text| answer.with_message(false, text))
 }
 
 fn error_reply(untold: &UserLookupError) -> AuthOutcome {
-    let verdict = match untold {
-        UserLookupError::NotFound => AuthResult::UnknownUser,
-        UserLookupError::Ambiguous => AuthResult::Misconfigured,
-        UserLookupError::ViewUnavailable(_)
-        | UserLookupError::Image(_)
-        | UserLookupError::Ending => AuthResult::Unreachable,
+    let (verdict, message) = match untold {
+        UserLookupError::NotFound => (AuthResult::UnknownUser, &login::UNKNOWN_USER),
+        UserLookupError::Ambiguous => (AuthResult::Misconfigured, &login::USER_AMBIGUOUS),
+        UserLookupError::ViewUnavailable(_) | UserLookupError::Image(_) => {
+            (AuthResult::Unreachable, &login::USERS_UNREADABLE)
+        }
+        UserLookupError::Ending => (AuthResult::Unreachable, &login::OFFLINE_STOPPING),
     };
-    AuthOutcome::with_reason(verdict, untold.to_string())
+    AuthOutcome::for_reason(verdict, Reason::new(message, untold.to_string()))
 }
 
 #[cfg(test)]
@@ -380,7 +382,10 @@ mod tests {
             _: u32,
             _: &'a str,
         ) -> BoxFuture<'a, Result<bool, LookupError>> {
-            Box::pin(async { Err(LookupError::Unreachable("no server answers".into())) })
+            Box::pin(async {
+                let reason = Reason::new(&login::DIRECTORY_UNREACHABLE, "no server replies");
+                Err(LookupError::Unreachable(reason))
+            })
         }
     }
 
@@ -446,7 +451,7 @@ mod tests {
                 assert_eq!(said, wanted, "{mode:?} {rules:?}");
             }
             // A reachable directory can supply the facts.
-            engine.online("ldap://server", "");
+            engine.online("ldap://server", None);
             assert_ne!(verdict(&engine, mode, Rules::default()).await, AuthResult::Success);
         }
     }

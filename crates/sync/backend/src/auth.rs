@@ -7,7 +7,9 @@ use super::offline_auth::OfflineAuth;
 use roster_auth_krb5::Krb5Authenticator;
 use roster_bus::interfaces::{AccessExplanation, AuthReply, BusError, LoginRequest};
 use roster_bus::secret_pipe;
+use roster_messages::{log, table::login};
 use roster_provider::authenticator::{AuthOutcome, Authenticator, LoginUser, NoAuthenticator};
+use roster_provider::reason::Reason;
 #[cfg(feature = "ldap")]
 use roster_provider_ldap::BindAuthenticator;
 use roster_request::{AuthResult, auth::SECRET_BYTES_MAX};
@@ -129,9 +131,10 @@ impl<A: Authenticator> LoginService<A> {
             return refused;
         }
         if let Some(refused) = reject_impossible_password(new) {
-            let AuthOutcome { reason, .. } = refused;
-            return AuthOutcome::with_reason(AuthResult::NewPasswordRefused, reason.clone())
-                .with_message(true, format!("The new password is refused: {reason}."));
+            let AuthOutcome { reason, message, .. } = refused;
+            let rejected = AuthOutcome::with_reason(AuthResult::NewPasswordRefused, reason.clone());
+            return AuthOutcome { message, ..rejected }
+                .with_message(true, format!("The new password is rejected: {reason}."));
         }
         let person = to_person(who);
         let answer = self.authenticator.change(&person, password, new).await;
@@ -244,23 +247,34 @@ pub fn to_bus_reply(
     what: &'static str,
     answer: AuthOutcome,
 ) -> Result<AuthReply, BusError> {
-    let AuthOutcome { result: verdict, messages, reason, blob, is_offline, .. } = answer;
-    if !reason.is_empty() {
-        let LoginRequest { user, service, .. } = who.clone();
-        // The reply does not wait for the log line.
-        tokio::spawn(async move {
-            let (user, outcome) = (user.escape_ascii(), verdict.label());
-            tracing::info!(%user, service, outcome, "{what}: {reason}");
-        });
+    let code = answer.message().map_or("", |message| message.code);
+    if !answer.reason.is_empty() {
+        log_refusal(who, what, &answer);
     }
+    let AuthOutcome { result: verdict, messages, blob, is_offline, .. } = answer;
     let blob = blob.map(|blob| secret_pipe::send(&[blob.as_bytes()])).transpose();
     let blob = blob.map_err(|error| BusError::Unavailable(format!("no pipe: {error}")))?;
     Ok(AuthReply {
         verdict: verdict as u16,
         is_offline,
+        code: code.to_owned(),
         messages: messages.into_iter().map(|message| (message.is_error, message.text)).collect(),
         blob: blob.into_iter().map(Into::into).collect(),
     })
+}
+
+/// Logs the reason of an outcome, with its code for a refusal. The reply does not wait for the log line.
+pub fn log_refusal(who: &LoginRequest, what: &'static str, answer: &AuthOutcome) {
+    let LoginRequest { user, service, .. } = who.clone();
+    let (outcome, message, reason) =
+        (answer.result.label(), answer.message(), answer.reason.clone());
+    tokio::spawn(async move {
+        let user = user.escape_ascii();
+        match message {
+            Some(message) => log!(INFO, message, %user, service, outcome, "{what}: {reason}"),
+            None => tracing::info!(%user, service, outcome, "{what}: {reason}"),
+        }
+    });
 }
 
 fn to_person(who: &LoginRequest) -> LoginUser {
@@ -272,12 +286,13 @@ fn to_person(who: &LoginRequest) -> LoginUser {
 fn reject_impossible_password(password: &Secret) -> Option<AuthOutcome> {
     let bytes = password.as_bytes();
     let why = match bytes {
-        [] => "it is empty",
-        _ if bytes.contains(&0) => "it has a NUL in it",
-        _ if bytes.len() > SECRET_BYTES_MAX => "it is too long",
+        [] => "the password is empty",
+        _ if bytes.contains(&0) => "the password contains a NUL",
+        _ if bytes.len() > SECRET_BYTES_MAX => "the password is too long",
         _ => return None,
     };
-    Some(AuthOutcome::with_reason(AuthResult::WrongPassword, why))
+    let reason = Reason::new(&login::PASSWORD_IMPOSSIBLE, why);
+    Some(AuthOutcome::for_reason(AuthResult::WrongPassword, reason))
 }
 
 #[cfg(test)]

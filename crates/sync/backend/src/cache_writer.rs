@@ -3,11 +3,12 @@
 //! then stay as old as the entries there.
 
 use super::engine::{CacheOpenFault, Engine, LoadedCache};
-use anyhow::{Context as _, bail};
 use roster_config::{DomainConfig, DomainMode, ProviderConfig};
 use roster_domain_cache::{
     self as store, CacheError, DomainCache, FileFault, OpenedCache, QuarantinedFile,
 };
+use roster_messages::{CodedError, log, table::directory};
+use roster_provider::reason::Reason;
 #[cfg(feature = "ldap")]
 use roster_provider_ldap::schema::mirror_searches;
 use roster_role::Shutdown;
@@ -53,21 +54,26 @@ fn log_quarantine(QuarantinedFile { path, fault: was, reason }: QuarantinedFile)
     let path = path.display();
     match was {
         FileFault::Damaged => {
-            let text = format!(
-                "the cache was set aside as {path} and is made anew from the directory: {reason}"
-            );
-            tracing::error!("{text}");
-            CacheOpenFault::Damaged(text)
+            let text = format!("the cache was damaged and moved to {path}: {reason}");
+            log!(ERROR, &directory::CACHE_DAMAGED, "{text}");
+            CacheOpenFault::Damaged(Reason::new(&directory::CACHE_DAMAGED, text))
         }
         FileFault::Foreign => {
             let text = format!(
-                "the cache that was here belongs to another configuration or version and lies at \
-                 {path} now; everything is read anew: {reason}"
+                "the cache of another configuration or version was moved to {path}: {reason}"
             );
-            tracing::info!("{text}");
-            CacheOpenFault::Foreign(text)
+            log!(INFO, &directory::CACHE_FOREIGN, "{text}");
+            CacheOpenFault::Foreign(Reason::new(&directory::CACHE_FOREIGN, text))
         }
     }
+}
+
+fn cache_reason(error: &CacheError) -> Reason {
+    Reason::new(error.message(), error.to_string())
+}
+
+fn not_closed(text: &str) -> CodedError {
+    CodedError::new(&directory::CACHE_NOT_CLOSED, text)
 }
 
 impl CacheWriter {
@@ -115,7 +121,9 @@ impl CacheWriter {
                 Err(CacheError::InUse { .. }) if began.elapsed() < IN_USE_WAIT => {
                     sleep(IN_USE_PAUSE).await;
                 }
-                Err(error @ CacheError::InUse { .. }) => return Err(error.into()),
+                Err(error @ CacheError::InUse { .. }) => {
+                    return Err(CodedError::new(error.message(), error.to_string()).into());
+                }
                 found => break found,
             }
         };
@@ -126,8 +134,8 @@ impl CacheWriter {
                 fault: set_aside.map(log_quarantine),
             },
             Err(error) => {
-                tracing::error!("{error}; the domain goes on without a cache");
-                let why = Some(CacheOpenFault::NotOpened(error.to_string()));
+                log!(ERROR, error.message(), "{error}; the domain continues without a cache");
+                let why = Some(CacheOpenFault::NotOpened(cache_reason(&error)));
                 ExistingCache { store: None, loaded: LoadedCache::default(), fault: why }
             }
         })
@@ -150,7 +158,7 @@ impl CacheWriter {
                     None if numbers == 0 => Ok(true),
                     None if knows_nothing => Ok(false),
                     None => {
-                        let text = "everything was enumerated anew while it could not be opened";
+                        let text = "the domain was enumerated again while the cache was closed";
                         Err(store.damaged(text))
                     }
                 }
@@ -158,10 +166,12 @@ impl CacheWriter {
         };
         match spawn_blocking(open).await? {
             Ok(OpenedCache { quarantined: Some(set_aside), .. }) if stored.is_some() => {
-                bail!("the cache had to be set aside: {}", set_aside.reason)
+                let text = format!("the cache was damaged and moved aside: {}", set_aside.reason);
+                Err(CodedError::new(&directory::CACHE_DAMAGED, text).into())
             }
             Ok(OpenedCache { loaded: false, .. }) => {
-                bail!("beginning anew with what is in the cache")
+                let text = "the cache is readable now; the backend restarts";
+                Err(CodedError::new(&directory::CACHE_BECAME_READABLE, text).into())
             }
             Ok(OpenedCache { cache: store, .. }) => Ok(Ok(Arc::new(store))),
             Err(error) => Ok(Err(error)),
@@ -193,11 +203,13 @@ impl CacheWriter {
             };
             let longer = pause.map_or(RETRY_MIN, |pause: Duration| (pause * 2).min(RETRY_MAX));
             pause = Some(longer);
-            tracing::error!(
-                "the cache is not written, the domain goes on from memory; next attempt in \
+            log!(
+                ERROR,
+                error.message(),
+                "the cache is not written, and the domain continues from memory; next attempt in \
                  {longer:?}: {error}"
             );
-            engine.set_cache_error(&error.to_string());
+            engine.set_cache_error(cache_reason(&error));
             // Reopened at once for reads, which a full disk does not prevent.
             if let Ok(store) = self.reopen(engine).await? {
                 engine.set_store(store);
@@ -209,13 +221,16 @@ impl CacheWriter {
     pub async fn close(&self, engine: &Engine) -> anyhow::Result<()> {
         let rest = async {
             if !engine.unwritten_batches().1.is_empty() {
-                self.write(engine).await?.context("the last changes are not in the cache")?;
+                let lost =
+                    |error| not_closed("the last changes are not in the cache").caused_by(error);
+                self.write(engine).await?.map_err(lost)?;
             }
             let store = engine.take_store();
             spawn_blocking(move || drop(store)).await?;
             Ok(())
         };
-        timeout(LAST_WRITE_WAIT, rest).await.context("the cache could not be closed in time")?
+        let closed = timeout(LAST_WRITE_WAIT, rest).await;
+        closed.map_err(|_| not_closed("the cache was not closed in time"))?
     }
 
     async fn write(&self, engine: &Engine) -> anyhow::Result<Result<(), CacheError>> {

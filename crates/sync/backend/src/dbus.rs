@@ -1,7 +1,7 @@
 //! A backend's interface on the bus.
 
 use super::auth::{self, DomainAuthenticator, LoginService};
-use super::engine::{Engine, EngineStatus, OnDemandEntry};
+use super::engine::{Engine, EngineStatus, OnDemandEntry, text_and_code};
 use super::offline_auth::CredentialSummary;
 use super::on_demand_fetch::OnDemandFetcher;
 use roster_bus::interfaces::{
@@ -12,7 +12,9 @@ use roster_bus::interfaces::{
 use roster_bus::secret_pipe;
 use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
 use roster_config::VerificationProblem;
+use roster_messages::{Message, log, table};
 use roster_provider::authenticator::AuthOutcome;
+use roster_provider::reason::Reason;
 use roster_provider::{LookupQuery, Provider};
 use roster_request::AuthResult;
 use roster_request::LookupKind;
@@ -60,10 +62,11 @@ impl<P: Provider + 'static> BackendObject<P> {
         }
     }
 
-    /// Returns the fault of KDC verification, if it has this effect: it refuses logins, or only warns. Empty otherwise.
-    fn unverified_kdcs(&self, is_refused: bool) -> String {
+    /// Returns the fault of KDC verification and its code, if it has this effect: it refuses logins, or only warns.
+    /// Empty otherwise.
+    fn unverified_kdcs(&self, is_refused: bool, message: &'static Message) -> (String, String) {
         let found = self.unverified.as_ref().filter(|found| found.is_refused == is_refused);
-        found.map(|found| found.what.clone()).unwrap_or_default()
+        text_and_code(found.map(|found| Reason::new(message, found.what.clone())).as_ref())
     }
 
     fn lookup_reply(
@@ -82,7 +85,7 @@ impl<P: Provider + 'static> BackendObject<P> {
 impl<P: Provider + 'static> BackendObject<P> {
     async fn fetch(&self, epoch: u64, since: u64) -> Result<OwnedFd, BusError> {
         let Ok(Ok(_permit)) = timeout(CALL_DEADLINE, self.images.acquire()).await else {
-            return Err(BusError::Busy(format!("{IMAGES_MAX} images are being made")));
+            return Err(BusError::Busy(format!("{IMAGES_MAX} images are being created")));
         };
         let view = self.engine.view(epoch, since);
         let view = view.map_err(|none| BusError::Unavailable(none.to_string()))?;
@@ -117,7 +120,9 @@ impl<P: Provider + 'static> BackendObject<P> {
     ) -> Result<(u64, u64, Vec<u8>), BusError> {
         self.probe.received(trace, CallKind::SEVERAL);
         if questions.len() > LOOKUPS_PER_CALL_MAX {
-            return Err(BusError::Invalid(format!("ask {LOOKUPS_PER_CALL_MAX} questions at most")));
+            return Err(BusError::Invalid(format!(
+                "at most {LOOKUPS_PER_CALL_MAX} lookups per call"
+            )));
         }
         let queries = questions
             .into_iter()
@@ -136,9 +141,9 @@ impl<P: Provider + 'static> BackendObject<P> {
         match receive_secrets(&secrets)?.as_slice() {
             [password] => {
                 let answer = self.login.authenticate(&who, password).await;
-                auth::to_bus_reply(&who, "log-in", answer)
+                auth::to_bus_reply(&who, "login", answer)
             }
-            _ => Err(BusError::Invalid("give one password".into())),
+            _ => Err(BusError::Invalid("expected one password".into())),
         }
     }
 
@@ -155,7 +160,7 @@ impl<P: Provider + 'static> BackendObject<P> {
         let answer = match receive_secrets(&secrets)?.as_slice() {
             [password] => self.login.prepare_change(&who, password).await,
             [password, new] => self.login.change_password(&who, password, new).await,
-            _ => return Err(BusError::Invalid("give the password, and perhaps a new one".into())),
+            _ => return Err(BusError::Invalid("expected one or two passwords".into())),
         };
         auth::to_bus_reply(&who, "change of password", answer)
     }
@@ -170,11 +175,14 @@ impl<P: Provider + 'static> BackendObject<P> {
             Err(AuthOutcome {
                 result: AuthResult::Unreachable | AuthResult::Misconfigured,
                 reason,
+                message,
                 ..
-            }) => Err(BusError::Unavailable(reason)),
-            Err(AuthOutcome { result, reason, .. }) => {
-                let (user, outcome) = (who.user.escape_ascii(), result.label());
-                tracing::info!(%user, outcome, "no ssh keys: {reason}");
+            }) => Err(BusError::Unavailable(match message {
+                Some(message) => Reason::new(message, reason).with_code(),
+                None => reason,
+            })),
+            Err(refused) => {
+                auth::log_refusal(&who, "ssh keys", &refused);
                 Ok(Vec::new())
             }
         }
@@ -182,7 +190,10 @@ impl<P: Provider + 'static> BackendObject<P> {
 
     async fn credentials(&self) -> Result<Vec<CredentialInfo>, BusError> {
         let listed = self.login.offline().list();
-        let listed = listed.map_err(|error| BusError::Unavailable(error.to_string()))?;
+        let listed = listed.map_err(|error| {
+            let reason = Reason::new(error.message(), error.to_string());
+            BusError::Unavailable(reason.with_code())
+        })?;
         let kept = listed.into_iter().map(|one| {
             let CredentialSummary {
                 name,
@@ -198,17 +209,28 @@ impl<P: Provider + 'static> BackendObject<P> {
 
     async fn forget_credentials(&self, name: Vec<u8>) -> Result<u64, BusError> {
         let forgotten = self.login.offline().forget(&name).await;
-        forgotten.map_err(|error| BusError::Unavailable(error.to_string()))
+        forgotten.map_err(|error| BusError::Unavailable(error.reason().with_code()))
     }
 
     async fn status(&self) -> DomainStatus {
+        let offline = self.login.offline();
+        let (credentials_error, credentials_code) = text_and_code(offline.store_fault().as_ref());
+        let (clock_error, clock_code) = text_and_code(offline.clock_fault().as_ref());
+        let (login_error, login_error_code) =
+            self.unverified_kdcs(true, &table::login::KEYTAB_UNUSABLE);
+        let (login_warning, login_warning_code) =
+            self.unverified_kdcs(false, &table::login::KDC_VERIFICATION_OFF);
         DomainStatus {
-            credentials_error: self.login.offline().store_warning(),
-            clock_error: self.login.offline().clock_warning(),
+            credentials_error,
+            credentials_code,
+            clock_error,
+            clock_code,
             provider: self.provider_name.into(),
             tracking: self.provider.tracking_method().into_owned(),
-            login_error: self.unverified_kdcs(true),
-            login_warning: self.unverified_kdcs(false),
+            login_error,
+            login_error_code,
+            login_warning,
+            login_warning_code,
             ..self.engine.status()
         }
     }
@@ -220,9 +242,8 @@ impl<P: Provider + 'static> BackendObject<P> {
     async fn confirm(&self) -> Result<(u64, u64), BusError> {
         let confirmed = self.fetcher.absences().confirm().await;
         confirmed.map_err(|unanswered| {
-            BusError::Unavailable(format!(
-                "the entries cannot be looked for once more, and nothing was removed: {unanswered}"
-            ))
+            let reason = unanswered.into_reason();
+            BusError::Unavailable(reason.of("nothing was removed").with_code())
         })
     }
 
@@ -241,7 +262,7 @@ impl<P: Provider + 'static> BackendObject<P> {
                 self.fetcher.expire(&LookupQuery::new(kind, name, 0)).await
             }
             LookupKind::UserByUid | LookupKind::GroupByGid | LookupKind::GroupsOf => {
-                Err(BusError::Invalid("give a user or a group by name".into()))
+                Err(BusError::Invalid("expected the name of a user or a group".into()))
             }
         }
     }
@@ -285,26 +306,29 @@ pub async fn send_change_signals<P: Provider + 'static>(
         if now.online != told.online || (now.online == Some(true) && now.server != told.server) {
             match now.online {
                 Some(true) => {
-                    if now.reason.is_empty() {
-                        tracing::info!("online: {}", now.server);
-                    } else {
-                        tracing::warn!(
-                            "online: {}, after others failed: {}",
+                    match &now.reason {
+                        None => tracing::info!("online: {}", now.server),
+                        Some(reason) => log!(
+                            WARN,
+                            &table::directory::SERVERS_PASSED_OVER,
+                            "online: {}; other servers failed: {}",
                             now.server,
-                            now.reason
-                        );
+                            reason.with_code()
+                        ),
                     }
                     BackendObject::<P>::domain_online(&emitter, domain, &now.server).await?;
                 }
                 Some(false) => {
-                    tracing::warn!("offline: {}", now.reason);
-                    BackendObject::<P>::domain_offline(&emitter, domain, &now.reason).await?;
+                    let unknown = || Reason::new(&table::directory::NO_REPLY, "no reply yet");
+                    let reason = now.reason.clone().unwrap_or_else(unknown);
+                    log!(WARN, reason.message, "offline: {reason}");
+                    BackendObject::<P>::domain_offline(&emitter, domain, &reason.text).await?;
                 }
                 None => {}
             }
         } else if now.reason != told.reason {
             // Reasons may alternate while it lasts; the status has the latest.
-            tracing::debug!(online = now.online, "now for this reason: {}", now.reason);
+            tracing::debug!(online = now.online, "new reason: {:?}", now.reason);
         }
         told = now;
         if news.changed().await.is_err() {

@@ -40,6 +40,8 @@ use roster_bus::domain_image::{
 use roster_bus::interfaces;
 use roster_config::DomainMode;
 use roster_domain_cache::{self as store, CacheError, DomainCache, EntryKey, Rejection};
+use roster_messages::{log, table::directory};
+use roster_provider::reason::Reason;
 use roster_provider::{
     DirectoryEntry, DirectoryUser, EntryId, EntrySink, Member, SearchId, SyncCookie,
     UnlistedEntries, UnreadableEntry,
@@ -86,8 +88,8 @@ pub struct EngineStatus {
     pub online: Option<bool>,
     /// The server in use, or the last one.
     pub server: String,
-    /// Reason why the directory is unreachable.
-    pub reason: String,
+    /// Reason why the directory is unreachable, or why preferred servers are not in use.
+    pub reason: Option<Reason>,
     /// Time of the last change of `online`, in seconds since 1970.
     pub since_unix: u64,
 }
@@ -97,7 +99,7 @@ pub struct EngineStatus {
 pub enum ViewUnavailable {
     /// The first enumeration has not ended.
     #[error("the domain was not enumerated yet{}", .0.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
-    Incomplete(Option<String>),
+    Incomplete(Option<Reason>),
     /// The cache cannot be read at present.
     #[error("the cache cannot be read: {0}")]
     Cache(String),
@@ -300,7 +302,7 @@ impl Engine {
         let mut state = self.state();
         if !state.served.is_serving() {
             let news = self.status.borrow();
-            let why = (news.online == Some(false)).then(|| news.reason.clone());
+            let why = news.reason.clone().filter(|_| news.online == Some(false));
             return Err(ViewUnavailable::Incomplete(why));
         }
         let complete = if self.settings.mode == DomainMode::Replicate { COMPLETE } else { 0 };
@@ -331,8 +333,9 @@ impl Engine {
         let state = self.state();
         let listed = state.rejected.list(from as usize).take(at_most as usize);
         let listed = listed.map(|(_, rejection)| {
-            let Rejection { name, reason, .. } = rejection.clone();
-            interfaces::RejectedEntry { kind: "entry".into(), name, reason }
+            let Rejection { name, code, reason, .. } = rejection.clone();
+            let (kind, code, fix) = ("entry".into(), code.into_owned(), String::new());
+            interfaces::RejectedEntry { kind, name, reason, code, fix }
         });
         listed.collect()
     }
@@ -342,6 +345,9 @@ impl Engine {
     pub fn status(&self) -> interfaces::DomainStatus {
         let news = self.status.borrow().clone();
         let state = self.state();
+        let (reason, reason_code) = text_and_code(news.reason.as_ref());
+        let fault = state.cache.fault(state.is_complete(&self.settings));
+        let (cache_error, cache_code) = text_and_code(fault);
         let refreshed =
             state.searches.by_number.values().map(|part| part.stored.refreshed_unix).min();
         interfaces::DomainStatus {
@@ -353,7 +359,8 @@ impl Engine {
             online: news.online == Some(true),
             since_unix: news.since_unix,
             server: news.server,
-            reason: news.reason,
+            reason,
+            reason_code,
             complete: self.settings.mode == DomainMode::Replicate
                 && state.is_complete(&self.settings),
             users: state.entries.count(CachedKind::User),
@@ -365,7 +372,8 @@ impl Engine {
             held_removals: state.held_count() + state.undecided_count(),
             epoch: self.epoch,
             sequence: state.served.sequence,
-            cache_error: state.cache.describe_fault(state.is_complete(&self.settings)).to_owned(),
+            cache_error,
+            cache_code,
             ..interfaces::DomainStatus::default()
         }
     }
@@ -388,11 +396,11 @@ impl Engine {
         is_online && self.state().searches.by_number.values().all(|part| part.refresh.is_none())
     }
 
-    fn set_online(&self, online: bool, server: Option<&str>, reason: &str) {
+    fn set_online(&self, online: bool, server: Option<&str>, reason: Option<&Reason>) {
         self.status.send_if_modified(|news| {
             let server = server.unwrap_or(&news.server);
             let same = news.online == Some(online) && news.server == server;
-            if same && news.reason == reason {
+            if same && news.reason.as_ref() == reason {
                 return false;
             }
             if news.online != Some(online) {
@@ -400,19 +408,19 @@ impl Engine {
             }
             news.online = Some(online);
             news.server = server.to_owned();
-            news.reason = reason.to_owned();
+            news.reason = reason.cloned();
             true
         });
     }
 }
 
 impl EntrySink for Engine {
-    fn online(&self, server: &str, passed_over: &str) {
+    fn online(&self, server: &str, passed_over: Option<&Reason>) {
         self.set_online(true, Some(server), passed_over);
     }
 
-    fn offline(&self, reason: &str) {
-        self.set_online(false, None, reason);
+    fn offline(&self, reason: &Reason) {
+        self.set_online(false, None, Some(reason));
     }
 
     fn refresh_began(&self, part: SearchId) {
@@ -462,7 +470,8 @@ impl EntrySink for Engine {
         let rejection = Rejection {
             name: rejected.name.to_owned(),
             reference: rejected.reference.to_vec(),
-            reason: rejected.reason.to_owned(),
+            code: rejected.reason.message.code.into(),
+            reason: rejected.reason.text.clone(),
         };
         self.state().reject(&self.settings, key_of(part, id), rejection);
     }
@@ -497,7 +506,7 @@ impl EntrySink for Engine {
     /// help. A cache that was reopened after a failed write may be read-only.
     fn has_capacity(&self) -> bool {
         let state = self.state();
-        let is_written = state.cache.store.is_some() && state.cache.error.is_empty();
+        let is_written = state.cache.store.is_some() && state.cache.error.is_none();
         !is_written || state.batches.unwritten_bytes < UNWRITTEN_BYTES_MAX
     }
 
@@ -561,7 +570,7 @@ impl EngineState {
         let base = match &self.cache.store {
             Some(store) => Some(store.reader().map_err(unreadable)?),
             None if self.cache.next_number.is_some() => {
-                return Err(ViewUnavailable::Cache(self.cache.error.clone()));
+                return Err(ViewUnavailable::Cache(self.cache.closed_reason()));
             }
             None => None,
         };
@@ -607,22 +616,29 @@ impl EngineState {
             DirectoryEntry::Group(group) => (CachedKind::Group, &group.name),
         };
         let encoded = match number < NUMBERS_MAX {
-            true => self.encode(settings, number, entry).map_err(|too_long| too_long.to_string()),
+            true => self
+                .encode(settings, number, entry)
+                .map_err(|error| (&directory::FIELD_TOO_LONG, error.to_string())),
             false if self.entries.len() < NUMBERS_MAX as usize / 2 => {
-                Err("all numbers of the cache are given out: restart rosterd, which renumbers it"
-                    .into())
+                let text = "all entry numbers of the cache are assigned".to_owned();
+                Err((&directory::ENTRY_NUMBERS_EXHAUSTED, text))
             }
-            false => Err(format!("the domain has more than {NUMBERS_MAX} entries")),
+            false => {
+                let text = format!("the domain has more than {NUMBERS_MAX} entries");
+                Err((&directory::DOMAIN_TOO_LARGE, text))
+            }
         };
         let (reference, ways) = match encoded {
             Ok(encoded) => encoded,
-            Err(reason) => {
+            Err((message, reason)) => {
                 let name = String::from_utf8_lossy(name).into_owned();
                 let reference = match entry {
                     DirectoryEntry::User(_) => Vec::new(),
                     DirectoryEntry::Group(group) => group.reference.to_vec(),
                 };
-                return self.reject(settings, key, Rejection { name, reference, reason });
+                let code = message.code.into();
+                let rejection = Rejection { name, reference, code, reason };
+                return self.reject(settings, key, rejection);
             }
         };
         let seen = match settings.mode {
@@ -762,9 +778,10 @@ impl EngineState {
             }
             Interned::Full => {
                 if !std::mem::replace(&mut self.is_full_logged, true) {
-                    tracing::error!(
-                        "the member lists of the domain name more than {NUMBERS_MAX} different \
-                         members; those beyond are left out"
+                    log!(
+                        ERROR,
+                        &directory::TOO_MANY_MEMBER_NAMES,
+                        "member lists name more than {NUMBERS_MAX} different members; further members are omitted"
                     );
                 }
                 NO_REFERENCE
@@ -885,6 +902,13 @@ fn write_user(
         out,
         &domain_image::UserRecord { number, reference, by_name, uid, gid, name, gecos, dir, shell },
     )
+}
+
+/// Returns the text and the code of a reason for the bus. Both are empty without one.
+pub fn text_and_code(reason: Option<&Reason>) -> (String, String) {
+    reason.map_or_else(Default::default, |Reason { message, text }| {
+        (text.clone(), message.code.to_owned())
+    })
 }
 
 fn member_by_dn(dn: &[u8]) -> Member<'_> {

@@ -52,6 +52,8 @@ use roster_bus::zbus::object_server::SignalEmitter;
 use roster_config::{
     AuthMethod, DomainConfig, DomainMode, LdapServer, MemberValues, ProviderConfig as Configured,
 };
+use roster_messages::table::{directory, login};
+use roster_messages::{CodedError, log};
 use roster_provider::authenticator::NoAuthenticator;
 use roster_provider::files::FilesProvider;
 use roster_provider::{EntrySink, Provider};
@@ -182,18 +184,18 @@ async fn run(
             serve(context, cache, engine, Arc::new(provider), authority, "files").await
         }
         #[cfg(not(feature = "ldap"))]
-        Configured::Ldap(_) => anyhow::bail!(
-            "domain {}: provider = \"ldap\": this rosterd is built without LDAP. Build it with the \
-             feature `ldap`.",
-            domain.name
-        ),
+        Configured::Ldap(_) => {
+            let text = format!("domain {}: this rosterd is built without LDAP", domain.name);
+            Err(CodedError::new(&directory::LDAP_NOT_BUILT, text).into())
+        }
         #[cfg(feature = "ldap")]
         Configured::Ldap(_) => {
             let secrets = &context.config.secrets;
-            let provider = Arc::new(LdapProvider::new(domain, secrets, sink)?);
+            let provider = LdapProvider::new(domain, secrets, sink);
+            let provider = Arc::new(provider.map_err(|error| setup_failed(domain, error))?);
             let authority = domain_authenticator(domain, helper, || {
                 let binds = BindAuthenticator::new(domain, secrets, Arc::clone(&provider));
-                Ok(DomainAuthenticator::Ldap(binds.map_err(anyhow::Error::msg)?))
+                Ok(DomainAuthenticator::Ldap(binds.map_err(|error| setup_failed(domain, error))?))
             })?;
             serve(context, cache, engine, provider, authority, "ldap").await
         }
@@ -252,10 +254,20 @@ fn login_rules<P: Provider + 'static>(
     (offline, AccessControl::Rules(Box::new(access)))
 }
 
+#[cfg(feature = "ldap")]
+fn setup_failed(domain: &DomainConfig, error: impl std::fmt::Display) -> CodedError {
+    let text = format!("domain {}: setup failed: {error}", domain.name);
+    CodedError::new(&directory::DOMAIN_SETUP_FAILED, text)
+}
+
+fn helper_ended() -> anyhow::Error {
+    CodedError::new(&login::KRB5_HELPER_ENDED, "roster-krb5 ended unexpectedly").into()
+}
+
 /// Follows the directory. After an error that ends this, the entries of the cache are still served.
 async fn keep_mirroring(engine: &Engine, provider: &impl Provider) {
     let reason = provider.mirror(engine.cookies()).await;
-    tracing::error!("the directory is not followed any more: {reason}");
+    log!(ERROR, &directory::FOLLOWING_ENDED, "the directory is no longer tracked: {reason}");
     engine.offline(&reason);
     std::future::pending::<()>().await;
 }
@@ -322,7 +334,7 @@ async fn serve<P: Provider + 'static>(
         () = offline.maintain() => Ok(()),
         () = absences.keep_checking() => Ok(()),
         () = list_reread::keep_rereading(&engine, provider.as_ref()) => Ok(()),
-        () = log_ins.wait_until_unusable() => Err(anyhow::anyhow!("the program by which users log in has ended")),
+        () = log_ins.wait_until_unusable() => Err(helper_ended()),
         () = context.shutdown.wait() => Ok(()),
     };
     let (closed, ()) = tokio::join!(cache.close(&engine), offline.close());

@@ -29,8 +29,10 @@ use roster_domain_cache::credentials::{
     CredentialChanges, FilterMatch, MeasuredHashParams, StoredCredential,
 };
 use roster_domain_cache::password_hash::{HashError, HashParams, PasswordHash};
+use roster_messages::{Message, log, table::login};
 use roster_provider::access::FilterOutcome;
 use roster_provider::authenticator::{AuthOutcome, LoginUser};
+use roster_provider::reason::Reason;
 use roster_request::AuthResult;
 use roster_secret::Secret;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -107,13 +109,32 @@ pub enum OfflineError {
     Store(#[from] CacheError),
     #[error(transparent)]
     Hash(#[from] HashError),
-    #[error("{0}")]
-    Other(&'static str),
-    #[error(
-        "it is forgotten, but not in the file, which is written as soon as it takes changes: {0}"
-    )]
-    Unwritten(String),
+    #[error("{}", .1)]
+    Other(&'static Message, &'static str),
+    #[error("the credential is removed, but not yet from the file: {0}")]
+    Unwritten(Reason),
 }
+
+impl OfflineError {
+    /// Returns the row of the table.
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::Store(_) => &login::CREDENTIALS_UNREADABLE,
+            Self::Hash(_) => &login::OFFLINE_HASH_UNUSABLE,
+            Self::Other(message, _) => message,
+            Self::Unwritten(reason) => reason.message,
+        }
+    }
+
+    /// Returns the error as a reason.
+    pub fn reason(&self) -> Reason {
+        Reason::new(self.message(), self.to_string())
+    }
+}
+
+/// No memory for a copy of a password.
+const NO_MEMORY: OfflineError =
+    OfflineError::Other(&login::OFFLINE_HASH_UNUSABLE, "no memory for a password");
 
 /// A credential for a password check.
 enum UsableCredential {
@@ -173,7 +194,11 @@ impl OfflineAuth {
     ) -> Self {
         let none = Self { clock, ..Self::disabled() };
         let Some(key) = random_key() else {
-            tracing::error!("no random bytes; nobody can log in while the directory is away");
+            log!(
+                ERROR,
+                &login::OFFLINE_LOGINS_DISABLED,
+                "the kernel returned no random bytes; offline logins are disabled"
+            );
             return none;
         };
         let kept = OfflineState {
@@ -216,20 +241,18 @@ impl OfflineAuth {
         if is_confirmed { time.confirm(&reading) } else { time.now(&reading) }
     }
 
-    /// Returns the reason why the clock is not trusted, as text; empty if it is.
+    /// Returns the reason why the clock is not trusted; `None` if it is.
     #[must_use]
-    pub fn clock_warning(&self) -> String {
-        if self.cached.is_none() {
-            return String::new();
-        }
+    pub fn clock_fault(&self) -> Option<Reason> {
+        self.cached.as_ref()?;
         let _ = self.now_unix();
-        self.time.lock().warning(&self.clock.read())
+        self.time.lock().fault(&self.clock.read())
     }
 
-    /// Returns the reason why the files cannot be read or written, as text; empty if they can.
+    /// Returns the reason why the files cannot be read or written; `None` if they can.
     #[must_use]
-    pub fn store_warning(&self) -> String {
-        self.cache_and_settings().map(|(kept, _)| kept.store.warning()).unwrap_or_default()
+    pub fn store_fault(&self) -> Option<Reason> {
+        self.cache_and_settings().and_then(|(kept, _)| kept.store.fault())
     }
 
     /// Does the work of a failed offline check for an unknown name.
@@ -279,13 +302,13 @@ impl OfflineAuth {
                 AuthOutcome { reason: why, is_offline: true, ..answer }
             }
             Ok(None) => {
-                let reason = format!("{}; nothing is kept of the password", unreachable.reason);
-                AuthOutcome { reason, ..unreachable }
+                let reason = format!("{}; no cached credential", unreachable.reason);
+                AuthOutcome { reason, message: Some(&login::OFFLINE_NO_CREDENTIAL), ..unreachable }
             }
             Err(trouble) => {
                 let reason =
-                    format!("{}; what is kept is of no use: {trouble}", unreachable.reason);
-                AuthOutcome { reason, ..unreachable }
+                    format!("{}; cached credential not usable: {trouble}", unreachable.reason);
+                AuthOutcome { reason, message: Some(trouble.message()), ..unreachable }
             }
         }
     }
@@ -304,8 +327,9 @@ impl OfflineAuth {
             other => {
                 kept.hash_decoy(settings).await;
                 let Some(UsableCredential::Later(until, now)) = other? else { return Ok(None) };
-                let reason = format!("locked out for {} s", until.saturating_sub(now));
-                return Ok(Some(AuthOutcome::with_reason(AuthResult::Locked, reason)));
+                let text = format!("locked for {} s", until.saturating_sub(now));
+                let reason = Reason::new(&login::OFFLINE_LOCKED, text);
+                return Ok(Some(AuthOutcome::for_reason(AuthResult::Locked, reason)));
             }
         };
         if kept.verify(hash, password).await? {
@@ -316,17 +340,17 @@ impl OfflineAuth {
             if kept.clear_count() != emptied {
                 return Ok(None);
             }
-            let text = "The directory cannot be reached: this host has checked the password.";
-            let answer =
-                AuthOutcome::with_reason(AuthResult::Success, "by what is kept of the password");
+            let text = "Offline login: your password was checked against this host's cache.";
+            let answer = AuthOutcome::with_reason(AuthResult::Success, "by the cached credential");
             return Ok(Some(answer.with_message(false, text)));
         }
         let failures = credential.failures.saturating_add(1);
         let counted = StoredCredential { failures, failed_unix: now, ..credential };
         // Written before the result is returned.
         self.store_credential(kept, &person.name, counted, emptied).await?;
-        let reason = format!("by what is kept of the password, {failures} times in a row");
-        Ok(Some(AuthOutcome::with_reason(AuthResult::WrongPassword, reason)))
+        let text = format!("by the cached credential, {failures} consecutive failures");
+        let reason = Reason::new(&login::OFFLINE_WRONG_PASSWORD, text);
+        Ok(Some(AuthOutcome::for_reason(AuthResult::WrongPassword, reason)))
     }
 
     /// Returns the credential for a password check.
@@ -361,10 +385,12 @@ impl OfflineAuth {
                 Ok(None)
             }
             CredentialValidity::FromFuture => {
-                Err(OfflineError::Other("the clock is behind the last log-in by the directory"))
+                let text = "the clock is behind the last online login";
+                Err(OfflineError::Other(&login::OFFLINE_FROM_FUTURE, text))
             }
             CredentialValidity::Expired => {
-                Err(OfflineError::Other("the last log-in by the directory is too long ago"))
+                let text = "the last online login is too long ago";
+                Err(OfflineError::Other(&login::OFFLINE_EXPIRED, text))
             }
             CredentialValidity::LockedUntil(until) => Ok(Some(UsableCredential::Later(until, now))),
         }
@@ -443,7 +469,12 @@ impl OfflineAuth {
             };
             if let Err(trouble) = learnt {
                 let user = person.name.escape_ascii();
-                tracing::error!(%user, "what is kept of the password is not up to date: {trouble}");
+                log!(
+                    ERROR,
+                    &login::CREDENTIAL_NOT_UPDATED,
+                    %user,
+                    "the cached credential was not updated: {trouble}"
+                );
             }
         });
     }
@@ -552,7 +583,11 @@ impl OfflineAuth {
             }
             (due, time.mark())
         };
-        tracing::warn!("the clock was moved: the dates of what is kept of passwords are corrected");
+        log!(
+            WARN,
+            &login::CLOCK_CORRECTED,
+            "the clock was moved; the dates of cached credentials are corrected"
+        );
         let (store, corrections) = (Arc::clone(&kept.store), due.clone());
         let redated = move |unix| corrections.iter().fold(unix, |unix, one| one.corrected(unix));
         let corrected = run_blocking(move || store.redate(mark, redated)).await;
@@ -582,7 +617,11 @@ impl OfflineAuth {
         let Some(kept) = &self.cached else { return };
         let store = Arc::clone(&kept.store);
         if timeout(LAST_WRITE_WAIT, run_blocking(move || store.write_waiting())).await.is_err() {
-            tracing::error!("the last changes to the passwords for offline logins are not written");
+            log!(
+                ERROR,
+                &login::CREDENTIALS_LAST_CHANGES_LOST,
+                "the last changes of cached credentials were not written"
+            );
         }
     }
 
@@ -625,7 +664,11 @@ impl OfflineAuth {
     async fn keep_removing_stale(&self, kept: &OfflineState) {
         loop {
             if let Err(trouble) = self.remove_stale(kept).await {
-                tracing::error!("what is kept of passwords cannot be cleared up: {trouble}");
+                log!(
+                    ERROR,
+                    &login::CREDENTIALS_NOT_CLEANED,
+                    "expired credentials cannot be removed: {trouble}"
+                );
             }
             sleep(CLEANUP_INTERVAL).await;
         }
@@ -672,9 +715,7 @@ impl OfflineAuth {
             gone += 1;
         }
         if gone > 0 {
-            tracing::info!(
-                "what was kept of the passwords of {gone} users was too old, or they are gone"
-            );
+            tracing::info!("cached credentials of {gone} expired or removed users were deleted");
         }
         Ok(())
     }
@@ -721,10 +762,7 @@ impl OfflineAuth {
     }
 
     fn check_written(&self, forgotten: u64) -> Result<u64, OfflineError> {
-        match self.store_warning() {
-            trouble if trouble.is_empty() => Ok(forgotten),
-            trouble => Err(OfflineError::Unwritten(trouble)),
-        }
+        self.store_fault().map_or(Ok(forgotten), |fault| Err(OfflineError::Unwritten(fault)))
     }
 
     /// Records whether the directory's filter matched a user.
@@ -747,7 +785,11 @@ impl OfflineAuth {
                 let Some(kept) = &offline.cached else { return };
                 let put = kept.store_match(&user, said, emptied);
                 if let Err(trouble) = kept.with_user_lock(&user, put).await {
-                    tracing::error!("what the access filter said is not kept: {trouble}");
+                    log!(
+                        ERROR,
+                        &login::FILTER_RESULT_NOT_STORED,
+                        "the result of the access filter was not stored: {trouble}"
+                    );
                 }
             });
         }
@@ -763,11 +805,11 @@ impl OfflineAuth {
             Err(error) => return FilterOutcome::Unknown(format!("{why}; {error}")),
         };
         let Some(before) = before else {
-            return FilterOutcome::Unknown(format!("{why}, and it was never asked before"));
+            return FilterOutcome::Unknown(format!("{why}; no earlier result"));
         };
         let age = Duration::from_secs(now.saturating_sub(before.queried_unix));
         if before.queried_unix > now || (before.matched && age > self.match_lifetime()) {
-            return FilterOutcome::Unknown(format!("{why}, and it was asked too long ago"));
+            return FilterOutcome::Unknown(format!("{why}; the earlier result is too old"));
         }
         FilterOutcome::Cached { matched: before.matched, age }
     }
@@ -919,8 +961,7 @@ impl OfflineState {
 
     async fn hash(&self, cost: HashParams, password: &Secret) -> Result<String, OfflineError> {
         let _permit = self.storing.acquire().await;
-        let password =
-            Secret::copy_of(password.as_bytes()).ok_or(OfflineError::Other("no memory"))?;
+        let password = Secret::copy_of(password.as_bytes()).ok_or(NO_MEMORY)?;
         Ok(run_blocking(move || cost.hash(password.as_bytes())).await??)
     }
 
@@ -977,7 +1018,7 @@ impl OfflineState {
 }
 
 async fn compare_hash(hash: PasswordHash, password: &Secret) -> Result<bool, OfflineError> {
-    let password = Secret::copy_of(password.as_bytes()).ok_or(OfflineError::Other("no memory"))?;
+    let password = Secret::copy_of(password.as_bytes()).ok_or(NO_MEMORY)?;
     Ok(run_blocking(move || hash.is_hash_of(password.as_bytes())).await??)
 }
 
@@ -991,7 +1032,8 @@ fn random_key() -> Option<Secret> {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, OfflineError> {
-    spawn_blocking(work).await.map_err(|_| OfflineError::Other("the process is ending"))
+    let ending = OfflineError::Other(&login::OFFLINE_STOPPING, "the backend is stopping");
+    spawn_blocking(work).await.map_err(|_| ending)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, MutexGuard};
 use roster_bus::interfaces::{BusError, CALL_DEADLINE, LOOKUP_DEADLINE, TraceContext};
 use roster_config::DomainMode;
+use roster_messages::table::directory;
+use roster_provider::reason::Reason;
 use roster_provider::{LookupError, LookupKeys, LookupQuery, LookupScope, Provider};
 use roster_role::usdt_probes::{BackendProbe, ProbeOutcome};
 use std::collections::{HashMap, HashSet};
@@ -88,11 +90,12 @@ struct FailingEntry {
 }
 
 fn busy_error() -> BusError {
-    BusError::Busy(format!("{QUEUED_QUERIES_MAX} look-ups wait already"))
+    BusError::Busy(format!("{QUEUED_QUERIES_MAX} lookups are waiting"))
 }
 
-fn timeout_error() -> LookupError {
-    LookupError::Failed("the directory did not answer in time".into())
+pub fn timeout_error() -> LookupError {
+    let text = "the directory did not reply in time";
+    LookupError::Failed(Reason::new(&directory::LOOKUP_TIMEOUT, text))
 }
 
 /// Returns the reply if it fits into a bus message.
@@ -101,7 +104,8 @@ fn check_reply_size(answer: OnDemandEntry) -> Result<OnDemandEntry, BusError> {
         return Ok(answer);
     }
     let most = REPLY_BYTES_MAX >> 20;
-    Err(BusError::Unavailable(format!("the answer has more than {most} MiB")))
+    let text = format!("the reply has more than {most} MiB");
+    Err(BusError::Unavailable(Reason::new(&directory::REPLY_TOO_LARGE, text).with_code()))
 }
 
 impl<P: Provider + 'static> OnDemandFetcher<P> {
@@ -168,12 +172,11 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
         if !untold.is_empty() {
             let Ok(_place) = self.slots.try_acquire() else { return Err(busy_error()) };
             let asked = timeout(LOOKUP_DEADLINE, self.query_in_batches(trace, &untold)).await;
-            if let Err(LookupError::Unreachable(reason) | LookupError::Failed(reason)) =
-                asked.unwrap_or_else(|_| Err(timeout_error()))
+            if let Err(error) = asked.unwrap_or_else(|_| Err(timeout_error()))
                 // As for a single query: cached records answer while the directory is unreachable.
                 && !untold.iter().all(|what| self.engine.has_entry(what))
             {
-                return Err(BusError::Unavailable(reason));
+                return Err(BusError::Unavailable(error.into_reason().with_code()));
             }
         }
         check_reply_size(self.engine.cached_entries(what))
@@ -183,7 +186,7 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
         if self.mode == DomainMode::OnDemand {
             return Ok(());
         }
-        let text = "the domain is mirrored, there is nothing beyond what can be fetched";
+        let text = "the domain is mirrored; all entries can be fetched";
         Err(BusError::Invalid(text.into()))
     }
 
@@ -282,18 +285,19 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
                 Some(found) => (if is_found { "found" } else { "kept" }, Ok(found)),
                 // The entry changed meanwhile. Neither a part of it nor "absent" would be a correct reply.
                 None if self.engine.has_entry(what) => {
-                    let reason =
-                        "the entry changed while it was asked for, or its list is not shown";
-                    ("changed", Err(BusError::Unavailable(reason.into())))
+                    let text = "the entry changed during the lookup, or its list is not readable";
+                    let reason = Reason::new(&directory::ENTRY_CHANGED_DURING_LOOKUP, text);
+                    ("changed", Err(BusError::Unavailable(reason.with_code())))
                 }
                 None => (if is_found { "found" } else { "absent" }, Ok(OnDemandEntry::default())),
             },
-            Err(LookupError::Unreachable(reason) | LookupError::Failed(reason)) => {
-                match self.engine.cached_entry(what) {
-                    Some(found) => ("stale", Ok(found)),
-                    None => ("unreachable", Err(BusError::Unavailable(reason))),
+            Err(error) => match self.engine.cached_entry(what) {
+                Some(found) => ("stale", Ok(found)),
+                None => {
+                    let text = error.into_reason().with_code();
+                    ("unreachable", Err(BusError::Unavailable(text)))
                 }
-            }
+            },
         }
     }
 
@@ -380,16 +384,14 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
             return Ok(());
         }
         let what = self.engine.full_lookup(what);
-        let late = || Err(LookupError::Failed("it did not answer in time".into()));
         match timeout(CALL_DEADLINE, self.query_entry(INTERNAL_TRACE, &what))
             .await
-            .unwrap_or_else(|_| late())
+            .unwrap_or_else(|_| Err(timeout_error()))
         {
             Ok(_) => Ok(()),
-            Err(LookupError::Unreachable(reason) | LookupError::Failed(reason)) => {
-                Err(BusError::Unavailable(format!(
-                    "the directory does not answer, what is known of it stays: {reason}"
-                )))
+            Err(error) => {
+                let reason = error.into_reason().of("the cached entry stays");
+                Err(BusError::Unavailable(reason.with_code()))
             }
         }
     }

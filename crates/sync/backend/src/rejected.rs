@@ -133,7 +133,8 @@ mod tests {
     }
 
     fn why(reason: &str) -> Rejection {
-        Rejection { name: "uid=a".into(), reference: Vec::new(), reason: reason.into() }
+        let (code, reason) = ("RST-5000".into(), reason.into());
+        Rejection { name: "uid=a".into(), reference: Vec::new(), code, reason }
     }
 
     #[test]

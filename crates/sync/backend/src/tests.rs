@@ -13,7 +13,9 @@ use roster_config::{
     AuthConfig, AuthMethod, DomainConfig, DomainMode, FilesConfig, HomeShellOverrides,
 };
 use roster_domain_cache::{self as store, DomainCache, OpenedCache};
+use roster_messages::table::directory;
 use roster_provider::account::Account;
+use roster_provider::reason::Reason;
 use roster_provider::{
     DirectoryEntry, DirectoryGroup, DirectoryUser, EntryId, EntrySink, KeySearchResult, Member,
     SearchId, SyncCookie, UnlistedEntries, UnreadableEntry,
@@ -99,7 +101,11 @@ pub(super) fn user(name: &str, uid: u32) -> DirectoryEntry<'_> {
 }
 
 /// An unreadable entry other than a group.
-pub(super) fn unreadable<'a>(name: &'a str, reason: &'a str) -> UnreadableEntry<'a> {
+pub(super) fn because(text: &str) -> Reason {
+    Reason::new(&directory::ATTRIBUTE_MISSING, text)
+}
+
+pub(super) fn unreadable<'a>(name: &'a str, reason: &'a Reason) -> UnreadableEntry<'a> {
     UnreadableEntry { name, reference: b"", reason }
 }
 
@@ -372,7 +378,7 @@ fn a_refresh_that_fails_midway_removes_nothing() {
     refresh(&engine, &["alice", "bob"], &[], "1");
     engine.refresh_began(USERS);
     engine.put(USERS, named("carol"), user("carol", 1003));
-    engine.offline("the connection broke");
+    engine.offline(&because("the connection broke"));
     engine.flush();
     assert_eq!(fetched(&engine).names(), ["alice", "bob", "carol"]);
     engine.refresh_began(USERS);
@@ -595,7 +601,7 @@ fn changes_lead_to_what_everything_is_whatever_happens() {
             let name = &crowd[next(60) as usize];
             match next(6) {
                 0 => engine.removed(USERS, named(name)),
-                1 => engine.rejected(USERS, named(name), &unreadable(name, "no uid")),
+                1 => engine.rejected(USERS, named(name), &unreadable(name, &because("no uid"))),
                 2 => engine.put(GROUPS, named("staff"), group("staff", 1, Some(&[name]))),
                 _ => engine.put(USERS, named(name), user(name, next(3) as u32)),
             }
@@ -620,7 +626,11 @@ fn a_rejected_entry_is_not_served_until_it_can_be_read_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = cached(folder.path(), DomainMode::Replicate);
     refresh(&engine, &["alice", "bob"], &[], "1");
-    engine.rejected(USERS, named("bob"), &unreadable("uid=bob,dc=corp", "it has two uidNumbers"));
+    engine.rejected(
+        USERS,
+        named("bob"),
+        &unreadable("uid=bob,dc=corp", &because("it has two uidNumbers")),
+    );
     engine.flush();
     assert_eq!(fetched(&engine).names(), ["alice"]);
     end(engine);
@@ -629,6 +639,7 @@ fn a_rejected_entry_is_not_served_until_it_can_be_read_again() {
     assert_eq!(rejected.len(), 1, "after a restart as well");
     assert_eq!(rejected[0].name, "uid=bob,dc=corp");
     assert_eq!(rejected[0].reason, "it has two uidNumbers");
+    assert_eq!(rejected[0].code, directory::ATTRIBUTE_MISSING.code);
     engine.put(USERS, named("bob"), user("bob", 1001));
     engine.flush();
     assert_eq!(fetched(&engine).names(), ["alice", "bob"]);
@@ -642,7 +653,11 @@ fn rejected_entries_are_listed_page_by_page_within_bounds() {
     let engine = engine(DomainMode::Replicate);
     engine.refresh_began(USERS);
     for number in 0..LISTED_MAX as u32 + 10 {
-        engine.rejected(USERS, id(number), &unreadable(&format!("entry {number}"), "no uid"));
+        engine.rejected(
+            USERS,
+            id(number),
+            &unreadable(&format!("entry {number}"), &because("no uid")),
+        );
     }
     engine.refresh_ended(USERS, UnlistedEntries::Removed, None);
     assert_eq!(engine.status().rejected, LISTED_MAX as u64 + 10);
@@ -754,7 +769,11 @@ fn refresh_hiding(engine: &Engine, users: &[String], hidden: usize) {
     for (number, name) in users.iter().enumerate() {
         match number < hidden {
             true => {
-                engine.rejected(USERS, named(name), &unreadable(name, "it has no uidNumber"));
+                engine.rejected(
+                    USERS,
+                    named(name),
+                    &unreadable(name, &because("it has no uidNumber")),
+                );
             }
             false => assert!(engine.present(USERS, named(name))),
         }
@@ -819,20 +838,21 @@ fn online_and_offline_are_told_when_they_change() {
     let engine = engine(DomainMode::Replicate);
     let mut news = engine.subscribe();
     news.mark_unchanged();
-    engine.online("ldap://one", "");
+    engine.online("ldap://one", None);
     assert!(news.has_changed().expect("open"));
     assert_eq!(news.borrow_and_update().online, Some(true));
-    engine.online("ldap://one", "");
+    engine.online("ldap://one", None);
     assert!(!news.has_changed().expect("open"), "nothing new");
-    engine.online("ldap://two", "ldap://one: refused");
+    engine.online("ldap://two", Some(&because("ldap://one: refused")));
     let status = engine.status();
     assert_eq!((status.online, status.reason.as_str()), (true, "ldap://one: refused"));
-    engine.online("ldap://one", "");
+    engine.online("ldap://one", None);
     assert_eq!(engine.status().reason, "");
-    engine.offline("refused");
-    engine.offline("refused");
+    engine.offline(&because("refused"));
+    engine.offline(&because("refused"));
     let status = engine.status();
     assert_eq!((status.online, status.reason.as_str()), (false, "refused"));
+    assert_eq!(status.reason_code, directory::ATTRIBUTE_MISSING.code);
     assert_eq!(status.server, "ldap://one", "the last one");
 }
 
@@ -858,7 +878,7 @@ fn a_provider_waits_for_a_slow_disk_and_for_none_that_is_away() {
     write(&engine);
     assert!(engine.has_capacity());
     let store = engine.take_store().expect("a cache");
-    engine.set_cache_error("the disk is full");
+    engine.set_cache_error(because("the disk is full"));
     (told + 1..2 * told + 10).for_each(put);
     assert!(engine.has_capacity());
     engine.set_store(store);
@@ -964,7 +984,7 @@ async fn cache_replaced_by_empty_is_not_old() {
     let engine = begun(&cache).await;
     refresh(&engine, &["alice"], &[], "1");
     write_until(&cache, &engine, || engine.unwritten_batches().1.is_empty()).await;
-    engine.set_cache_error("the disk is full");
+    engine.set_cache_error(because("the disk is full"));
     std::fs::remove_file(folder.path().join(store::CACHE_FILE)).expect("removed");
     let (_stop, shutdown) = roster_role::Shutdown::new();
     assert!(cache.write_behind(&engine, shutdown).await.is_err());
@@ -979,6 +999,7 @@ async fn a_damaged_cache_is_said_aloud_for_as_long_as_the_process_lives() {
     refresh(&engine, &["alice"], &[], "1");
     write_until(&cache, &engine, || engine.unwritten_batches().1.is_empty()).await;
     assert!(engine.status().cache_error.contains("cache.redb.damaged-1"));
+    assert_eq!(engine.status().cache_code, directory::CACHE_DAMAGED.code);
 }
 
 #[tokio::test]
@@ -989,8 +1010,8 @@ async fn cache_of_other_configuration_is_reported_not_damaged() {
     let cache = cache(folder.path());
     let engine = begun(&cache).await;
     let told = engine.status().cache_error;
-    assert!(told.contains("another configuration") && told.contains("read anew"), "{told}");
-    assert!(!told.contains("damaged"), "{told}");
+    assert!(told.contains("another configuration"), "{told}");
+    assert_eq!(engine.status().cache_code, directory::CACHE_FOREIGN.code);
     refresh(&engine, &["alice"], &[], "1");
     assert_eq!(engine.status().cache_error, "");
 }
@@ -1001,7 +1022,7 @@ fn engine_full_refresh_alone_counts_as_reading() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = cached(folder.path(), DomainMode::Replicate);
     assert!(!engine.is_idle(), "no server has answered");
-    engine.online("ldap://server", "");
+    engine.online("ldap://server", None);
     engine.put(USERS, named("alice"), user("alice", 1001));
     engine.refresh_began(USERS);
     assert!(!engine.is_idle());

@@ -50,7 +50,7 @@ pub enum UserLookupError {
     #[error("the domain has several users of that name and uid")]
     Ambiguous,
     /// The process is about to end.
-    #[error("the back-end ends")]
+    #[error("the backend is stopping")]
     Ending,
 }
 

@@ -38,10 +38,10 @@ const RECORD_HEADER_BYTES: usize = 12;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageDecodeError {
     /// Another format or another version.
-    #[error("this is not what a back-end of version {VERSION} hands over")]
+    #[error("the image does not have format version {VERSION}")]
     Foreign,
     /// Shorter or longer than its lengths state.
-    #[error("the image is cut or damaged at byte {0}")]
+    #[error("the image is truncated or damaged at byte {0}")]
     Corrupt(usize),
 }
 

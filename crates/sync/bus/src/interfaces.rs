@@ -91,6 +91,8 @@ pub struct AuthReply {
     pub is_offline: bool,
     /// Messages: whether each is an error, and the text, in one line.
     pub messages: Vec<(bool, String)>,
+    /// Code of the reason of a refusal in the table of messages; empty for a success.
+    pub code: String,
     /// Empty, or one pipe (see [`crate::secret_pipe`]) with a blob that opens the session.
     pub blob: Vec<OwnedFd>,
 }
@@ -300,6 +302,8 @@ pub struct DomainStatus {
     /// Reason why the directory is unreachable. If it is reachable, the reason why preferred servers are not in use.
     /// Empty without a reason.
     pub reason: String,
+    /// Code of `reason` in the table of messages; empty without a reason. The same holds for the other codes.
+    pub reason_code: String,
     /// How changes are tracked: `syncrepl`, `syncrepl, never resumed`, `persistent search`, `polling`, `polling,
     /// everything each time`, `inotify`, `on demand`.
     pub tracking: String,
@@ -321,18 +325,28 @@ pub struct DomainStatus {
     pub held_removals: u64,
     /// Reason why the files of credentials cannot be read or written, empty if they can.
     pub credentials_error: String,
+    /// Its code.
+    pub credentials_code: String,
     /// Reason why the host's clock is not trusted, empty if it is.
     pub clock_error: String,
+    /// Its code.
+    pub clock_code: String,
     /// Number of the process's change log.
     pub epoch: u64,
     /// Changes in it.
     pub sequence: u64,
     /// Fault of the cache, empty without any.
     pub cache_error: String,
+    /// Its code.
+    pub cache_code: String,
     /// Reason why all logins are refused, empty if they are not.
     pub login_error: String,
+    /// Its code.
+    pub login_error_code: String,
     /// Reason why logins lack the expected protection, empty if they have it.
     pub login_warning: String,
+    /// Its code.
+    pub login_warning_code: String,
 }
 
 /// A rejected entry with the reason.
@@ -344,6 +358,23 @@ pub struct RejectedEntry {
     pub name: String,
     /// Reason. Equal faults with equal values have equal texts, so that they can be counted.
     pub reason: String,
+    /// Code of the reason in the table of messages.
+    pub code: String,
+    /// The fix with the values at hand; empty for that of the table.
+    pub fix: String,
+}
+
+/// A reason of rejections, with the number of entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct RejectionCount {
+    /// Reason.
+    pub reason: String,
+    /// Its code in the table of messages; empty for several reasons together.
+    pub code: String,
+    /// The fix with the values at hand; empty for that of the table.
+    pub fix: String,
+    /// Entries.
+    pub entries: u64,
 }
 
 /// The publisher: the snapshot and the trust boundary.
@@ -462,7 +493,7 @@ pub struct PublishedDomain {
     /// Reason why the backend's updates are rejected: the served entries are older ones. Empty while they are accepted.
     pub not_taken: String,
     /// Rejected entries by reason, most frequent first. Rare reasons share one item.
-    pub refused: Vec<(String, u64)>,
+    pub refused: Vec<RejectionCount>,
 }
 
 /// An entry in the publisher.
@@ -482,4 +513,6 @@ pub struct EntryDetails {
     pub related: Vec<String>,
     /// Reason why it is not served; empty if it is.
     pub refused: String,
+    /// Code of that reason in the table of messages; empty without one.
+    pub refused_code: String,
 }

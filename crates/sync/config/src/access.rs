@@ -1,8 +1,12 @@
 //! `[domain.NAME.access]` and its subtables: the users of a domain that may log in to this host.
+//!
+//! This module reads the rules and reports contradictions. The backend applies them.
 
 use crate::keys::{self, ConfigTable, Key};
 use crate::toml_section::{TomlSection, entry};
 use crate::{AccessConfig, AccessLists, AccountCheck, DomainConfig, ProviderConfig};
+use roster_messages::CodedError;
+use roster_messages::table::config as codes;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
@@ -60,11 +64,9 @@ pub(crate) fn access<'d>(
     let services = services.map_or_else(BTreeMap::new, |found| service_lists(&mut section, found));
     let access = AccessConfig { services, enabled, ..access };
     if !access.enabled && (authenticates || has_rules) {
-        section.error(
-            &keys::ACCESS_ENABLED,
-            "lets nobody be judged by rules that there are",
-            "remove it; or remove the rules, and auth",
-        );
+        let text = "enabled = false disables the access rules or auth of this domain";
+        let error = CodedError::new(&codes::ACCESS_DISABLED_WITH_RULES, text);
+        section.error(&keys::ACCESS_ENABLED, error);
     }
     access
 }
@@ -121,21 +123,23 @@ fn lists(section: &mut TomlSection<'_, '_, '_, '_>, keys: &ListKeys) -> AccessLi
         denied_groups: section.optional_value(keys.denied_groups),
     };
     let is_empty = |names: &Option<Vec<String>>| names.as_ref().is_some_and(Vec::is_empty);
-    let nobody = match (&lists.allowed_users, &lists.allowed_groups) {
+    let empty = match (&lists.allowed_users, &lists.allowed_groups) {
         (Some(users), None) if users.is_empty() => Some(keys.allowed_users),
         (_, Some(groups)) if groups.is_empty() => {
             lists.allowed_users.as_ref().is_none_or(Vec::is_empty).then_some(keys.allowed_groups)
         }
         _ => None,
     };
-    if let Some(key) = nobody.filter(|key| section.has(key)) {
-        section.warning(key, "lets nobody in", "remove it to let everybody in, or name somebody");
+    if let Some(key) = empty.filter(|key| section.has(key)) {
+        let text = "is empty and denies all users";
+        section.warning(key, CodedError::new(&codes::ALLOW_LIST_EMPTY, text));
     }
     for (key, list) in
         [(keys.denied_users, &lists.denied_users), (keys.denied_groups, &lists.denied_groups)]
     {
         if is_empty(list) {
-            section.warning(key, "keeps nobody out", "remove it, or name somebody");
+            let text = "is empty and denies no user";
+            section.warning(key, CodedError::new(&codes::DENY_LIST_EMPTY, text));
         }
     }
     lists
@@ -144,11 +148,9 @@ fn lists(section: &mut TomlSection<'_, '_, '_, '_>, keys: &ListKeys) -> AccessLi
 /// Reports access keys that have no effect with the domain's provider.
 pub(crate) fn check_provider(section: &mut TomlSection<'_, '_, '_, '_>, domain: &DomainConfig) {
     if domain.access.filter.is_some() && matches!(domain.provider, ProviderConfig::Files(_)) {
-        section.subtable_error(
-            "access",
-            "has a filter, and text has nobody who could be asked by it",
-            "remove the filter, and name users or groups",
-        );
+        let text = "filter requires provider = \"ldap\", and this domain has provider = \"files\"";
+        let error = CodedError::new(&codes::ACCESS_FILTER_WITHOUT_DIRECTORY, text);
+        section.subtable_error("access", error);
     }
 }
 

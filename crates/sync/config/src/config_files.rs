@@ -1,10 +1,12 @@
 //! The files of a configuration: their paths, order and bytes.
 //!
 //! The vendor's files come first, then the main file, then its drop-ins. A later file overrides an earlier one, key by
-//! key. [`parse_files`](crate::parse_files) parses the files.
+//! key. This module reads bytes only. [`parse_files`](crate::parse_files) parses them.
 
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::with_position;
 use crate::ownership::{check_directory_ownership, check_ownership};
+use roster_messages::table::config as codes;
+use roster_messages::{CodedError, Diagnostic, Message, Severity};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -40,6 +42,8 @@ pub struct ConfigFiles {
 /// A file or directory of the configuration that cannot be read.
 #[derive(Debug)]
 pub struct ConfigReadError {
+    /// The row of the table.
+    pub message: &'static Message,
     /// The path.
     pub path: PathBuf,
     /// The path is the main file.
@@ -49,10 +53,29 @@ pub struct ConfigReadError {
 }
 
 impl ConfigReadError {
+    fn new(path: &Path, is_main: bool, error: io::Error) -> Self {
+        let is_missing = is_main && error.kind() == ErrorKind::NotFound;
+        let message = if is_missing { &codes::CONFIG_MISSING } else { &codes::CONFIG_UNREADABLE };
+        Self { message, path: path.to_owned(), is_main, error }
+    }
+
     /// Returns whether the main file does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         self.is_main && self.error.kind() == ErrorKind::NotFound
+    }
+}
+
+impl From<ConfigReadError> for CodedError {
+    fn from(found: ConfigReadError) -> Self {
+        let error = Self::new(
+            found.message,
+            format!("cannot read {}: {}", found.path.display(), found.error),
+        );
+        match found.error.kind() {
+            ErrorKind::PermissionDenied => error.fix("Run the command as root."),
+            _ => error,
+        }
     }
 }
 
@@ -86,7 +109,7 @@ impl FileTree for HostFiles {
     fn bytes(&self, file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         // Opening another type of file, such as a pipe, might block.
         if !fs::metadata(file)?.is_file() {
-            return Err(io::Error::other("it is no file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         let mut bytes = Vec::new();
         File::open(file)?.take(bytes_max).read_to_end(&mut bytes)?;
@@ -118,11 +141,9 @@ impl ConfigFiles {
         paths.extend(found.list_drop_ins(tree, &drop_in_directory(main))?);
         let mut bytes_left = TEXT_BYTES_MAX + 1;
         for path in paths {
-            let bytes = tree.bytes(&path, bytes_left as u64).map_err(|error| ConfigReadError {
-                path: path.clone(),
-                is_main: path == main,
-                error,
-            })?;
+            let bytes = tree
+                .bytes(&path, bytes_left as u64)
+                .map_err(|error| ConfigReadError::new(&path, path == main, error))?;
             bytes_left = bytes_left.saturating_sub(bytes.len());
             found.files.push(ConfigFile { path, bytes });
             // Too many bytes, which the parser rejects.
@@ -146,13 +167,14 @@ impl ConfigFiles {
         tree: &impl FileTree,
         directory: &Path,
     ) -> Result<Vec<PathBuf>, ConfigReadError> {
-        let failed = |error| ConfigReadError { path: directory.to_owned(), is_main: false, error };
+        let failed = |error| ConfigReadError::new(directory, false, error);
         let mut names = tree.names(directory).map_err(failed)?;
         names.retain(|name| is_drop_in(name));
         names.sort_unstable();
         if names.len() > DROP_INS_MAX {
-            let what = format!("it has {} files, and {DROP_INS_MAX} is the most", names.len());
-            return Err(failed(io::Error::other(what)));
+            let what = format!("it has {} files; the limit is {DROP_INS_MAX}", names.len());
+            let message = &codes::TOO_MANY_DROP_INS;
+            return Err(ConfigReadError { message, ..failed(io::Error::other(what)) });
         }
         self.directories.push(directory.to_owned());
         Ok(names.into_iter().map(|name| directory.join(name)).collect())
@@ -171,9 +193,10 @@ impl ConfigFiles {
         let directories = directories.map(|path| (&**path, check_directory_ownership(path)));
         let checked = files.chain(directories);
         let problems = checked.filter_map(|(path, checked)| Some((path, checked.err()?)));
-        problems
-            .map(|(path, problem)| Diagnostic::of_file(Severity::Error, path, problem))
-            .collect()
+        let diagnostic = |(path, error): (&Path, CodedError)| {
+            with_position(Severity::Error, (path.to_owned(), 0, 0), String::new(), error)
+        };
+        problems.map(diagnostic).collect()
     }
 }
 
@@ -249,7 +272,7 @@ mod tests {
         assert_eq!(read().unwrap_err().path, drop_ins);
         fs::remove_file(&drop_ins).unwrap();
         fs::write(&drop_ins, "").unwrap();
-        assert_eq!(read().unwrap_err().path, drop_ins, "it is no directory");
+        assert_eq!(read().unwrap_err().path, drop_ins, "not a directory");
         fs::remove_file(&drop_ins).unwrap();
         fs::create_dir(&drop_ins).unwrap();
         assert_eq!(read().unwrap().paths().count(), 1);
@@ -264,7 +287,7 @@ mod tests {
         assert_eq!((&error.path, error.is_missing()), (&lost, false));
         fs::remove_file(&lost).unwrap();
         fs::create_dir(&lost).unwrap();
-        assert_eq!(read().unwrap_err().path, lost, "it is no file");
+        assert_eq!(read().unwrap_err().path, lost, "not a file");
     }
 
     #[test]
@@ -277,7 +300,7 @@ mod tests {
         let wrong = || -> Vec<String> {
             let problems = ConfigFiles::read(&main).unwrap().check_ownership();
             let place = format!("{}/", folder.path().display());
-            problems.iter().map(|problem| problem.render().replace(&place, "")).collect()
+            problems.iter().map(|problem| problem.to_string().replace(&place, "")).collect()
         };
         let set_mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -287,12 +310,12 @@ mod tests {
         // Another user could have removed a rule.
         assert_eq!(
             wrong(),
-            ["r.toml.d: r.toml.d has mode 0777, by which other users can change it; check the \
-                 content of r.toml.d, then chmod go-w r.toml.d"]
+            ["r.toml.d: r.toml.d has mode 0777, which allows other users to change it. Check the \
+                 content of r.toml.d, then run `chmod go-w r.toml.d`. [RST-1105]"]
         );
         set_mode(&drop_ins, 0o755);
         set_mode(&drop_ins, 0o1777);
-        assert_eq!(wrong().len(), 1, "a sticky directory takes files of others");
+        assert_eq!(wrong().len(), 1, "other users can add files to a sticky directory");
         set_mode(&drop_ins, 0o755);
         let drop_in = drop_ins.join("a.toml");
         fs::write(&drop_in, "").unwrap();
@@ -315,11 +338,13 @@ mod tests {
         let bytes: Vec<_> = found.files.iter().map(|file| file.bytes.len()).collect();
         assert_eq!(bytes, [600_000, TEXT_BYTES_MAX + 1 - 600_000]);
         let [problem] = &crate::parse_files(&found).unwrap_err()[..] else { panic!() };
-        assert!(problem.render().contains("r.toml.d/a.toml:1: this file and those before it"));
+        assert_eq!((&*problem.file, problem.line), (&*drop_ins.join("a.toml"), 1));
+        assert_eq!(problem.message, &codes::CONFIG_TOO_LARGE);
         for number in 0..DROP_INS_MAX {
             fs::write(drop_ins.join(format!("{number}.toml")), "").unwrap();
         }
         let error = ConfigFiles::read(&main).unwrap_err();
-        assert_eq!(error.error.to_string(), "it has 102 files, and 100 is the most");
+        assert_eq!(error.message, &codes::TOO_MANY_DROP_INS);
+        assert_eq!(error.error.to_string(), "it has 102 files; the limit is 100");
     }
 }

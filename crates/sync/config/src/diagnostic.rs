@@ -1,96 +1,21 @@
-//! Mistakes in configuration files, with their position and their fix.
+//! Positions in configuration files, and similar names, for the messages about mistakes.
+//!
+//! The messages themselves are [`CodedError`]s without a position and [`Diagnostic`]s with one. This module parses no
+//! TOML and knows no keys.
 
-use std::fmt;
+use roster_messages::{CodedError, Diagnostic, Severity};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Severity of a mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The file is used. A value is probably a mistake.
-    Warning,
-    /// The file is used, and logins of a domain are denied until this is fixed.
-    Refusal,
-    /// The file is not used.
-    Error,
-}
-
-/// One mistake. Its `Display` is the message without the position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic {
-    /// Severity.
-    pub severity: Severity,
-    /// The file with the mistake.
-    pub file: PathBuf,
-    /// Line in the file, from 1. 0 for the file as a whole.
-    pub line: usize,
-    /// Character in the line, from 1.
-    pub column: usize,
-    /// Path of the key, such as `domain.corp.schema`. Empty if the text is not TOML.
-    pub key: String,
-    /// The mistake.
-    pub message: String,
-    /// The correct value, or the next step.
-    pub fix: Option<String>,
-}
-
-impl Diagnostic {
-    /// Returns a mistake of the file as a whole.
-    #[must_use]
-    pub fn of_file(severity: Severity, file: &Path, problem: ConfigProblem) -> Self {
-        let ConfigProblem { message, fix } = problem;
-        Self {
-            severity,
-            file: file.to_owned(),
-            line: 0,
-            column: 1,
-            key: String::new(),
-            message,
-            fix,
-        }
-    }
-
-    /// Formats a line for administrators: file, line, key, mistake and fix.
-    pub fn render(&self) -> String {
-        let warning = if self.severity == Severity::Warning { "warning: " } else { "" };
-        let line = if self.line == 0 { String::new() } else { format!("{}:", self.line) };
-        format!("{}:{line} {warning}{self}", self.file.display())
-    }
-}
-
-impl fmt::Display for Diagnostic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
-        }
-        write_problem(f, &self.message, self.fix.as_deref())
-    }
-}
-
-fn write_problem(f: &mut fmt::Formatter<'_>, message: &str, fix: Option<&str>) -> fmt::Result {
-    f.write_str(message)?;
-    fix.map_or(Ok(()), |fix| write!(f, "; {fix}"))
-}
-
-/// A mistake and its fix, without its position in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigProblem {
-    /// The mistake.
-    pub message: String,
-    /// The correct value, or the next step.
-    pub fix: Option<String>,
-}
-
-impl ConfigProblem {
-    pub(crate) fn new(what: impl Into<String>, instead: impl Into<String>) -> Self {
-        Self { message: what.into(), fix: Some(instead.into()) }
-    }
-}
-
-impl fmt::Display for ConfigProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_problem(f, &self.message, self.fix.as_deref())
-    }
+/// Adds a position to a mistake. `place` is the file with line and column.
+pub(crate) fn with_position(
+    severity: Severity,
+    (file, line, column): (PathBuf, usize, usize),
+    key: String,
+    error: CodedError,
+) -> Diagnostic {
+    let CodedError { message, text, fix, .. } = error;
+    Diagnostic { message, severity, file, line, column, key, text, fix }
 }
 
 /// A text with the starts of its lines.
@@ -197,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_of_the_finger_are_seen_through_and_other_words_are_not() {
+    fn nearest_finds_typing_mistakes_only() {
         let schemas = ["rfc2307", "rfc2307bis"];
         assert_eq!(nearest("rfc2307bs", schemas), Some("rfc2307bis"));
         assert_eq!(nearest("RFC2307", schemas), Some("rfc2307"));

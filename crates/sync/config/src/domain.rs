@@ -1,4 +1,6 @@
 //! One `[domain.NAME]`: derived values and contradictory keys.
+//!
+//! `toml_section` checks each value alone, and `access` reads the subtable of access rules.
 
 use crate::access;
 use crate::keys::{self, ConfigKey, ConfigTable, Key};
@@ -9,6 +11,8 @@ use crate::{
     FilesConfig, HomeShellOverrides, HostConfig, KdcValidation, Krb5Config, LdapConfig, LdapServer,
     MemberAttribute, MemberValues, OfflineConfig, ProviderConfig, SearchConfig, SecretFile,
 };
+use roster_messages::CodedError;
+use roster_messages::table::config as codes;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,16 +88,15 @@ fn auth(section: &mut TomlSection<'_, '_, '_, '_>, provider: &str) -> AuthConfig
         _ => AuthMethod::None,
     };
     if method == AuthMethod::Ldap && provider == "files" {
-        section.error(&keys::DOMAIN_AUTH, "there is no directory to ask", "remove it");
+        let text = "auth = \"ldap\" requires provider = \"ldap\"";
+        let error = CodedError::new(&codes::LDAP_AUTH_WITHOUT_DIRECTORY, text);
+        section.error(&keys::DOMAIN_AUTH, error);
     }
     if method == AuthMethod::None {
         for key in AUTH_KEYS {
             if section.has(key) {
-                section.warning(
-                    key,
-                    "has no effect where passwords are nobody's business",
-                    "set auth, or remove it",
-                );
+                let text = "has no effect when auth = \"none\"";
+                section.warning(key, CodedError::new(&codes::AUTH_KEY_UNUSED, text));
             }
         }
     }
@@ -102,11 +105,8 @@ fn auth(section: &mut TomlSection<'_, '_, '_, '_>, provider: &str) -> AuthConfig
     if !kept {
         for key in OFFLINE_KEYS {
             if section.has(key) {
-                section.warning(
-                    key,
-                    "has no effect where no credentials are kept",
-                    "remove it, or offline_credentials = false",
-                );
+                let text = "has no effect because offline_credentials = false";
+                section.warning(key, CodedError::new(&codes::OFFLINE_KEY_UNUSED, text));
             }
         }
     }
@@ -159,29 +159,21 @@ fn krb5(section: &mut TomlSection<'_, '_, '_, '_>, method: AuthMethod) -> Option
     if method != AuthMethod::Krb5 {
         for key in KRB5_KEYS {
             if section.has(key) {
-                section.warning(
-                    key,
-                    "has no effect where no KDC is asked",
-                    "set auth = \"krb5\", or remove it",
-                );
+                let text = "has no effect without auth = \"krb5\"";
+                section.warning(key, CodedError::new(&codes::KRB5_KEY_UNUSED, text));
             }
         }
         return None;
     }
     if !section.has(&keys::DOMAIN_KRB5_REALM) {
-        section.error(
-            &keys::DOMAIN_AUTH,
-            "a KDC is asked in a realm",
-            "add krb5_realm = \"EXAMPLE.COM\"",
-        );
+        let text = "auth = \"krb5\" requires krb5_realm";
+        section.error(&keys::DOMAIN_AUTH, CodedError::new(&codes::KRB5_REALM_MISSING, text));
     }
     let has_kdcs = section.has(&keys::DOMAIN_KRB5_KDCS);
     if !krb5.discover && (!has_kdcs || section.is_empty_list(&keys::DOMAIN_KRB5_KDCS)) {
-        section.error(
-            if has_kdcs { &keys::DOMAIN_KRB5_KDCS } else { &keys::DOMAIN_AUTH },
-            "no KDC is named",
-            "name some, krb5_kdcs = [\"kdc1.example.com\"], or find them by DNS, krb5_discover = true",
-        );
+        let key = if has_kdcs { &keys::DOMAIN_KRB5_KDCS.declared } else { &keys::DOMAIN_AUTH };
+        let text = "auth = \"krb5\" requires krb5_kdcs or krb5_discover";
+        section.error(key, CodedError::new(&codes::KRB5_KDC_MISSING, text));
     }
     Some(krb5)
 }
@@ -189,15 +181,15 @@ fn krb5(section: &mut TomlSection<'_, '_, '_, '_>, method: AuthMethod) -> Option
 fn ids(section: &mut TomlSection<'_, '_, '_, '_>, host: &HostConfig) -> (u32, u32) {
     let min_id = section.value_or(&keys::DOMAIN_MIN_ID, host.min_id);
     let max_id = section.value_or(&keys::DOMAIN_MAX_ID, host.max_id);
-    let everywhere =
-        |name, bound| format!("{name} of [host], {bound}, which holds for every domain");
     if section.has(&keys::DOMAIN_MIN_ID) && min_id < host.min_id {
-        let what = format!("{min_id} is below {}", everywhere("min_id", host.min_id));
-        section.error(&keys::DOMAIN_MIN_ID, what, "lower that one");
+        let text = format!("{min_id} is below min_id in [host] ({})", host.min_id);
+        let error = CodedError::new(&codes::IDS_BEYOND_HOST, text);
+        section.error(&keys::DOMAIN_MIN_ID, error.fix("Raise it, or lower min_id in [host]."));
     }
     if section.has(&keys::DOMAIN_MAX_ID) && max_id > host.max_id && host.max_id > 0 {
-        let what = format!("{max_id} is above {}", everywhere("max_id", host.max_id));
-        section.error(&keys::DOMAIN_MAX_ID, what, "raise that one");
+        let text = format!("{max_id} is above max_id in [host] ({})", host.max_id);
+        let error = CodedError::new(&codes::IDS_BEYOND_HOST, text);
+        section.error(&keys::DOMAIN_MAX_ID, error.fix("Lower it, or raise max_id in [host]."));
     }
     if section.has(&keys::DOMAIN_MIN_ID) || section.has(&keys::DOMAIN_MAX_ID) {
         check_ids(section, DOMAIN_ID_KEYS, min_id, max_id);
@@ -220,11 +212,8 @@ pub(crate) fn check_ids(
 ) {
     if min > max && max > 0 {
         let key = if section.has(max_key) { max_key } else { min_key };
-        section.error(
-            key,
-            format!("no id is at least min_id ({min}) and at most max_id ({max})"),
-            "make max_id the larger one",
-        );
+        let text = format!("min_id ({min}) is larger than max_id ({max})");
+        section.error(key, CodedError::new(&codes::ID_RANGE_EMPTY, text));
     }
 }
 
@@ -240,8 +229,8 @@ fn overrides(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrides {
         (&keys::DOMAIN_SHELL, &keys::DOMAIN_FALLBACK_SHELL),
     ] {
         if section.has(always) && section.has(fallback) {
-            let what = format!("has no effect beside {}", always.name);
-            section.warning(fallback, what, "remove one of the two");
+            let text = format!("has no effect together with {}", always.name);
+            section.warning(fallback, CodedError::new(&codes::FALLBACK_UNUSED, text));
         }
     }
     overrides
@@ -254,11 +243,8 @@ fn on_demand_duration(
     key: &Key<Duration>,
 ) -> Duration {
     if mode == DomainMode::Replicate && section.has(key) {
-        section.warning(
-            key,
-            "has no effect on a domain that is mirrored",
-            "remove it, or set mode = \"on-demand\"",
-        );
+        let text = "has no effect in a mirrored domain";
+        section.warning(key, CodedError::new(&codes::ON_DEMAND_KEY_UNUSED, text));
     }
     section.value(key)
 }
@@ -274,7 +260,8 @@ fn provider_of(
         "files" => {
             section.reject_unknown_keys(Some("files"));
             if mode == DomainMode::OnDemand {
-                section.error(&keys::DOMAIN_MODE, "text is always mirrored", "remove it");
+                let text = "the files provider always mirrors its files";
+                section.error(&keys::DOMAIN_MODE, CodedError::new(&codes::ON_DEMAND_FILES, text));
             }
             ProviderConfig::Files(files(section, host))
         }
@@ -297,17 +284,15 @@ fn files(section: &mut TomlSection<'_, '_, '_, '_>, host: &HostConfig) -> FilesC
     };
     let (passwd, group) = (&files.passwd, &files.group);
     if passwd == group && section.has(&keys::FILES_PASSWD) && passwd.has_root() {
-        section.error(&keys::FILES_GROUP, "is the same file as passwd", "name the one with groups");
+        let error = CodedError::new(&codes::SAME_SOURCE_FILE, "is the same file as passwd");
+        section.error(&keys::FILES_GROUP, error);
     }
     for (key, own, host) in
         [(&keys::FILES_PASSWD, passwd, &host.passwd), (&keys::FILES_GROUP, group, &host.group)]
     {
         if own == host && own.has_root() {
-            section.error(
-                key,
-                "is the host's own file, with which every entry would clash",
-                "name another one; local accounts need no domain",
-            );
+            let text = "is the host's own file; every entry would conflict with a local account";
+            section.error(key, CodedError::new(&codes::HOST_SOURCE_FILE, text));
         }
     }
     files
@@ -335,24 +320,17 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap
     if let (true, false, Some(server)) =
         (binds_as_users, allow_clear_user_passwords, &transport.without_tls)
     {
-        section.error(
-            &keys::DOMAIN_AUTH,
-            format!("users' passwords would travel to {server} for everybody on the way to read"),
-            "use ldaps:// in uris or start_tls = true; if the network is to be trusted, \
-             allow_clear_user_passwords = true",
-        );
+        let text = format!("passwords of users would be sent to {server} unencrypted");
+        section.error(&keys::DOMAIN_AUTH, CodedError::new(&codes::CLEAR_USER_PASSWORDS, text));
     }
     if !start_tls {
         check_clear_identities(section, &servers, discover.is_some(), allow_clear_identities);
     }
     let in_clear = matches!(bind, BindMethod::Simple { .. }) && !allow_clear_password;
     if let (true, Some(server)) = (in_clear, transport.without_tls) {
-        section.error(
-            &keys::LDAP_BIND_PASSWORD_FILE,
-            format!("the password would travel to {server} for everybody on the way to read"),
-            "use ldaps:// in uris or start_tls = true; if the network is to be trusted, \
-             allow_clear_password = true",
-        );
+        let text = format!("the bind password would be sent to {server} unencrypted");
+        let error = CodedError::new(&codes::CLEAR_BIND_PASSWORD, text);
+        section.error(&keys::LDAP_BIND_PASSWORD_FILE, error);
     }
     LdapConfig {
         page_size: section.value(&keys::LDAP_PAGE_SIZE),
@@ -387,31 +365,43 @@ fn check_clear_identities(
     discover: bool,
     is_allowed: bool,
 ) {
-    let what = |server: &str| {
-        format!("each router on the way to {server} can change the users and groups of this host")
+    let message = match is_allowed {
+        true => &codes::CLEAR_IDENTITIES_ALLOWED,
+        false => &codes::CLEAR_IDENTITIES,
     };
-    let (tls, allow) = ("use ldaps://, or set start_tls = true", "allow_clear_identities = true");
+    let error = |server: &str| {
+        let attack = "a network attacker can alter users and groups";
+        CodedError::new(message, format!("unencrypted connection to {server}: {attack}"))
+    };
     for server in servers {
         if matches!(server, LdapServer::Ldap { .. }) && !server.is_this_host() {
-            let at = |text: &str| value_syntax::server(text).as_ref() == Ok(server);
-            let what = what(&server.to_string());
-            if is_allowed {
-                section.element_warning(&keys::LDAP_URIS, at, what, tls);
-            } else {
-                let remedy = format!("{tls}; if the network is to be trusted, {allow}");
-                section.element_error(&keys::LDAP_URIS, at, what, remedy);
+            let error = error(&server.to_string());
+            match is_allowed {
+                true => section.element_warning(&keys::LDAP_URIS, is_server(server), error),
+                false => section.element_error(&keys::LDAP_URIS, is_server(server), error),
             }
         }
     }
     if discover {
-        let what = what("servers that DNS names");
-        if is_allowed {
-            section.warning(&keys::LDAP_DISCOVER, what, "set start_tls = true");
-        } else {
-            let remedy = format!("set start_tls = true; if the network is to be trusted, {allow}");
-            section.error(&keys::LDAP_DISCOVER, what, remedy);
+        let error = error(DISCOVERED_SERVERS);
+        match is_allowed {
+            true => section.warning(&keys::LDAP_DISCOVER, error.fix("Set start_tls = true.")),
+            false => section.error(
+                &keys::LDAP_DISCOVER,
+                error.fix(
+                    "Set start_tls = true. In a trusted network, set allow_clear_identities = true.",
+                ),
+            ),
         }
     }
+}
+
+/// Servers from SRV records in messages.
+const DISCOVERED_SERVERS: &str = "servers from DNS";
+
+/// Returns whether a text of `uris` is the URI of a server.
+fn is_server(server: &LdapServer) -> impl Fn(&str) -> bool {
+    move |text| value_syntax::server(text).is_ok_and(|found| found == *server)
 }
 
 fn servers(section: &mut TomlSection<'_, '_, '_, '_>) -> (Vec<LdapServer>, Option<String>) {
@@ -419,18 +409,10 @@ fn servers(section: &mut TomlSection<'_, '_, '_, '_>) -> (Vec<LdapServer>, Optio
     let discover = section.optional_value(&keys::LDAP_DISCOVER);
     section.note_unset(&keys::LDAP_URIS);
     if !section.has(&keys::LDAP_URIS) && !section.has(&keys::LDAP_DISCOVER) {
-        section.error(
-            &keys::LDAP_URIS,
-            "is missing",
-            "name servers, uris = [\"ldaps://ldap1.example.com\"], or find them by DNS, \
-             discover = \"example.com\"",
-        );
+        let error = CodedError::new(&codes::LDAP_SERVER_MISSING, "is missing");
+        section.error(&keys::LDAP_URIS, error);
     } else if section.is_empty_list(&keys::LDAP_URIS) {
-        section.error(
-            &keys::LDAP_URIS,
-            "names no server",
-            "name one, or remove it and set discover",
-        );
+        section.error(&keys::LDAP_URIS, CodedError::new(&codes::URIS_EMPTY, "the list is empty"));
     }
     (servers, discover)
 }
@@ -447,11 +429,8 @@ fn bind(
     match &*bind {
         "simple" => {
             if !section.has(&keys::LDAP_BIND_DN) {
-                section.error(
-                    &keys::LDAP_BIND,
-                    "a simple bind needs a DN",
-                    "add bind_dn = \"cn=…\"",
-                );
+                let error = CodedError::new(&codes::BIND_DN_MISSING, "a simple bind requires a DN");
+                section.error(&keys::LDAP_BIND, error);
             }
             if !section.has(&keys::LDAP_BIND_PASSWORD_FILE) {
                 let place = if section.has(&keys::LDAP_BIND_DN) {
@@ -459,11 +438,8 @@ fn bind(
                 } else {
                     &keys::LDAP_BIND
                 };
-                section.error(
-                    place,
-                    "a simple bind needs a password",
-                    "put it into a file with mode 0600, and name that in bind_password_file",
-                );
+                let text = "a simple bind requires a password";
+                section.error(place, CodedError::new(&codes::BIND_PASSWORD_MISSING, text));
             }
             BindMethod::Simple {
                 dn: dn.unwrap_or_default(),
@@ -473,20 +449,20 @@ fn bind(
         "external" => {
             for server in servers {
                 if !matches!(server, LdapServer::Ldapi { .. }) {
+                    let text = format!(
+                        "bind = \"external\" requires ldapi://; {server} is a network connection"
+                    );
                     section.element_error(
                         &keys::LDAP_URIS,
-                        |text| value_syntax::server(text).as_ref() == Ok(server),
-                        format!("{server} does not know the uid that bind = \"external\" goes by"),
-                        "use ldapi://, or bind_dn and bind_password_file",
+                        is_server(server),
+                        CodedError::new(&codes::BIND_EXTERNAL_WITHOUT_SOCKET, text),
                     );
                 }
             }
             if discover {
-                section.error(
-                    &keys::LDAP_DISCOVER,
-                    "bind = \"external\" is for ldapi://, which is not found by DNS",
-                    "remove one of the two",
-                );
+                let text = "bind = \"external\" requires ldapi://; DNS returns network servers";
+                let error = CodedError::new(&codes::BIND_EXTERNAL_WITHOUT_SOCKET, text);
+                section.error(&keys::LDAP_DISCOVER, error);
             }
             warn_unused_bind_keys(section, "external");
             BindMethod::External
@@ -495,11 +471,9 @@ fn bind(
             if section.has(&keys::LDAP_BIND) {
                 warn_unused_bind_keys(section, "anonymous");
             } else if section.has(&keys::LDAP_BIND_PASSWORD_FILE) {
-                section.error(
-                    &keys::LDAP_BIND_PASSWORD_FILE,
-                    "a password without a name",
-                    "add bind_dn, or remove it",
-                );
+                let text = "is set without bind_dn";
+                let error = CodedError::new(&codes::BIND_PASSWORD_WITHOUT_DN, text);
+                section.error(&keys::LDAP_BIND_PASSWORD_FILE, error);
             }
             BindMethod::Anonymous
         }
@@ -509,11 +483,8 @@ fn bind(
 fn warn_unused_bind_keys(section: &mut TomlSection<'_, '_, '_, '_>, bind: &str) {
     for key in [&keys::LDAP_BIND_DN.declared, &keys::LDAP_BIND_PASSWORD_FILE.declared] {
         if section.has(key) {
-            section.error(
-                key,
-                format!("contradicts bind = \"{bind}\""),
-                "remove it, or set bind = \"simple\"",
-            );
+            let text = format!("contradicts bind = \"{bind}\"");
+            section.error(key, CodedError::new(&codes::BIND_KEY_CONFLICT, text));
         }
     }
 }
@@ -537,9 +508,11 @@ fn transport(
         match server {
             LdapServer::Ldaps { .. } if start_tls => section.element_error(
                 &keys::LDAP_URIS,
-                |text| value_syntax::server(text).as_ref() == Ok(server),
-                format!("{server} has TLS from the start, and start_tls is for ldap://"),
-                "write ldap:// here, or remove start_tls",
+                is_server(server),
+                CodedError::new(
+                    &codes::START_TLS_WITH_LDAPS,
+                    format!("{server} uses TLS from the start, and start_tls requires ldap://"),
+                ),
             ),
             LdapServer::Ldaps { .. } => found.tls = true,
             LdapServer::Ldap { .. } if !start_tls && !server.is_this_host() => {
@@ -547,22 +520,21 @@ fn transport(
             }
             LdapServer::Ldapi { .. } if start_tls => section.element_warning(
                 &keys::LDAP_URIS,
-                |text| value_syntax::server(text).as_ref() == Ok(server),
-                "start_tls has no effect on a socket of this host",
-                "remove it if there are no other servers",
+                is_server(server),
+                CodedError::new(
+                    &codes::START_TLS_ON_SOCKET,
+                    "start_tls has no effect on a socket of this host",
+                ),
             ),
             LdapServer::Ldap { .. } | LdapServer::Ldapi { .. } => {}
         }
     }
     if discover && !start_tls {
-        found.without_tls = Some("servers that DNS names".to_owned());
+        found.without_tls = Some(DISCOVERED_SERVERS.to_owned());
     }
     if section.has(&keys::LDAP_TLS_CA) && !found.tls {
-        section.warning(
-            &keys::LDAP_TLS_CA,
-            "has no effect without TLS",
-            "use ldaps:// in uris, or set start_tls = true",
-        );
+        let error = CodedError::new(&codes::TLS_CA_UNUSED, "has no effect without TLS");
+        section.warning(&keys::LDAP_TLS_CA, error);
     }
     found
 }
@@ -572,7 +544,9 @@ fn member_attributes(section: &mut TomlSection<'_, '_, '_, '_>) -> Vec<MemberAtt
     let schema: String = section.value(&keys::LDAP_SCHEMA);
     let names: Vec<String> = section.value(&keys::LDAP_MEMBER_ATTRIBUTES);
     if section.is_empty_list(&keys::LDAP_MEMBER_ATTRIBUTES) {
-        section.error(&keys::LDAP_MEMBER_ATTRIBUTES, "no group would have members", "remove it");
+        let text = "the list is empty, so no group would have members";
+        let error = CodedError::new(&codes::MEMBER_ATTRIBUTES_EMPTY, text);
+        section.error(&keys::LDAP_MEMBER_ATTRIBUTES, error);
     }
     let others = if schema == "rfc2307bis" { MemberValues::Dns } else { MemberValues::Names };
     let mut attributes: Vec<MemberAttribute> = Vec::new();

@@ -1,4 +1,6 @@
 //! The effective configuration: every key with its value and its origin.
+//!
+//! `toml_section` records the settings. This module only formats them, for `roster check-config --explain`.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Every key that roster.toml may hold, declared once: table, name, type, default and text.
 //!
-//! The parser reads a key by its [`Key`], so it knows no name, type or default of its own. `roster
-//! check-config --explain` and roster.toml(5) go by the same declarations.
+//! The parser reads a key by its [`Key`], and has no other list of names, types or defaults. `roster check-config
+//! --explain` and roster.toml(5) use the same declarations. This module reads no file.
 
 use crate::{AccountCheck, LdapServer, ListenAddress, SecretFile};
 use std::marker::PhantomData;
@@ -33,7 +33,7 @@ pub enum ConfigTable {
 }
 
 impl ConfigTable {
-    /// All, in the order in which they are written down.
+    /// All tables, in the order of the manual.
     pub const ALL: [Self; 9] = [
         Self::Host,
         Self::Domain,
@@ -46,7 +46,7 @@ impl ConfigTable {
         Self::Log,
     ];
 
-    /// As in the file.
+    /// Returns the header as in the file.
     pub fn header(self) -> &'static str {
         match self {
             Self::Host => "[host]",
@@ -61,94 +61,92 @@ impl ConfigTable {
         }
     }
 
-    /// What the table is for.
+    /// Returns the description for the manual.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Host => "What holds for every domain. Required.",
+            Self::Host => "Required. These keys hold for every domain.",
             Self::Domain => {
-                "A source of users and groups. NAME has lower-case letters, digits, dots, dashes and \
-                 underscores, starts with a letter or a digit, and is at most 64 bytes long; one with \
-                 dots is written in quotes: [domain.\"example.com\"]."
+                "A source of users and groups. NAME consists of lower-case letters, digits, dots, dashes and \
+                 underscores. It starts with a letter or a digit and has at most 64 bytes. A name with dots is \
+                 quoted: [domain.\"example.com\"]."
             }
             Self::Attributes => {
-                "Names of LDAP attributes where they differ from the schema's, as the server writes them in \
-                 its answers: neither numbers nor second names (\"userid\" for \"uid\"). Case does not \
-                 matter. Those with the members of groups are in member_attributes."
+                "Names of LDAP attributes that differ from the schema, as the server writes them in replies. \
+                 Numeric names and aliases do not work (\"userid\" for \"uid\"). Case does not matter. \
+                 member_attributes names the attributes with members of groups."
             }
             Self::Access => {
-                "Who of the domain may log in to this host. All rules have to agree; roster access USER explains \
-                 what they say of somebody. Names are compared as the domain's are. Without this table, and where \
-                 it has no lists, everybody may whose account is in order. It is looked at by pam_roster(8) and \
-                 for roster ssh-keys."
+                "Rules that decide about logins to this host. All rules must allow the user. roster access USER \
+                 shows each of them. Without this table, and without lists in it, every user with a valid account \
+                 may log in. pam_roster(8) and roster ssh-keys apply the rules. Names are compared as the domain \
+                 compares them."
             }
             Self::Service => {
-                "Further lists for one PAM service, named as its file in /etc/pam.d is: sshd, login, sudo, cron. \
-                 They have to agree as well."
+                "Further lists for one PAM service, named after its file in /etc/pam.d: sshd, login, sudo, cron. \
+                 They must allow the user as well."
             }
-            Self::Publisher => "How the snapshot is published.",
-            Self::ResponderPam => {
-                "Who may ask whether a user may log in: what pam_roster(8) talks to."
-            }
-            Self::Metrics => "Figures for Prometheus. Off unless this table is there.",
-            Self::Log => "What rosterd logs, to the journal or to standard error.",
+            Self::Publisher => "Publication of the snapshot.",
+            Self::ResponderPam => "The responder for logins, which pam_roster(8) queries.",
+            Self::Metrics => "Metrics for Prometheus. Without this table rosterd serves none.",
+            Self::Log => "The log, in the journal or on standard error.",
         }
     }
 }
 
-/// What values a key takes.
+/// The kind of a key's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueKind {
     /// `true` or `false`.
     Boolean,
     /// A whole number within these bounds.
     Integer {
-        /// Smallest.
+        /// The smallest value.
         min: u32,
-        /// Largest.
+        /// The largest value.
         max: u32,
     },
     /// A number from 0 to 1.
     Share,
     /// A string such as "500ms", "30s", "5m", "1h" or "1d", or a whole number of seconds.
     Duration {
-        /// Shortest.
+        /// The shortest duration.
         min: Duration,
-        /// Longest.
+        /// The longest duration.
         max: Duration,
     },
-    /// One of some words.
+    /// One of several words.
     Choice {
-        /// What each of them is.
+        /// The noun for a word in messages.
         noun: &'static str,
         /// The words.
         of: &'static [&'static str],
     },
-    /// Absolute path.
+    /// An absolute path.
     Path,
-    /// Absolute path, or a credential of systemd's.
+    /// An absolute path, or a credential of systemd.
     SecretFile,
-    /// Home folder or shell with templates.
+    /// A home directory or shell with templates.
     Template {
-        /// Whether the directory's own value may be a part.
+        /// The template %o, the directory's value, is allowed.
         original: bool,
     },
     /// A distinguished name (RFC 4514).
     Dn,
     /// A search filter (RFC 4515).
     Filter,
-    /// Name of an attribute, as servers write it in their answers.
+    /// Name of an attribute, as servers write it in replies.
     Attribute,
     /// Names of attributes.
     Attributes,
     /// A DNS domain.
     DnsDomain,
-    /// A realm of Kerberos.
+    /// A Kerberos realm.
     Realm,
     /// A credential cache.
     Cache,
     /// Hosts with ports.
     Hosts {
-        /// The port of those that name none.
+        /// The default port.
         port: u16,
     },
     /// Servers.
@@ -157,27 +155,27 @@ pub enum ValueKind {
     Domains,
     /// Group ids.
     Gids,
-    /// Names of users of the host.
+    /// Names of local users.
     Users,
     /// Names of users or groups of a domain.
     Names,
     /// Printable ASCII characters of names.
     Characters,
-    /// Some of some words.
+    /// A list of several words.
     Choices {
-        /// What each of them is.
+        /// The noun for a word in messages.
         noun: &'static str,
         /// The words.
         of: &'static [&'static str],
     },
     /// Options of sshd's authorized_keys files.
     KeyOptions,
-    /// A place to listen at.
+    /// An address to listen on.
     Listen,
 }
 
 impl ValueKind {
-    /// The type of its checked values.
+    /// Returns the type of the checked values.
     pub const fn value_type(self) -> ValueType {
         match self {
             Self::Boolean => ValueType::Boolean,
@@ -208,7 +206,7 @@ impl ValueKind {
         }
     }
 
-    /// For people.
+    /// Returns the description for the manual.
     pub fn text(self) -> String {
         match self {
             Self::Boolean => "true or false".to_owned(),
@@ -242,7 +240,7 @@ impl ValueKind {
     }
 }
 
-/// `"a", "b" or "c"`.
+/// Formats words as `"a", "b" or "c"`.
 pub(crate) fn quoted(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match quoted.split_last() {
@@ -251,7 +249,7 @@ pub(crate) fn quoted(words: &[&str]) -> String {
     }
 }
 
-/// A duration as it is written in the file.
+/// Formats a duration as in the file.
 pub(crate) fn duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis == 0 {
@@ -265,46 +263,46 @@ pub(crate) fn duration(duration: Duration) -> String {
     format!("{millis}ms")
 }
 
-/// What holds where a key is not in the file.
+/// The value of a key that is not in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyDefault {
-    /// It must be there.
+    /// The key is required.
     Required,
-    /// This value, as it would be written.
+    /// This value, as in the file.
     Value(&'static str),
-    /// What follows from other keys, in words.
+    /// A value that depends on other keys, with a description.
     Follows(&'static str),
-    /// Nothing; the meaning of that is in the key's text.
+    /// No value. The text of the key describes the effect.
     Absent,
 }
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConfigKey {
-    /// Where it may stand.
+    /// The table of the key.
     pub table: ConfigTable,
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The provider that it is for; any when none.
+    /// The provider that the key requires. `None` allows any.
     pub provider: Option<&'static str>,
-    /// Its values.
+    /// The kind of its values.
     pub kind: ValueKind,
-    /// Its default.
+    /// The default.
     pub default: KeyDefault,
-    /// What it means.
+    /// The description for the manual.
     pub text: &'static str,
 }
 
-/// A key whose value the parser reads as a `T`.
+/// A key with values that the parser reads as a `T`.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<T> {
-    /// What is declared of it.
+    /// The declaration.
     pub declared: ConfigKey,
     read_as: PhantomData<fn() -> T>,
 }
 
 impl<T: KeyType> Key<T> {
-    /// Fails to compile where values of the key's kind are no `T`.
+    /// Makes the key. It fails to compile if values of the key's kind have another type.
     const fn new(declared: ConfigKey) -> Self {
         assert!(declared.kind.value_type() as u8 == T::TYPE as u8, "values have another type");
         Self { declared, read_as: PhantomData }
@@ -336,9 +334,9 @@ pub enum ValueType {
     Listen,
 }
 
-/// A type that the parser reads values as.
+/// A Rust type of values.
 pub trait KeyType {
-    /// Which of them.
+    /// Its variant.
     const TYPE: ValueType;
 }
 
@@ -364,13 +362,13 @@ key_types! {
     Listen: ListenAddress;
 }
 
-/// The largest id: 4294967295 means "none" to the system.
+/// The largest id. The system reads 4294967295 as "none".
 pub const ID_MAX: u32 = u32::MAX - 1;
 
-/// Ids that are never served: root's, `nobody`'s, and what 16-bit and 32-bit programs take for -1.
+/// Ids that are never served: root, `nobody`, and the values that 16-bit and 32-bit programs read as -1.
 pub const RESERVED_IDS: [u32; 4] = [0, 65_534, 65_535, u32::MAX];
 
-/// As many as the package makes users for back-ends.
+/// Limit of the domains: the package creates this many users for backends.
 pub const DOMAINS_MAX: usize = 8;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -447,11 +445,11 @@ const SECOND: Duration = Duration::from_secs(1);
 macro_rules! declare_keys {
     ($($name:ident: $type:ty = $declared:expr;)*) => {
         $(
-            #[allow(missing_docs)] // its text says what it means
+            #[allow(missing_docs)] // the declaration has a text
             pub const $name: Key<$type> = Key::new($declared);
         )*
 
-        /// All keys, in the order in which they are documented.
+        /// All keys, in the order of the manual.
         pub const KEYS: &[ConfigKey] = &[$($name.declared),*];
     };
 }
@@ -462,230 +460,214 @@ declare_keys! {
         "domains",
         ValueKind::Domains,
         KeyDefault::Required,
-        "The domains in order of precedence, at most eight: where two have the same name or id, the \
-         first one's entry is served, and the other is listed by roster domain rejected. A table \
-         [domain.NAME] that is not named here is not used. A group lists users of its own domain only, \
-         and none whose name, uid or primary group is an earlier domain's.",
+        "Domains in order of priority, at most 8. Of two entries with the same name or id, the first domain's entry \
+         is served. roster domain rejected lists the other. rosterd ignores a table [domain.NAME] that is missing \
+         here.",
     );
     HOST_MIN_ID: u32 = table_key(
         ConfigTable::Host,
         "min_id",
         ValueKind::Integer { min: 1, max: ID_MAX },
         KeyDefault::Value("1000"),
-        "The smallest uid and gid that is taken from any domain. Entries below are rejected. rosterd and \
-         roster enable also write it, with the primary gids below it that are allowed, to \
-         /etc/roster/floor: programs refuse smaller ids whatever the snapshot says.",
+        "Smallest uid and gid of any domain. rosterd rejects entries below, and writes the value to \
+         /etc/roster/floor.",
     );
     HOST_MAX_ID: u32 = table_key(
         ConfigTable::Host,
         "max_id",
         ValueKind::Integer { min: 1, max: ID_MAX },
         KeyDefault::Value("4294967294"),
-        "The largest one. Whatever the bounds, 0, 65534, 65535 and 4294967295 are never taken.",
+        "Largest uid and gid. The ids 0, 65534, 65535 and 4294967295 are always rejected.",
     );
     HOST_ALLOWED_LOCAL_GIDS: Vec<u32> = table_key(
         ConfigTable::Host,
         "allowed_local_gids",
         ValueKind::Gids,
         KeyDefault::Value("[]"),
-        "Gids below min_id, or of local groups, that users of a directory may have as their primary \
-         group. The groups themselves stay the host's own. Gid 100 is allowed without this key \
-         where the host's group 100 is called users. At most 32 gids below min_id, 100 included.",
+        "Gids below min_id, or of local groups, that directory users may have as primary group. Gid 100 is allowed \
+         where the local group 100 is called users. At most 32 gids below min_id, 100 included.",
     );
     HOST_ALLOWED_UNNAMED_GIDS: Vec<u32> = table_key(
         ConfigTable::Host,
         "allowed_unnamed_gids",
         ValueKind::Gids,
         KeyDefault::Value("[]"),
-        "Gids that a local user has as primary group although the group file has no line for them. Groups and primary \
-         groups of a directory with such a gid are rejected, because they share the files of that user. These are \
-         served.",
+        "Primary gids of local users without a line in the group file. rosterd rejects directory groups and primary \
+         groups with such a gid, because they share the files of the local user. These gids are accepted.",
     );
     HOST_ALLOW_SUBORDINATE_IDS: bool = table_key(
         ConfigTable::Host,
         "allow_subordinate_ids",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether uids and gids of a directory may lie in the ranges of subuid and subgid. A local user can take such an \
-         id in a user namespace, and with it the files of its owner.",
+        "Accept uids and gids within the ranges of subuid(5) and subgid(5). A local user can take such an id in a \
+         user namespace, and with it the files of its owner.",
     );
     HOST_ALLOWED_NAMES: Vec<String> = table_key(
         ConfigTable::Host,
         "allowed_names",
         ValueKind::Names,
         KeyDefault::Value("[]"),
-        "Names that a directory may have although they belong to privileged accounts on many hosts, such as docker, \
-         wheel and admin. Members of such a group become privileged when the program is installed later.",
+        "Names of privileged accounts that a directory may use, such as docker, wheel and admin. Members of such a \
+         group become privileged when the program is installed.",
     );
     HOST_ALLOWED_NAME_CHARACTERS: String = table_key(
         ConfigTable::Host,
         "allowed_name_characters",
         ValueKind::Characters,
         KeyDefault::Value("\"\""),
-        "Further ASCII characters of names, such as \" \" for names with a space. Allowed in any case are letters, digits, \
-         '.', '_', '-', '@', '+', a final '$', and characters beyond ASCII. Shells take most others for something else.",
+        "Further ASCII characters in names, such as \" \". Always allowed: letters, digits, ., _, -, @, +, a final $, \
+         and characters beyond ASCII.",
     );
     HOST_PASSWD: PathBuf = table_key(
         ConfigTable::Host,
         "passwd",
         ValueKind::Path,
         KeyDefault::Value("\"/etc/passwd\""),
-        "The host's own users. No entry of a directory is served whose name or uid is one of theirs. \
-         The file is watched.",
+        "Local users. rosterd rejects directory entries with their names or uids, and watches the file.",
     );
     HOST_GROUP: PathBuf = table_key(
         ConfigTable::Host,
         "group",
         ValueKind::Path,
         KeyDefault::Value("\"/etc/group\""),
-        "The host's own groups, likewise.",
+        "Local groups, with the same effect.",
     );
     HOST_SUBUID: PathBuf = table_key(
         ConfigTable::Host,
         "subuid",
         ValueKind::Path,
         KeyDefault::Value("\"/etc/subuid\""),
-        "Uids that the host's own users have in user namespaces, see subuid(5). The file is watched, and may be missing.",
+        "Subordinate uids of local users. rosterd watches the file. It may be missing.",
     );
     HOST_SUBGID: PathBuf = table_key(
         ConfigTable::Host,
         "subgid",
         ValueKind::Path,
         KeyDefault::Value("\"/etc/subgid\""),
-        "The same of gids, see subgid(5).",
+        "Subordinate gids, with the same effect.",
     );
     DOMAIN_PROVIDER: String = table_key(
         ConfigTable::Domain,
         "provider",
         ValueKind::Choice { noun: "provider", of: &["ldap", "files"] },
         KeyDefault::Required,
-        "Where the entries come from: an LDAP directory, or text in the formats of passwd(5) and \
-         group(5).",
+        "Source of the entries: an LDAP directory, or text in the formats of passwd(5) and group(5).",
     );
     DOMAIN_MODE: String = table_key(
         ConfigTable::Domain,
         "mode",
         ValueKind::Choice { noun: "mode", of: &["replicate", "on-demand"] },
         KeyDefault::Value("\"replicate\""),
-        "replicate mirrors the whole domain and follows its changes. on-demand asks for single \
-         entries when programs do, for directories that are too large to mirror or do not allow \
-         it; LDAP only. Domains that are asked on demand come last in domains: a name is asked \
-         there before later domains answer, and so are the names and ids of all members before a \
-         group of a later domain, mirrored or not, is told. Lists of everybody (getent passwd, getent \
-         group) leave later domains out.",
+        "replicate mirrors the domain and follows its changes. on-demand searches for single entries, and needs \
+         provider = \"ldap\". On-demand domains come last in domains: Roster asks them before lower-priority domains \
+         reply. getent passwd and getent group leave out lower-priority domains.",
     );
     DOMAIN_MIN_ID: u32 = table_key(
         ConfigTable::Domain,
         "min_id",
         ValueKind::Integer { min: 1, max: ID_MAX },
         KeyDefault::Follows("as in [host]"),
-        "The smallest uid and gid that is taken from this domain, at least that of [host].",
+        "Smallest uid and gid of this domain, at least the value of [host].",
     );
     DOMAIN_MAX_ID: u32 = table_key(
         ConfigTable::Domain,
         "max_id",
         ValueKind::Integer { min: 1, max: ID_MAX },
         KeyDefault::Follows("as in [host]"),
-        "The largest one, at most that of [host]. Domains whose ids do not overlap cannot get into each \
-         other's way. For domains that are asked on demand it is the only way to keep a group of a later \
-         domain from having the primary gid of a user whom nobody has asked for yet.",
+        "Largest uid and gid, at most the value of [host]. Separate id ranges keep domains apart. With on-demand \
+         domains, only separate ranges keep a lower-priority group from a gid that an unknown user has as primary \
+         group.",
     );
     DOMAIN_HOME: String = table_key(
         ConfigTable::Domain,
         "home",
         ValueKind::Template { original: true },
         KeyDefault::Absent,
-        "Home folder of every user, in place of the directory's, with templates (see TEMPLATES).",
+        "Home directory of every user, instead of the directory's value. See TEMPLATES.",
     );
     DOMAIN_FALLBACK_HOME: String = table_key(
         ConfigTable::Domain,
         "fallback_home",
         ValueKind::Template { original: false },
         KeyDefault::Absent,
-        "Home folder of users that have none in the directory. Without it they are rejected.",
+        "Home directory of users without one. Without this key rosterd rejects such users.",
     );
     DOMAIN_SHELL: String = table_key(
         ConfigTable::Domain,
         "shell",
         ValueKind::Template { original: true },
         KeyDefault::Absent,
-        "Shell of every user, in place of the directory's.",
+        "Shell of every user, instead of the directory's value.",
     );
     DOMAIN_FALLBACK_SHELL: String = table_key(
         ConfigTable::Domain,
         "fallback_shell",
         ValueKind::Template { original: false },
         KeyDefault::Absent,
-        "Shell of users that have none in the directory. Without it theirs is empty, which programs \
-         take for /bin/sh.",
+        "Shell of users without one. Without this key the field is empty, which programs read as /bin/sh.",
     );
     DOMAIN_MASS_DELETION: f64 = table_key(
         ConfigTable::Domain,
         "mass_deletion_threshold",
         ValueKind::Share,
         KeyDefault::Value("0.5"),
-        "Share of the domain's users, or of its groups, that the server may name as deleted at once or \
-         within ten minutes. When more are deleted, and ten or more, they are kept until roster domain \
-         approve-removals NAME removes them. 1 lets all deletions through that the server names. The same share \
-         holds for lines that are gone from text files or become unreadable. Additions \
-         and changes are served meanwhile. For entries that the directory no longer shows, and does not \
-         name as deleted, or shows unreadable, the limit is always 3 entries or 2 %, whichever is more: see \
-         docs/reference/directory-servers.md. \
-         It also holds for a mirror that begins without its cache, or with another base.",
+        "Share of users, or of groups, that the server may report as deleted within ten minutes. rosterd holds larger \
+         deletions of 10 entries or more until roster domain approve-removals NAME. 1 lets all deletions through. The \
+         share also holds for lines that vanish from text files, and for a mirror that starts without its cache or \
+         with another base. Entries that the directory hides have another limit: see \
+         docs/reference/directory-servers.md.",
     );
     DOMAIN_REFRESH: Duration = table_key(
         ConfigTable::Domain,
         "refresh_interval",
         duration_between(SECOND, DAY),
         KeyDefault::Value("\"5m\""),
-        "In on-demand mode, how often entries that were asked for are asked for again, in batches. \
-         Groups of more than 10,000 members are not answered in this mode.",
+        "On-demand mode: interval at which known entries are read again, in batches. Groups of more than 10,000 \
+         members are not served in this mode.",
     );
     DOMAIN_NEGATIVE: Duration = table_key(
         ConfigTable::Domain,
         "negative_ttl",
         duration_between(Duration::ZERO, HOUR),
         KeyDefault::Value("\"15s\""),
-        "In on-demand mode, for how long a name that is not there is not asked for again.",
+        "On-demand mode: how long an absent name is cached.",
     );
     DOMAIN_AUTH: String = table_key(
         ConfigTable::Domain,
         "auth",
-        ValueKind::Choice { noun: "way to authenticate", of: &["none", "ldap", "krb5"] },
+        ValueKind::Choice { noun: "authentication method", of: &["none", "ldap", "krb5"] },
         KeyDefault::Value("\"none\""),
-        "Who is asked whether a password is a user's: nobody, and other PAM modules decide; the directory, by \
-         binding as the user (provider = \"ldap\" only); or the KDC of a Kerberos realm, whose ticket the \
-         user's session gets. See pam_roster(8).",
+        "Method to verify passwords. none leaves it to other PAM modules. ldap binds as the user. krb5 asks a KDC and \
+         gives the session a ticket. See pam_roster(8).",
     );
     DOMAIN_KRB5_REALM: String = table_key(
         ConfigTable::Domain,
         "krb5_realm",
         ValueKind::Realm,
         KeyDefault::Absent,
-        "The realm in which users are USER@REALM. Required with auth = \"krb5\". /etc/krb5.conf has no part in \
-         log-ins.",
+        "Realm of the users. Required. Logins ignore /etc/krb5.conf.",
     );
     DOMAIN_KRB5_KDCS: Vec<String> = table_key(
         ConfigTable::Domain,
         "krb5_kdcs",
         ValueKind::Hosts { port: 88 },
         KeyDefault::Value("[]"),
-        "The realm's KDCs in order of preference, HOST or HOST:PORT. Required unless krb5_discover is true.",
+        "KDCs in order of preference, port 88. Required unless krb5_discover is true.",
     );
     DOMAIN_KRB5_KPASSWD: Vec<String> = table_key(
         ConfigTable::Domain,
         "krb5_kpasswd",
         ValueKind::Hosts { port: 464 },
         KeyDefault::Follows("the hosts of krb5_kdcs"),
-        "Servers that change passwords, likewise.",
+        "Servers that change passwords, port 464.",
     );
     DOMAIN_KRB5_DISCOVER: bool = table_key(
         ConfigTable::Domain,
         "krb5_discover",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether DNS is asked for KDCs and for servers that change passwords (SRV records below the name of the \
-         realm), behind those that are named. Whoever can forge answers of DNS could name a KDC of their own: see \
+        "Find further servers through SRV records of the realm's name. A forged DNS reply can name a foreign KDC: see \
          krb5_validate.",
     );
     DOMAIN_KRB5_KEYTAB: SecretFile = table_key(
@@ -693,151 +675,141 @@ declare_keys! {
         "krb5_keytab",
         ValueKind::SecretFile,
         KeyDefault::Value("\"/etc/krb5.keytab\""),
-        "Keys of this host, host/NAME@REALM, by which a KDC shows that it is the right one. Read by the monitor, \
-         which looks every ten seconds whether it has changed. \"credential:NAME\": see CREDENTIALS.",
+        "Keys of this host, host/NAME@REALM, with which a KDC proves its identity. The monitor reads the file and \
+         checks it for changes every ten seconds.",
     );
     DOMAIN_KRB5_VALIDATE: String = table_key(
         ConfigTable::Domain,
         "krb5_validate",
-        ValueKind::Choice { noun: "way to validate", of: &["required", "auto", "off"] },
+        ValueKind::Choice { noun: "validation mode", of: &["required", "auto", "off"] },
         KeyDefault::Value("\"required\""),
-        "When a KDC has to show with each login that it knows this host's key. Otherwise any host that answers as \
-         a KDC can log in as any user. required: always; logins are refused while krb5_keytab cannot be read. \
-         auto: once this host has used a keytab; from then on, as required. The mark of that is \
-         /var/lib/roster/domains/.keytab-used. off: never, for networks that are to be trusted. Passwords that \
-         an unverified KDC accepts are not kept for offline logins.",
+        "When a KDC must prove that it knows this host's key. required: at each login; logins fail while the keytab \
+         is unreadable. auto: once this host has used a keytab. off: never, for trusted networks. Passwords from an \
+         unverified KDC are not stored.",
     );
     DOMAIN_KRB5_CACHE: String = table_key(
         ConfigTable::Domain,
         "krb5_cache",
         ValueKind::Cache,
         KeyDefault::Value("\"FILE:/tmp/krb5cc_%{uid}_XXXXXX\""),
-        "Where a session's ticket is kept: FILE:/PATH with XXXXXX at its end, a file for each session; or a cache \
-         for each session in KEYRING:persistent:%{uid}, KCM: or DIR:/PATH, a folder that is there. %{uid} is the user's uid. \
-         none: the ticket is dropped after the log-in.",
+        "Cache of a session's ticket: FILE:/PATH that ends in XXXXXX, KEYRING:persistent:%{uid}, KCM:, or DIR:/PATH \
+         of an existing directory. none drops the ticket after the login.",
     );
     DOMAIN_KRB5_LIFETIME: Duration = table_key(
         ConfigTable::Domain,
         "krb5_lifetime",
         duration_between(Duration::ZERO, MONTH),
         KeyDefault::Value("0"),
-        "For how long tickets are asked for. 0 leaves it to the KDC.",
+        "Lifetime of requested tickets. 0 leaves it to the KDC.",
     );
     DOMAIN_KRB5_RENEWABLE: Duration = table_key(
         ConfigTable::Domain,
         "krb5_renewable",
         duration_between(Duration::ZERO, YEAR),
         KeyDefault::Value("\"7d\""),
-        "For how long tickets are to be renewable. One that is renewable is renewed at half of its life, as long as the \
-         session lasts. 0 is not at all.",
+        "Renewable lifetime of requested tickets. Roster renews a ticket at half of its life while the session lasts. \
+         0 requests no renewal.",
     );
     DOMAIN_KRB5_FORWARDABLE: bool = table_key(
         ConfigTable::Domain,
         "krb5_forwardable",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether tickets may be handed on to other hosts, by ssh -K and the like.",
+        "Request tickets that other hosts may receive, for example through ssh -K.",
     );
     DOMAIN_AUTH_TIMEOUT: Duration = table_key(
         ConfigTable::Domain,
         "auth_timeout",
         duration_between(SECOND, MINUTE),
         KeyDefault::Value("\"10s\""),
-        "How long a server that is there may take over one password before the next is asked. One that is not \
-         there is waited for one second at the most where credentials are kept for when it is away.",
+        "Time that a server has for one password before the backend asks the next one. With cached credentials the \
+         backend waits at most one second for an unreachable server.",
     );
     DOMAIN_OFFLINE_CREDENTIALS: bool = table_key(
         ConfigTable::Domain,
         "offline_credentials",
         ValueKind::Boolean,
         KeyDefault::Value("true"),
-        "Whether passwords that were right are kept, as Argon2id hashes that only root and the domain's \
-         back-end can read, so that people can log in while nobody can be asked.",
+        "Store an Argon2id hash of each accepted password, for logins while no server answers. Only root and the \
+         domain's backend can read the hashes.",
     );
     DOMAIN_OFFLINE_LIFE: Duration = table_key(
         ConfigTable::Domain,
         "offline_credentials_expiration",
         duration_between(HOUR, YEAR),
         KeyDefault::Value("\"30d\""),
-        "How long after a user's last log-in that was not offline such a password is believed.",
+        "How long a stored password is valid after the user's last online login.",
     );
     DOMAIN_OFFLINE_FAILURES: u32 = table_key(
         ConfigTable::Domain,
         "offline_failed_login_attempts",
         ValueKind::Integer { min: 1, max: 1000 },
         KeyDefault::Value("5"),
-        "After so many wrong passwords in a row the user is locked out of logging in offline.",
+        "Wrong passwords in a row that lock a user out of offline logins.",
     );
     DOMAIN_OFFLINE_LOCKOUT: Duration = table_key(
         ConfigTable::Domain,
         "offline_failed_login_delay",
         duration_between(SECOND, MONTH),
         KeyDefault::Value("\"5m\""),
-        "For how long. A log-in that is not offline ends it at once.",
+        "Duration of that lock. An online login ends it at once.",
     );
     DOMAIN_PASSWORD_HASH_TIME: Duration = table_key(
         ConfigTable::Domain,
         "argon2_target_time",
         duration_between(MILLIS_10, Duration::from_secs(5)),
         KeyDefault::Value("\"100ms\""),
-        "How long this host is to take over one such hash; its cost is measured by that, and is never below 19 \
-         MiB and two passes.",
+        "Time that one hash should take on this host. rosterd measures its cost, which is at least 19 MiB and two \
+         passes.",
     );
     FILES_PASSWD: PathBuf = files_key(
         "passwd",
         ValueKind::Path,
         KeyDefault::Required,
-        "Users, in the format of passwd(5). Watched: one that is renamed to here counts at once, what is \
-         written in place a second after the last writing, ten where the last line has no end.",
+        "Users, in the format of passwd(5). rosterd reads a renamed file at once. It reads a file that is written in \
+         place 1 s after the last write, or 10 s if its last line lacks a newline.",
     );
     FILES_GROUP: PathBuf = files_key(
         "group",
         ValueKind::Path,
         KeyDefault::Required,
-        "Groups, in the format of group(5), likewise.",
+        "Groups, in the format of group(5), with the same rules.",
     );
     LDAP_URIS: Vec<LdapServer> = ldap_key(
         "uris",
         ValueKind::Uris,
         KeyDefault::Follows("those that discover finds"),
-        "Servers in order of preference: ldaps://HOST[:PORT], ldap://HOST[:PORT] or \
-         ldapi://PATH with every slash of the path as %2F. When one fails the next takes over; \
-         one that comes earlier is gone back to as soon as it answers (failback_interval). Required unless \
-         discover is there.",
+        "Servers in order of preference: ldaps://HOST[:PORT], ldap://HOST[:PORT], or ldapi://PATH with %2F for each \
+         slash. The backend returns to a preferred server when it answers. Required unless discover is set.",
     );
     LDAP_DISCOVER: String = ldap_key(
         "discover",
         ValueKind::DnsDomain,
         KeyDefault::Absent,
-        "A DNS domain whose SRV records _ldap._tcp name servers. Those of uris come first. Such \
-         servers are spoken to as by ldap://, so set start_tls. Whoever can forge answers of DNS \
-         could name a server of their own: one whose name is not this domain's or below it is \
-         believed only where start_tls is set and tls_ca names the authority of its certificate. \
-         Where DNS does not answer, those that it named last are used; where it answers that there \
-         are none, no connection is made to any, and one that there is stays.",
+        "Domain with SRV records _ldap._tcp. Servers of uris come first. Discovered servers are used as ldap://, so \
+         set start_tls. A server outside of this domain is accepted only with start_tls and tls_ca. If DNS fails, the \
+         last servers stay in use. If DNS reports none, the backend makes no new connection, and an existing one \
+         stays.",
     );
     LDAP_BASE: String = ldap_key(
         "base",
         ValueKind::Dn,
         KeyDefault::Required,
-        "Base of all searches, \"dc=example,dc=com\", in the server's own words; see DISTINGUISHED NAMES.",
+        "Base of all searches, as the server spells it. See DISTINGUISHED NAMES.",
     );
     LDAP_SCHEMA: String = ldap_key(
         "schema",
         ValueKind::Choice { noun: "schema", of: &["rfc2307", "rfc2307bis"] },
         KeyDefault::Value("\"rfc2307\""),
-        "How attributes of member_attributes name members that neither schema has: rfc2307 by user \
-         name, rfc2307bis by DN. memberUid always names users, member and uniqueMember always have DNs.",
+        "Form of members in attributes that neither schema defines: user names (rfc2307) or DNs (rfc2307bis). \
+         memberUid always has names. member and uniqueMember always have DNs.",
     );
     LDAP_MEMBER_ATTRIBUTES: Vec<String> = ldap_key(
         "member_attributes",
         ValueKind::Attributes,
         KeyDefault::Value("[\"memberUid\", \"member\", \"uniqueMember\"]"),
-        "Where groups name their members. A group has the members of all these attributes together. \
-         memberUid names users. member and uniqueMember name users and groups by DN, and the members of \
-         such groups are members too. A shorter list leaves out the members that only the other \
-         attributes name, also from the rules of [domain.NAME.access]: [\"memberUid\"] where member is \
-         for other programs, [\"member\"] with Active Directory.",
+        "Attributes that list the members of a group. A group has the members of all of them, and of nested groups. A \
+         shorter list also applies to [domain.NAME.access]. Use [\"member\"] with Active Directory.",
     );
     LDAP_USER_BASE: String = ldap_key(
         "user_base",
@@ -849,7 +821,7 @@ declare_keys! {
         "user_filter",
         ValueKind::Filter,
         KeyDefault::Value("\"(objectClass=posixAccount)\""),
-        "Which entries are users.",
+        "Entries that are users.",
     );
     LDAP_GROUP_BASE: String = ldap_key(
         "group_base",
@@ -861,169 +833,159 @@ declare_keys! {
         "group_filter",
         ValueKind::Filter,
         KeyDefault::Value("\"(objectClass=posixGroup)\""),
-        "Which entries are groups.",
+        "Entries that are groups.",
     );
     LDAP_CASE_SENSITIVE: bool = ldap_key(
         "case_sensitive",
         ValueKind::Boolean,
         KeyDefault::Value("true"),
-        "Whether names that differ by case alone are different names. If not, names are served in \
-         lower case.",
+        "Treat names that differ by case as different. With false, names are served in lower case.",
     );
     LDAP_BIND: String = ldap_key(
         "bind",
-        ValueKind::Choice { noun: "way to bind", of: &["anonymous", "simple", "external"] },
+        ValueKind::Choice { noun: "bind method", of: &["anonymous", "simple", "external"] },
         KeyDefault::Follows("simple with bind_dn, otherwise anonymous"),
-        "How to log in to the server: not at all, by bind_dn and password, or as the uid of the \
-         back-end by SASL EXTERNAL, over ldapi:// only.",
+        "Bind method. external is SASL EXTERNAL as the backend's uid, over ldapi:// only.",
     );
-    LDAP_BIND_DN: String = ldap_key("bind_dn", ValueKind::Dn, KeyDefault::Absent, "Who logs in to the server.");
+    LDAP_BIND_DN: String = ldap_key("bind_dn", ValueKind::Dn, KeyDefault::Absent, "DN of the reader.");
     LDAP_BIND_PASSWORD_FILE: SecretFile = ldap_key(
         "bind_password_file",
         ValueKind::SecretFile,
         KeyDefault::Absent,
-        "The file with the password, and nothing else but perhaps a newline at the end. It must not be \
-         readable by others: chmod 600. \"credential:NAME\": see CREDENTIALS.",
+        "File with the reader's password and at most one newline. Other users must not be able to read it: mode 0600.",
     );
     LDAP_START_TLS: bool = ldap_key(
         "start_tls",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether connections to ldap:// servers are turned into TLS before anything is said. The \
-         server's certificate is checked, as with ldaps://, against its name.",
+        "Use StartTLS on ldap:// connections. The server's certificate is checked against its name, as with ldaps://.",
     );
     LDAP_TLS_CA: PathBuf = ldap_key(
         "tls_ca",
         ValueKind::Path,
         KeyDefault::Follows("the host's own authorities"),
-        "Certificate authorities that are trusted, in PEM. Those of the host are read for each connection.",
+        "Trusted certificate authorities, in PEM. The host's own authorities are read for each connection.",
     );
     LDAP_ALLOW_CLEAR_PASSWORD: bool = ldap_key(
         "allow_clear_password",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether the bind password may cross a network without TLS. Each router on the way can read it. Loopback \
-         addresses and ldapi:// count as protected.",
+        "Send the bind password without TLS. Each router on the path can read it. Loopback and ldapi:// always count \
+         as protected.",
     );
     LDAP_ALLOW_CLEAR_IDENTITIES: bool = ldap_key(
         "allow_clear_identities",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether users and groups may cross a network without TLS. Each router on the way can change them. \
-         Loopback addresses and ldapi:// count as protected.",
+        "Receive users and groups without TLS. Each router on the path can change them.",
     );
     LDAP_ALLOW_CLEAR_USER_PASSWORDS: bool = ldap_key(
         "allow_clear_user_passwords",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether users' passwords may cross a network without TLS, to a server without a checked certificate. Each \
-         router on the way can read them. Loopback addresses and ldapi:// count as protected. With auth = \"ldap\".",
+        "Send users' passwords without TLS. Each router on the path can read them. Only with auth = \"ldap\".",
     );
     LDAP_PAGE_SIZE: u32 = ldap_key(
         "page_size",
         ValueKind::Integer { min: 1, max: 1_000_000 },
         KeyDefault::Value("1000"),
-        "Entries that are asked for at a time, where the server gives its answers in pages.",
+        "Entries per page of a paged search.",
     );
     LDAP_CONNECT_TIMEOUT: Duration = ldap_key(
         "connect_timeout",
         duration_between(MILLIS_100, Duration::from_secs(300)),
         KeyDefault::Value("\"5s\""),
-        "How long connecting, TLS, bind and a first answer may take together before the next server is \
-         tried.",
+        "Limit for connection, TLS, bind and first reply together, before the next server is tried.",
     );
     LDAP_SEARCH_TIMEOUT: Duration = ldap_key(
         "search_timeout",
         duration_between(SECOND, HOUR),
         KeyDefault::Value("\"30s\""),
-        "How long one search of a look-up may take, which is given up earlier if nobody waits for it \
-         any more, and how long a server may be silent in the middle of an answer to the mirror. A server \
-         that answers nothing at all is offline sooner: rosterd sends a small search after 4 s of silence, \
-         over a second connection while a reply is outstanding, and waits 5 s for its reply.",
+        "Limit for one search of a lookup, and for silence within a reply to the mirror. Independent of it, the \
+         backend sends a small search after 4 s of silence and waits 5 s for the reply.",
     );
     LDAP_POLL: Duration = ldap_key(
         "poll_interval",
         duration_between(SECOND, DAY),
         KeyDefault::Value("\"30s\""),
-        "How often a server that can neither synchronise (RFC 4533) nor do persistent searches is \
-         asked for changes. What such a server does not tell is found out at every tenth time, by \
-         comparing the keys and time stamps of all entries: removals, and changes that a replica \
-         brought in late. Where users or groups do not show their time stamps, everything is read every \
-         time. At 30s a removal is served for up to five minutes. With any server, this is \
-         also how often entries are looked at that users or groups lie under and that are no usual \
-         containers: nobody tells when one of these is renamed or moved.",
+        "Poll interval for a server without content synchronization and persistent search. Every tenth poll compares \
+         the keys and stamps of all entries, so a removal shows within ten intervals. With any server, also the \
+         interval at which unusual containers are checked for renames.",
     );
     LDAP_SWEEP: Duration = ldap_key(
         "reconcile_interval",
         duration_between(SECOND, DAY),
         KeyDefault::Value("\"15m\""),
-        "How often a mirror that is told of changes asks for the keys of all entries as well: users and \
-         groups that come to match a filter, or no longer do, without having been changed themselves, \
-         are told of by no server. With content synchronization a fifth more or less is drawn; a server \
-         that takes long is asked less often, for a 200th of the time at the most; and where a filter \
-         names memberOf, isMemberOf, nsRole or ibm-allGroups it is also done two seconds after a change \
-         of a mirrored group, at most every 30 seconds. With any server but 389 Directory Server, this is also how \
-         often groups of the classes groupOfURLs and labeledURIObject are read anew, whose members the server may work \
-         out; if they are at most 1,000, also two seconds after any change, at most every 30 seconds.",
+        "Interval at which a mirror lists the keys of all entries, to find changes that servers do not report. With \
+         content synchronization it varies by a fifth. A slow server is asked less often, for at most 1/200 of the \
+         time. See docs/reference/directory-servers.md.",
     );
     LDAP_FULL_REFRESH: Duration = ldap_key(
         "full_refresh_interval",
         duration_between(Duration::ZERO, MONTH),
         KeyDefault::Value("\"1d\""),
-        "How often a mirror reads everything anew, whatever the way of following changes, as roster \
-         domain refresh has it do: what a server does not tell lasts no longer than this. A fifth more \
-         or less is drawn, so that hosts do not come together. Nothing is published if nothing is \
-         another. 0 is never.",
+        "Interval at which a mirror reads everything again, varied by a fifth. It publishes nothing if nothing \
+         differs. 0 disables it.",
     );
     LDAP_FAIL_BACK: Duration = ldap_key(
         "failback_interval",
         duration_between(SECOND, DAY),
         KeyDefault::Value("\"30s\""),
-        "How often a server that comes earlier in uris, or has a better priority in DNS, than the \
-         present one is tried. One that was gone back to and failed is left alone for twice as long \
-         each time, up to an hour. A server that three answers of DNS in a row do not name any more is \
-         left as soon as another one answers; DNS is asked as often, or when the TTL of its answer is \
-         over, which is believed for up to an hour.",
+        "Interval at which a preferred server is tried again. It doubles after each failure, up to 1 h. A server that \
+         three DNS replies in a row omit is left as soon as another one answers. DNS is asked as often, or after the \
+         reply's TTL, which counts up to 1 h.",
     );
     LDAP_MESSAGE_BYTES_MAX: u32 = ldap_key(
         "message_bytes_max",
         ValueKind::Integer { min: 65_536, max: 1 << 30 },
         KeyDefault::Value("67108864"),
-        "The largest message that is taken from a server, in bytes: the largest group must fit.",
+        "Largest accepted message in bytes. The largest group must fit.",
     );
-    ATTRIBUTE_USER_NAME: String = attribute_key("user_name", KeyDefault::Value("\"uid\""), "Log-in name.");
+    ATTRIBUTE_USER_NAME: String = attribute_key("user_name", KeyDefault::Value("\"uid\""), "Login name.");
     ATTRIBUTE_USER_UID: String = attribute_key("user_uid", KeyDefault::Value("\"uidNumber\""), "User id.");
-    ATTRIBUTE_USER_GID: String = attribute_key("user_gid", KeyDefault::Value("\"gidNumber\""), "Id of the primary group.");
-    ATTRIBUTE_USER_GECOS: String = attribute_key("user_gecos", KeyDefault::Value("\"gecos\""), "Full name and the like.");
-    ATTRIBUTE_USER_HOME: String = attribute_key("user_home", KeyDefault::Value("\"homeDirectory\""), "Home folder.");
+    ATTRIBUTE_USER_GID: String = attribute_key(
+        "user_gid",
+        KeyDefault::Value("\"gidNumber\""),
+        "Id of the primary group.",
+    );
+    ATTRIBUTE_USER_GECOS: String = attribute_key(
+        "user_gecos",
+        KeyDefault::Value("\"gecos\""),
+        "Full name and further text.",
+    );
+    ATTRIBUTE_USER_HOME: String = attribute_key("user_home", KeyDefault::Value("\"homeDirectory\""), "Home directory.");
     ATTRIBUTE_USER_SHELL: String = attribute_key("user_shell", KeyDefault::Value("\"loginShell\""), "Shell.");
     ATTRIBUTE_GROUP_NAME: String = attribute_key("group_name", KeyDefault::Value("\"cn\""), "Name of a group.");
     ATTRIBUTE_GROUP_GID: String = attribute_key("group_gid", KeyDefault::Value("\"gidNumber\""), "Group id.");
     ATTRIBUTE_UUID: String = attribute_key(
         "uuid",
-        KeyDefault::Follows("what the server has: entryUUID, nsUniqueId …"),
-        "The key of an entry that stays when it is renamed.",
+        KeyDefault::Follows("entryUUID, nsUniqueId or another that the server has"),
+        "Key of an entry that survives a rename.",
     );
-    ATTRIBUTE_SSH_KEY: String = attribute_key("ssh_key", KeyDefault::Value("\"sshPublicKey\""), "Keys for sshd, each a line.");
+    ATTRIBUTE_SSH_KEY: String = attribute_key(
+        "ssh_key",
+        KeyDefault::Value("\"sshPublicKey\""),
+        "Keys for sshd, one per value.",
+    );
     ATTRIBUTE_SHADOW_LAST_CHANGE: String = attribute_key(
         "shadow_last_change",
         KeyDefault::Value("\"shadowLastChange\""),
-        "Day on which the password was changed last, as in shadow(5).",
+        "Day of the last password change, see shadow(5).",
     );
     ATTRIBUTE_SHADOW_MAX: String = attribute_key(
         "shadow_max",
         KeyDefault::Value("\"shadowMax\""),
-        "Days until it has to be changed.",
+        "Days until the password must be changed.",
     );
     ATTRIBUTE_SHADOW_WARNING: String = attribute_key(
         "shadow_warning",
         KeyDefault::Value("\"shadowWarning\""),
-        "Days before that from which on the user is told.",
+        "Days of warning before that.",
     );
     ATTRIBUTE_SHADOW_INACTIVE: String = attribute_key(
         "shadow_inactive",
         KeyDefault::Value("\"shadowInactive\""),
-        "Days after that in which it can still be changed.",
+        "Days after that in which the password can still be changed.",
     );
     ATTRIBUTE_SHADOW_EXPIRE: String = attribute_key(
         "shadow_expire",
@@ -1033,191 +995,186 @@ declare_keys! {
     ATTRIBUTE_LOCKED_TIME: String = attribute_key(
         "locked_time",
         KeyDefault::Value("\"pwdAccountLockedTime\""),
-        "When the server's password policy locked the account.",
+        "Time at which the password policy locked the account.",
     );
     ATTRIBUTE_PASSWORD_RESET: String = attribute_key(
         "password_reset",
         KeyDefault::Value("\"pwdReset\""),
-        "Whether the password has to be changed at the next log-in.",
+        "The password must be changed at the next login.",
     );
     ATTRIBUTE_ACCOUNT_LOCK: String = attribute_key(
         "account_lock",
         KeyDefault::Value("\"nsAccountLock\""),
-        "Whether an administrator locked the account, of 389 Directory Server and FreeIPA.",
+        "Administrative lock of 389 Directory Server and FreeIPA.",
     );
     ATTRIBUTE_ROLE: String = attribute_key(
         "role",
         KeyDefault::Value("\"nsRole\""),
-        "Roles, of which nsManagedDisabledRole, nsNestedDisabledRole and nsDisabledRole lock the account.",
+        "Roles. nsManagedDisabledRole, nsNestedDisabledRole and nsDisabledRole lock the account.",
     );
     ATTRIBUTE_ACCOUNT_CONTROL: String = attribute_key(
         "account_control",
         KeyDefault::Value("\"userAccountControl\""),
-        "Bits of Active Directory, of which those of disabled and locked accounts and expired passwords \
-         count.",
+        "Active Directory: bits for disabled and locked accounts and expired passwords.",
     );
     ATTRIBUTE_ACCOUNT_EXPIRES: String = attribute_key(
         "account_expires",
         KeyDefault::Value("\"accountExpires\""),
-        "When the account expires, of Active Directory.",
+        "Active Directory: expiry of the account.",
     );
     ATTRIBUTE_ACCOUNT_CONTROL_COMPUTED: String = attribute_key(
         "account_control_computed",
         KeyDefault::Value("\"msDS-User-Account-Control-Computed\""),
-        "Bits that Active Directory works out when it is asked: of accounts locked after too many failures and \
-         of passwords that have expired.",
+        "Active Directory: bits for accounts locked after failures and for expired passwords.",
     );
     ATTRIBUTE_LOCKOUT_TIME: String = attribute_key(
         "lockout_time",
         KeyDefault::Value("\"lockoutTime\""),
-        "When Active Directory locked the account after too many failures.",
+        "Active Directory: time of the lock after failures.",
     );
     ACCESS_ENABLED: bool = table_key(
         ConfigTable::Access,
         "enabled",
         ValueKind::Boolean,
-        KeyDefault::Follows("whether auth is set, or there are lists, a filter or services here"),
-        "Whether it is kept what the directory says of accounts, and asked who may in. Set it where nothing else of \
-         this table is needed and others authenticate: for roster ssh-keys.",
+        KeyDefault::Follows("true if auth is set, or if this table has lists, a filter or services"),
+        "Load account data and apply the rules. Set it for roster ssh-keys where other modules authenticate.",
     );
     ACCESS_ALLOWED_USERS: Vec<String> = list_key(
         ConfigTable::Access,
         "allowed_users",
-        "Users who may log in. Where this or allowed_groups is there, nobody else may.",
+        "Users that may log in. With this key or allowed_groups, all other users are denied.",
     );
     ACCESS_ALLOWED_GROUPS: Vec<String> = list_key(
         ConfigTable::Access,
         "allowed_groups",
-        "Groups of the domain whose members may log in, members through groups in them included, and who has \
-         one as the primary group.",
+        "Groups of the domain with members that may log in. Nested and primary groups count.",
     );
     ACCESS_DENIED_USERS: Vec<String> = list_key(
         ConfigTable::Access,
         "denied_users",
-        "Users who may not log in, whatever else says that they may.",
+        "Users that may not log in, whatever other keys say.",
     );
     ACCESS_DENIED_GROUPS: Vec<String> = list_key(
         ConfigTable::Access,
         "denied_groups",
-        "Groups whose members may not, likewise. Of a group that the domain does not have nobody knows who \
-         is in it, so nobody is let in: a group that was renamed would else let in whom it kept out.",
+        "Groups with members that may not log in. If the domain lacks such a group, every login is denied: a renamed \
+         group must not open the host.",
     );
     ACCESS_FILTER: String = table_key(
         ConfigTable::Access,
         "filter",
         ValueKind::Filter,
         KeyDefault::Absent,
-        "A filter by which the directory has to find the user's entry, asked at every log-in. While it cannot \
-         be asked what it said last counts, for as long as offline_credentials_expiration; who was never asked about may not \
-         in. LDAP only.",
+        "Filter that must match the user's entry, searched at each login. While no server answers, the last result \
+         counts for offline_credentials_expiration. Without a last result the login is denied. LDAP only.",
     );
     ACCESS_ACCOUNT_CHECKS: Vec<String> = table_key(
         ConfigTable::Access,
         "account_checks",
-        ValueKind::Choices { noun: "check of an account", of: &AccountCheck::NAMES },
+        ValueKind::Choices { noun: "account check", of: &AccountCheck::NAMES },
         KeyDefault::Value(
             "[\"shadow-expire\", \"password-age\", \"password-policy\", \"account-lock\", \"active-directory\"]",
         ),
-        "What of an account is looked at: shadow-expire is shadowExpire; password-age shadowLastChange, \
-         shadowMax, shadowWarning and shadowInactive; password-policy pwdAccountLockedTime and pwdReset; \
-         account-lock nsAccountLock and nsRole; active-directory userAccountControl, accountExpires and \
-         msDS-User-Account-Control-Computed with lockoutTime. What is not in the entry, or not readable for the bind DN, keeps nobody out; what cannot be understood \
-         does. Where passwords are changed without shadowLastChange being written, leave password-age out.",
+        "Attributes that decide about the account. shadow-expire: shadowExpire. password-age: shadowLastChange, \
+         shadowMax, shadowWarning and shadowInactive. password-policy: pwdAccountLockedTime and pwdReset. \
+         account-lock: nsAccountLock and nsRole. active-directory: userAccountControl, accountExpires and \
+         msDS-User-Account-Control-Computed with lockoutTime. A missing or unreadable attribute denies no login. A \
+         malformed one does. Leave out password-age where password changes do not write shadowLastChange.",
     );
     ACCESS_TEMPORARY_LOCK: Duration = table_key(
         ConfigTable::Access,
         "lockout_duration",
         duration_between(Duration::ZERO, YEAR),
         KeyDefault::Value("\"0s\""),
-        "How long the server's password policy locks an account after too many failures, as its \
-         pwdLockoutDuration says. 0 is until the server takes the mark away, as a policy without \
-         pwdLockoutDuration has it; with one the mark stays after the lock has ended, so say here how long \
-         that is. An administrator's lock lasts until the mark goes in any case.",
+        "Value of pwdLockoutDuration in the server's password policy. 0 means that the lock lasts until the server \
+         removes its mark. An administrator's lock always lasts until then.",
     );
     ACCESS_SSH_KEY_OPTIONS: Vec<String> = table_key(
         ConfigTable::Access,
         "ssh_key_options",
         ValueKind::KeyOptions,
         KeyDefault::Value("[]"),
-        "Options, as in authorized_keys of sshd(8), that keys in the directory may have: [\"from\", \
-         \"restrict\"]. A key with another option is left out by roster ssh-keys, never told without it.",
+        "Options of authorized_keys that keys in the directory may have, such as [\"from\", \"restrict\"]. roster \
+         ssh-keys leaves out a key with another option.",
     );
     ACCESS_SSH_KEYS_OF_DENIED: bool = table_key(
         ConfigTable::Access,
         "ssh_keys_of_denied",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether roster ssh-keys tells the keys of users, too, who may not log in by sshd; PAM's account \
-         stack then has to refuse them.",
+        "Let roster ssh-keys also print keys of users that may not log in by sshd. The PAM account stack must then \
+         deny them.",
     );
     SERVICE_ALLOWED_USERS: Vec<String> = list_key(ConfigTable::Service, "allowed_users", "As in [domain.NAME.access].");
-    SERVICE_ALLOWED_GROUPS: Vec<String> = list_key(ConfigTable::Service, "allowed_groups", "Likewise.");
-    SERVICE_DENIED_USERS: Vec<String> = list_key(ConfigTable::Service, "denied_users", "Likewise.");
-    SERVICE_DENIED_GROUPS: Vec<String> = list_key(ConfigTable::Service, "denied_groups", "Likewise.");
+    SERVICE_ALLOWED_GROUPS: Vec<String> = list_key(
+        ConfigTable::Service,
+        "allowed_groups",
+        "As in [domain.NAME.access].",
+    );
+    SERVICE_DENIED_USERS: Vec<String> = list_key(ConfigTable::Service, "denied_users", "As in [domain.NAME.access].");
+    SERVICE_DENIED_GROUPS: Vec<String> = list_key(ConfigTable::Service, "denied_groups", "As in [domain.NAME.access].");
     PUBLISHER_INTERVAL: Duration = table_key(
         ConfigTable::Publisher,
         "interval",
         duration_between(MILLIS_100, HOUR),
         KeyDefault::Value("\"100ms\""),
-        "The least time between two publications. A single change is published at once all the \
-         same; in a storm of changes they are gathered for this long.",
+        "Shortest time between two publications. A single change is published at once.",
     );
     PAM_ENABLED: bool = table_key(
         ConfigTable::ResponderPam,
         "enabled",
         ValueKind::Boolean,
-        KeyDefault::Follows("whether a domain has auth set, or rules in its table access"),
-        "Whether users of the domains can log in by pam_roster(8).",
+        KeyDefault::Follows("true if a domain has auth or access rules"),
+        "Let users of the domains log in through pam_roster(8).",
     );
     PAM_TRUSTED_USERS: Vec<String> = table_key(
         ConfigTable::ResponderPam,
         "trusted_users",
         ValueKind::Users,
         KeyDefault::Value("[]"),
-        "Users of the host, in /etc/passwd, whose programs may ask for anybody, as root's may: the user of a web \
-         server, or of a screen locker's helper. All others may ask for themselves alone. Whoever is named here \
-         can try passwords of everybody.",
+        "Local users with programs that may ask about any user, as root may: a web server, the helper of a screen \
+         locker. A trusted user can try passwords of all users. Other users may ask about themselves alone.",
     );
     PAM_TIMEOUT: Duration = table_key(
         ConfigTable::ResponderPam,
         "timeout",
         duration_between(SECOND, MINUTE),
         KeyDefault::Value("\"25s\""),
-        "How long a program waits for an answer at the most; pam_roster(8) waits 30 s.",
+        "Longest time until a reply. pam_roster(8) waits 30 s.",
     );
     PAM_TRIES_PER_MINUTE: u32 = table_key(
         ConfigTable::ResponderPam,
         "auth_attempts_per_minute",
         ValueKind::Integer { min: 1, max: 10_000 },
         KeyDefault::Value("20"),
-        "Passwords that a user who is neither root nor trusted may have tried in a minute, and as many at once; \
-         further ones are refused unheard.",
+        "Passwords that an untrusted user may try in a minute, and as many at once. Further ones are refused without \
+         a check.",
     );
     METRICS_LISTEN: ListenAddress = table_key(
         ConfigTable::Metrics,
         "listen",
         ValueKind::Listen,
         KeyDefault::Required,
-        "Where figures are served over HTTP as text for Prometheus: a socket, \
-         \"unix:/run/roster/metrics\", or a loopback address, \"127.0.0.1:9273\".",
+        "Address of the metrics: a socket such as \"unix:/run/roster/metrics\", or a loopback address such as \
+         \"127.0.0.1:9273\". Without the table rosterd serves no metrics.",
     );
     LOG_LEVEL: String = table_key(
         ConfigTable::Log,
         "level",
         ValueKind::Choice { noun: "level", of: &["error", "warn", "info", "debug", "trace"] },
         KeyDefault::Value("\"info\""),
-        "How much is logged. roster log-level changes it while rosterd runs.",
+        "Log level. roster log-level changes it at run time.",
     );
     LOG_JSON: bool = table_key(
         ConfigTable::Log,
         "json",
         ValueKind::Boolean,
         KeyDefault::Value("false"),
-        "Whether lines on standard error are JSON. The journal has fields of its own.",
+        "Write JSON lines to standard error. The journal gets fields in any case.",
     );
 }
 
-/// The keys of a table.
+/// Returns the keys of a table.
 pub fn keys_of(table: ConfigTable) -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().filter(move |key| key.table == table)
 }

@@ -1,12 +1,13 @@
-//! The host's keytab, by which a KDC proves its identity. Decides whether a domain needs it, whether it is readable,
-//! and its effect on logins.
+//! The host's keytab, by which a KDC proves its identity. This module decides whether a domain needs it, whether it is
+//! readable, and its effect on logins. It opens no keys: libkrb5 does that in `roster-krb5`.
 //!
 //! Without a keytab, any host that answers as a KDC can log in as any user. KDCs are unverified only with
 //! `krb5_validate = "off"`, or with `"auto"` on a host that never had a keytab. All other cases deny logins.
 
-use crate::diagnostic::{ConfigProblem, Diagnostic, Severity};
 use crate::secret_files::load_advice;
 use crate::{KdcValidation, Krb5Config, ParsedConfig, SecretFile};
+use roster_messages::table::config as codes;
+use roster_messages::{CodedError, Diagnostic, Message, Severity};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -30,6 +31,8 @@ pub enum KeytabState {
     Keys(Vec<u8>),
     /// The keytab is needed and unreadable, so logins are denied.
     Unusable {
+        /// The code of the defect.
+        code: String,
         /// The defect of the file.
         why: String,
         /// The fix.
@@ -40,6 +43,8 @@ pub enum KeytabState {
 /// The reason that KDCs are not verified, or that logins are denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerificationProblem {
+    /// The row of the table.
+    pub message: &'static Message,
     /// Logins are denied. If false, they are unprotected.
     pub is_refused: bool,
     /// The defect.
@@ -86,23 +91,21 @@ impl Krb5Config {
         match self.keytab.read(credentials, KEYTAB_BYTES_MAX) {
             // The format of MIT and Heimdal. The library parses the rest.
             Ok(bytes) if bytes.starts_with(&[5]) => KeytabState::Keys(bytes),
-            Ok(_) => KeytabState::Unusable {
-                why: format!("{} is not a keytab", self.keytab),
-                instead: "name a file that kadmin's ktadd, adcli or ipa-getkeytab made".to_owned(),
-            },
-            Err(problem) if path.is_some_and(|path| is_missing(path)) => {
-                KeytabState::Unusable { why: problem.message, instead: self.join_advice() }
-            }
-            Err(ConfigProblem { message, fix }) => {
-                KeytabState::Unusable { why: message, instead: fix.unwrap_or_default() }
-            }
+            Ok(_) => unusable(CodedError::new(
+                &codes::INVALID_KEYTAB,
+                format!("{} is not a keytab", self.keytab),
+            )),
+            Err(error) if path.is_some_and(|path| is_missing(path)) => unusable(
+                CodedError::new(&codes::KEYTAB_MISSING, error.text).fix(self.join_advice()),
+            ),
+            Err(error) => unusable(error),
         }
     }
 
     fn join_advice(&self) -> String {
         match &self.keytab {
             SecretFile::Path(path) => format!(
-                "write a key of this host to {} (docs/how-to/kerberos.md), or name its file in krb5_keytab",
+                "Write a key of this host to {} (docs/how-to/kerberos.md), or correct krb5_keytab.",
                 path.display()
             ),
             SecretFile::Credential(name) => load_advice(name),
@@ -114,8 +117,9 @@ impl Krb5Config {
     pub fn verification_problem(&self, keytab: &KeytabState) -> Option<VerificationProblem> {
         let why = match (keytab, self.validate) {
             (KeytabState::Keys(_), _) => return None,
-            (KeytabState::Unusable { why, instead }, _) => {
+            (KeytabState::Unusable { code, why, instead }, _) => {
                 return Some(VerificationProblem {
+                    message: roster_messages::find(code).unwrap_or(&codes::FILE_UNREADABLE),
                     is_refused: true,
                     what: format!("logins are refused: {why}"),
                     instead: instead.clone(),
@@ -123,21 +127,30 @@ impl Krb5Config {
             }
             (KeytabState::None, KdcValidation::Off) => "krb5_validate is \"off\"".to_owned(),
             (KeytabState::None, _) => {
-                format!("krb5_validate is \"auto\" and there is no keytab {}", self.keytab)
+                format!("krb5_validate is \"auto\" and the keytab {} does not exist", self.keytab)
             }
         };
         let forger = match self.discover {
-            true => "answers as a KDC, or forges answers of DNS,",
+            true => "answers as a KDC or forges DNS replies",
             false => "answers as a KDC",
         };
         Some(VerificationProblem {
+            message: &codes::KDCS_UNVERIFIED,
             is_refused: false,
             what: format!(
-                "KDCs are not verified, for {why}: a host that {forger} can log in as any user; no password \
-                 is kept for offline logins"
+                "KDCs are not verified because {why}: any host that {forger} can log in as any user"
             ),
-            instead: format!("{}; then set krb5_validate = \"required\"", self.join_advice()),
+            instead: format!("{} Then set krb5_validate = \"required\".", self.join_advice()),
         })
+    }
+}
+
+fn unusable(error: CodedError) -> KeytabState {
+    let CodedError { message, text, fix, .. } = error;
+    KeytabState::Unusable {
+        code: message.code.to_owned(),
+        why: text,
+        instead: fix.unwrap_or_else(|| message.fix.to_owned()),
     }
 }
 
@@ -156,9 +169,8 @@ impl ParsedConfig {
                 true => (Severity::Refusal, "krb5_keytab"),
                 false => (Severity::Warning, "krb5_validate"),
             };
-            let problem = ConfigProblem::new(found.what, found.instead);
-            let problem = self.secret_diagnostic(domain, key, problem);
-            problems.push(Diagnostic { severity, ..problem });
+            let error = CodedError::new(found.message, found.what).fix(found.instead);
+            problems.push(Diagnostic { severity, ..self.secret_error(domain, key, error) });
         }
         problems
     }
@@ -226,11 +238,11 @@ mod tests {
         let folder = Folder::new();
         type Make = fn(&Path);
         let cases: [(&str, Make); 5] = [
-            ("a link that leads nowhere", |path| symlink("/no/such/keytab", path).unwrap()),
-            ("a link in a circle", |path| symlink(path, path).unwrap()),
-            ("a folder", |path| create_dir(path).unwrap()),
+            ("a broken link", |path| symlink("/no/such/keytab", path).unwrap()),
+            ("a circular link", |path| symlink(path, path).unwrap()),
+            ("a directory", |path| create_dir(path).unwrap()),
             ("an empty file", |path| write(path, "").unwrap()),
-            ("a file of others", |path| {
+            ("a file writable by others", |path| {
                 write(path, [5, 2]).unwrap();
                 set_permissions(path, Permissions::from_mode(0o666)).unwrap();
             }),
@@ -276,7 +288,7 @@ mod tests {
                 let KeytabState::Unusable { instead, .. } = read(validate, credentials) else {
                     panic!("{validate}");
                 };
-                assert!(instead.starts_with("add LoadCredential=keytab:"), "{instead}");
+                assert!(instead.starts_with("Add LoadCredential=keytab:"), "{instead}");
             }
         }
         assert!(read("off", None) == KeytabState::None);
@@ -295,7 +307,7 @@ mod tests {
         assert!(!was_keytab_used(&state.path().join("never made")));
         let domains = state.path().join(KEYTAB_MARK_DIRECTORY);
         write(&domains, "").unwrap();
-        assert!(was_keytab_used(state.path()), "it cannot be looked at");
+        assert!(was_keytab_used(state.path()), "an inaccessible mark");
         remove_file(&domains).unwrap();
         create_dir(&domains).unwrap();
         assert!(!was_keytab_used(state.path()));
@@ -308,8 +320,10 @@ mod tests {
         let folder = Folder::new();
         let said = |keys: &str, was_used| -> Vec<(Severity, String)> {
             let problems = folder.parsed(keys).check_keytabs(was_used, None);
-            let told =
-                |problem: &Diagnostic| (problem.severity, format!("{}: {problem}", problem.line));
+            let told = |problem: &Diagnostic| {
+                let line = format!("{}: {}", problem.line, problem.without_position());
+                (problem.severity, line)
+            };
             problems.iter().map(told).collect()
         };
         for (keys, was_used, severity, place, words) in [
@@ -325,7 +339,7 @@ mod tests {
                 false,
                 Severity::Warning,
                 "11: domain.corp.krb5_validate",
-                "no keytab",
+                "does not exist: any host",
             ),
             (
                 "krb5_validate = 'auto'\n",

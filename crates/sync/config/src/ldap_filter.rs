@@ -1,8 +1,11 @@
 //! The parser of search filters in text form (RFC 4515). It is the only one: a backend sends the parsed filter, so a
 //! checked configuration has no filter that a backend could not parse.
+//!
+//! This module sends nothing and knows no schema. `provider-ldap` encodes the parsed filter.
 
-use crate::diagnostic::ConfigProblem;
 use crate::value_syntax::{attribute, hex_byte};
+use roster_messages::CodedError;
+use roster_messages::table::config as codes;
 
 /// Limit of nested parentheses. It bounds the stack.
 const DEPTH_MAX: usize = 32;
@@ -57,13 +60,13 @@ pub enum MatchOperator {
     Like,
 }
 
-/// Parses a filter. An error describes the mistake, for example "a ) is missing at the end".
+/// Parses a filter. An error describes the mistake, for example "a closing parenthesis is missing at the end".
 pub fn parse(text: &str) -> Result<FilterExpr, String> {
     let mut scan = FilterScanner { rest: text.trim_ascii() };
     let filter = scan.filter(DEPTH_MAX)?;
     match scan.rest {
         "" => Ok(filter),
-        rest => Err(format!("{rest:?} is left over behind its last )")),
+        rest => Err(format!("{rest:?} follows the last parenthesis")),
     }
 }
 
@@ -91,12 +94,13 @@ impl<'t> FilterScanner<'t> {
             Some(char) => format!("before {char:?}"),
             None => "at the end".to_owned(),
         };
-        Err(format!("a {char} is missing {place}"))
+        let side = if char == '(' { "an opening" } else { "a closing" };
+        Err(format!("{side} parenthesis is missing {place}"))
     }
 
     fn filter(&mut self, depth: usize) -> Result<FilterExpr, String> {
         if depth == 0 {
-            return Err(format!("more than {DEPTH_MAX} parentheses in each other"));
+            return Err(format!("more than {DEPTH_MAX} nested parentheses"));
         }
         self.expect('(')?;
         self.rest = self.rest.trim_ascii_start();
@@ -131,7 +135,7 @@ impl<'t> FilterScanner<'t> {
 
 fn comparison(text: &str) -> Result<FilterExpr, String> {
     let Some((left, value)) = text.split_once('=') else {
-        return Err(format!("{text:?} lacks a ="));
+        return Err(format!("{text:?} lacks an equals sign"));
     };
     if let Some(left) = left.strip_suffix(':') {
         return extensible(left, value);
@@ -155,7 +159,7 @@ fn parse_attribute(text: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err("a comparison names no attribute".to_owned());
     }
-    attribute(name).map_err(|_| format!("{name:?} is no attribute"))?;
+    attribute(name).map_err(|_| format!("{name:?} is not an attribute name"))?;
     Ok(name.to_owned())
 }
 
@@ -165,7 +169,7 @@ fn substrings(attribute: String, value: &str) -> Result<FilterExpr, String> {
     let any = pieces.split_off(1);
     let initial = pieces.pop().unwrap_or_default();
     if any.iter().any(Vec::is_empty) {
-        return Err(format!("{value:?} has two asterisks with nothing between them"));
+        return Err(format!("{value:?} has two adjacent asterisks"));
     }
     Ok(FilterExpr::Substrings { attribute, initial, any, last })
 }
@@ -207,20 +211,20 @@ fn unescape_value(text: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-const BACKSLASH: &str = "a backslash must have two hexadecimal digits behind it; \\2a is *, \\28 and \
-                         \\29 are parentheses, \\5c is a backslash";
+const BACKSLASH: &str = "a backslash requires two hexadecimal digits after it (\\2a is *, \\28 and \
+                         \\29 are parentheses, \\5c is a backslash)";
 
 /// Checks a search filter by RFC 4515. The error has a fix for missing outer parentheses.
-pub(crate) fn check_filter(text: &str) -> Result<(), ConfigProblem> {
+pub(crate) fn check_filter(text: &str) -> Result<(), CodedError> {
     let Err(why) = parse(text) else { return Ok(()) };
+    let text_of_error = format!("{text:?} is not a valid filter: {why}");
+    let error = CodedError::new(&codes::INVALID_FILTER, text_of_error);
     // The most common mistake: some tools add the outermost parentheses.
     let wrapped = format!("({text})");
-    let instead = if !text.starts_with('(') && parse(&wrapped).is_ok() {
-        format!("write {wrapped:?}")
-    } else {
-        "write it as in \"(&(objectClass=posixAccount)(!(loginShell=/bin/false)))\"".to_owned()
-    };
-    Err(ConfigProblem::new(format!("{text:?} is no filter: {why}"), instead))
+    Err(match !text.starts_with('(') && parse(&wrapped).is_ok() {
+        true => error.fix(format!("Write {wrapped:?}.")),
+        false => error,
+    })
 }
 
 #[cfg(test)]
@@ -228,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn filter_text_parses_to_its_meaning() {
         let equal = |attribute: &str, value: &str| {
             FilterExpr::Compare(MatchOperator::Equal, attribute.into(), value.into())
         };
@@ -267,36 +271,36 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn filter_mistakes_are_described() {
         for (text, why) in [
-            ("(objectClass=posixAccount", "a ) is missing at the end"),
-            ("(a=b)(c=d)", "left over"),
-            ("(&(a=b)", "a ) is missing at the end"),
-            ("(a)", "lacks a ="),
-            ("(!a=b)", "a ( is missing before 'a'"),
-            ("(!)", "a ( is missing before ')'"),
+            ("(objectClass=posixAccount", "a closing parenthesis is missing at the end"),
+            ("(a=b)(c=d)", "\"(c=d)\" follows the last parenthesis"),
+            ("(&(a=b)", "a closing parenthesis is missing at the end"),
+            ("(a)", "lacks an equals sign"),
+            ("(!a=b)", "an opening parenthesis is missing before 'a'"),
+            ("(!)", "an opening parenthesis is missing before ')'"),
             ("(=x)", "names no attribute"),
             ("(:=x)", "names no attribute"),
-            ("(c n=x)", "\"c n\" is no attribute"),
+            ("(c n=x)", "\"c n\" is not an attribute name"),
             ("(cn:a:b:=x)", "two matching rules"),
             ("(cn=\\zz)", "two hexadecimal digits"),
             ("(cn=\\2)", "two hexadecimal digits"),
             ("(cn=\\)", "two hexadecimal digits"),
-            ("(cn=**)", "two asterisks"),
-            ("(cn=a**b)", "two asterisks"),
-            ("", "a ( is missing at the end"),
+            ("(cn=**)", "two adjacent asterisks"),
+            ("(cn=a**b)", "two adjacent asterisks"),
+            ("", "an opening parenthesis is missing at the end"),
         ] {
             let wrong = parse(text).unwrap_err();
             assert!(wrong.contains(why), "{text}: {wrong}");
         }
         let deep = format!("{}(a=b){}", "(!".repeat(100_000), ")".repeat(100_000));
-        assert!(parse(&deep).unwrap_err().contains("parentheses in each other"));
+        assert!(parse(&deep).unwrap_err().contains("nested parentheses"));
     }
 
     #[test]
     fn filter_without_parentheses_names_the_fix() {
-        assert_eq!(check_filter("(&(objectClass=posixAccount)(!(uid=root)))"), Ok(()));
-        assert!(check_filter("(cn=**)").unwrap_err().message.contains("two asterisks"));
-        assert_eq!(check_filter("uid=x").unwrap_err().fix.as_deref(), Some("write \"(uid=x)\""));
+        assert!(check_filter("(&(objectClass=posixAccount)(!(uid=root)))").is_ok());
+        assert!(check_filter("(cn=**)").unwrap_err().text.contains("two adjacent asterisks"));
+        assert_eq!(check_filter("uid=x").unwrap_err().fix.as_deref(), Some("Write \"(uid=x)\"."));
     }
 }

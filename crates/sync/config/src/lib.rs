@@ -1,7 +1,7 @@
-//! roster.toml as checked values, for the monitor and the roles.
+//! roster.toml as checked values, for the monitor and the roles. This crate acts on no setting: its users do.
 //!
 //! [`ConfigFiles`] reads the files. [`parse_files`] parses their text. It returns a valid [`Config`], or all mistakes,
-//! each with file, line and fix. It opens no file. [`ParsedConfig::read_secrets`] reads the files with passwords and
+//! each with code, file, line and fix. It opens no file. [`ParsedConfig::read_secrets`] reads the files with passwords and
 //! certificates. [`check_ownership`] checks owner and mode of a file.
 //!
 //! [`keys`] declares every key with its type, default and description, from which the manual is generated. `merge`
@@ -25,12 +25,13 @@ mod toml_section;
 mod value_syntax;
 
 pub use config_files::{ConfigFiles, ConfigReadError, FileTree, MAIN_PATH, VENDOR_DIRECTORY};
-pub use diagnostic::{ConfigProblem, Diagnostic, Severity};
 pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used};
 pub use load::{ParsedConfig, parse, parse_files};
 pub use ownership::check_ownership;
-pub use secret_files::{NO_AUTHORITIES_FIX, credentials_directory, host_anchors, trust_anchors};
+pub use secret_files::{credentials_directory, host_anchors, trust_anchors};
 
+use roster_messages::CodedError;
+use roster_messages::table::config as codes;
 use roster_snapshot::Floor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -64,18 +65,20 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// The path is too long for a snapshot. The text has a fix.
-    pub fn responder_path(&self, run_dir: &Path) -> Result<Option<PathBuf>, String> {
+    /// The path is too long for a snapshot.
+    pub fn responder_path(&self, run_dir: &Path) -> Result<Option<PathBuf>, CodedError> {
         if self.domains.iter().all(|domain| domain.mode != DomainMode::OnDemand) {
             return Ok(None);
         }
         let path = run_dir.join("nss");
-        if path.as_os_str().len() > RESPONDER_PATH_MAX {
-            return Err(format!(
-                "{}, where programs are to ask about such domains, has more than the \
-                 {RESPONDER_PATH_MAX} bytes that a snapshot has room for; choose a --run-dir with a \
-                 shorter path",
-                path.display(),
+        let bytes = path.as_os_str().len();
+        if bytes > RESPONDER_PATH_MAX {
+            return Err(CodedError::new(
+                &codes::RESPONDER_PATH_TOO_LONG,
+                format!(
+                    "the socket path {} has {bytes} bytes; the limit is {RESPONDER_PATH_MAX}",
+                    path.display()
+                ),
             ));
         }
         Ok(Some(path))

@@ -1,16 +1,19 @@
-//! Converts the text of files to a [`Config`], table by table. [`domain`](crate::domain) has the largest one.
+//! Converts the text of files to a [`Config`], table by table. [`domain`](crate::domain) reads the tables of domains.
+//! This module opens no file: [`ConfigFiles`] has the texts.
 
 use crate::config_files::{ConfigFiles, TEXT_BYTES_MAX};
-use crate::diagnostic::{ConfigProblem, Diagnostic, Severity, SourceIndex, nearest};
+use crate::diagnostic::{SourceIndex, nearest, with_position};
 use crate::domain::{HOST_ID_KEYS, check_ids, domain, domain_path};
 use crate::explain::{EffectiveSetting, ValueOrigin};
 use crate::keys::{self, ConfigTable, DOMAINS_MAX};
 use crate::merge::{merge_table, shift};
-use crate::toml_section::{LoadReport, TomlSection, entry};
+use crate::toml_section::{LoadReport, TomlSection, entry, not_a_table};
 use crate::{
     AdmissionExceptions, Config, DomainConfig, DomainMode, HostConfig, LogConfig, MetricsConfig,
     PamConfig, PublisherConfig,
 };
+use roster_messages::table::config as codes;
+use roster_messages::{CodedError, Diagnostic, Severity};
 use roster_snapshot::floor::GIDS_MAX;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -37,16 +40,14 @@ impl ParsedConfig {
         &self,
         severity: Severity,
         (table, key): (&str, &str),
-        message: String,
-        fix: Option<String>,
+        error: CodedError,
     ) -> Diagnostic {
         let setting = self.settings.iter().find(|set| set.table == table && set.key == key);
         let (file, line) = match setting.map(|setting| &setting.origin) {
             Some(ValueOrigin::Line { file, line }) => (file, *line),
             _ => (&self.main, 1),
         };
-        let key = format!("{table}.{key}");
-        Diagnostic { severity, file: file.clone(), line, column: 1, key, message, fix }
+        with_position(severity, (file.clone(), line, 0), format!("{table}.{key}"), error)
     }
 
     /// Sorts findings by file and line.
@@ -92,7 +93,7 @@ pub fn parse_files(files: &ConfigFiles) -> Result<ParsedConfig, Vec<Diagnostic>>
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
             let place = shift(&error.span().unwrap_or(0..0), offset);
-            report.push(Severity::Error, &place, "", syntax_error(text, error));
+            report.error(&place, "", syntax_error(text, error));
         }
         is_toml &= errors.iter().all(|error| error.message() == DUPLICATE_KEY);
         if is_toml {
@@ -107,11 +108,8 @@ pub fn parse_files(files: &ConfigFiles) -> Result<ParsedConfig, Vec<Diagnostic>>
         return Err(report.problems);
     }
     for (place, name) in conflicts {
-        let wrong = ConfigProblem::new(
-            "is a table in one file and a value in another",
-            "write it alike in both",
-        );
-        report.push(Severity::Error, &place, &name, wrong);
+        let text = "is a table in one file and a value in another";
+        report.error(&place, &name, CodedError::new(&codes::TABLE_CONFLICT, text));
     }
     let config = read_config(&mut report, &root);
     let LoadReport { mut problems, settings, .. } = report;
@@ -130,22 +128,23 @@ fn check_texts(files: &ConfigFiles) -> Result<Vec<(&Path, &str)>, Vec<Diagnostic
     let mut bytes = 0;
     for file in &files.files {
         bytes += file.bytes.len();
-        let problem = |line, column, message: String, fix: &str| {
-            let problem = ConfigProblem::new(message, fix);
-            Diagnostic { line, column, ..Diagnostic::of_file(Severity::Error, &file.path, problem) }
+        let diagnostic = |line, column, error| {
+            let position = (file.path.clone(), line, column);
+            with_position(Severity::Error, position, String::new(), error)
         };
         match std::str::from_utf8(&file.bytes) {
             _ if bytes > TEXT_BYTES_MAX => {
-                let which = if texts.is_empty() { "has" } else { "and those before it have" };
-                let what = format!("this file {which} more than {TEXT_BYTES_MAX} bytes");
-                problems.push(problem(1, 1, what, "1 MiB is the most there may be"));
+                let which = if texts.is_empty() { "has" } else { "and the files before it have" };
+                let text = format!("this file {which} more than {TEXT_BYTES_MAX} bytes");
+                let error = CodedError::new(&codes::CONFIG_TOO_LARGE, text);
+                problems.push(diagnostic(1, 1, error));
                 break;
             }
             Ok(text) => texts.push((&*file.path, text)),
             Err(error) => {
                 let (line, column) = locate_non_text(&file.bytes, error.valid_up_to());
-                let what = "is not text in UTF-8".to_owned();
-                problems.push(problem(line, column, what, "save the file as UTF-8"));
+                let error = CodedError::new(&codes::CONFIG_NOT_UTF8, "is not text in UTF-8");
+                problems.push(diagnostic(line, column, error));
             }
         }
     }
@@ -160,17 +159,18 @@ fn locate_non_text(bytes: &[u8], at: usize) -> (usize, usize) {
     (line, column)
 }
 
+/// The parser's message about a duplicate key. The parser has no other mark of the mistake.
 const DUPLICATE_KEY: &str = "duplicate key";
 
 /// Quotes that word processors and web pages produce.
 const CURLY_QUOTES: [char; 6] =
     ['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}', '\u{201a}'];
 
-/// Returns the parser's message, or a fix for common mistakes.
-fn syntax_error(text: &str, error: &toml::de::Error) -> ConfigProblem {
+/// Returns a fix for common mistakes, otherwise the parser's message.
+fn syntax_error(text: &str, error: &toml::de::Error) -> CodedError {
     let message = error.message();
     if message == DUPLICATE_KEY {
-        return ConfigProblem::new("this key or table is there twice", "remove one of the two");
+        return CodedError::new(&codes::DUPLICATE_KEY, "this key or table is defined twice");
     }
     let start = error.span().map_or(0, |span| span.start);
     let before = text.get(..start).unwrap_or(text);
@@ -179,16 +179,17 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> ConfigProblem {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"/._:-=,%@".contains(&byte);
     match line.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
         Some((key, value)) if value.is_empty() || value.starts_with('#') => {
-            ConfigProblem::new(format!("{key} has no value"), "write one behind the =")
+            CodedError::new(&codes::VALUE_MISSING, format!("{key} lacks a value"))
         }
         Some((key, value)) if value.bytes().all(is_bare) => {
-            ConfigProblem::new("text stands in quotes", format!("write {key} = \"{value}\""))
+            CodedError::new(&codes::UNQUOTED_STRING, format!("the value of {key} lacks quotes"))
+                .fix(format!("Write {key} = \"{value}\"."))
         }
-        Some((key, value)) if value.starts_with(CURLY_QUOTES) => ConfigProblem::new(
-            "these quotes are those of printed text",
-            format!("write it in straight ones: {key} = {}", value.replace(CURLY_QUOTES, "\"")),
-        ),
-        _ => ConfigProblem { message: format!("is no TOML: {message}"), fix: None },
+        Some((key, value)) if value.starts_with(CURLY_QUOTES) => {
+            CodedError::new(&codes::CURLY_QUOTES, "curly quotes are not valid in TOML")
+                .fix(format!("Write {key} = {}.", value.replace(CURLY_QUOTES, "\"")))
+        }
+        _ => CodedError::new(&codes::INVALID_TOML, format!("is not valid TOML: {message}")),
     }
 }
 
@@ -196,16 +197,15 @@ fn read_config(report: &mut LoadReport<'_>, root: &DeTable<'_>) -> Config {
     for (name, _) in root {
         let text = &**name.get_ref();
         if !TABLES.contains(&text) {
-            let instead = match nearest(text, TABLES) {
-                Some(near) => format!("did you mean [{near}]?"),
+            let unknown = CodedError::new(&codes::UNKNOWN_TABLE, "is not a table of roster.toml");
+            let error = match nearest(text, TABLES) {
+                Some(near) => unknown.fix(format!("Did you mean [{near}]?")),
                 None if keys::KEYS.iter().any(|key| key.name == text) => {
-                    "put it below the table that it belongs to; roster.toml(5) lists all keys"
-                        .to_owned()
+                    CodedError::new(&codes::MISPLACED_KEY, "the key is above the first table")
                 }
-                None => "remove it; roster.toml(5) lists all tables".to_owned(),
+                None => unknown,
             };
-            let wrong = ConfigProblem::new("is not a table of this file", instead);
-            report.push(Severity::Error, &name.span(), text, wrong);
+            report.error(&name.span(), text, error);
         }
     }
     let (host, names) = host(report, root);
@@ -244,21 +244,19 @@ fn pam(
     let responders = match entry(root, "responder") {
         None => &nothing,
         Some((place, value)) => value.get_ref().as_table().unwrap_or_else(|| {
-            let wrong =
-                ConfigProblem::new("must be tables", "write [responder.pam], and its keys below");
-            report.push(Severity::Error, &place, "responder", wrong);
+            report.error(&place, "responder", not_a_table("responder.pam"));
             &nothing
         }),
     };
     for (key, _) in responders {
         let name = &**key.get_ref();
         if name != "pam" {
-            let fix = match name {
-                "nscd" => "take it out, and enable roster-nscd.socket instead",
-                _ => "write [responder.pam]",
+            let message = match name {
+                "nscd" => &codes::NSCD_RESPONDER,
+                _ => &codes::UNKNOWN_RESPONDER,
             };
-            let wrong = ConfigProblem::new("is no responder with keys of its own", fix);
-            report.push(Severity::Error, &key.span(), &format!("responder.{name}"), wrong);
+            let error = CodedError::new(message, "is not a configurable responder");
+            report.error(&key.span(), &format!("responder.{name}"), error);
         }
     }
     let is_asked = domains.iter().any(DomainConfig::has_logins);
@@ -282,18 +280,17 @@ fn host(report: &mut LoadReport<'_>, root: &DeTable<'_>) -> (HostConfig, Vec<Str
     let mut section = TomlSection::new(report, ConfigTable::Host, "host", found);
     let names: Vec<String> = section.value(&keys::HOST_DOMAINS);
     if section.is_empty_list(&keys::HOST_DOMAINS) {
-        section.error(
-            &keys::HOST_DOMAINS,
-            "names no domain, so there is nothing to serve",
-            "name one, and describe it in a table [domain.NAME]",
-        );
+        let error = CodedError::new(&codes::DOMAINS_EMPTY, "the list is empty");
+        section.error(&keys::HOST_DOMAINS, error);
     }
     if let Some(first) = names.get(DOMAINS_MAX) {
         section.element_error(
             &keys::HOST_DOMAINS,
             |text| text == first,
-            format!("{} domains are more than there can be", names.len()),
-            format!("name {DOMAINS_MAX} at the most"),
+            CodedError::new(
+                &codes::TOO_MANY_DOMAINS,
+                format!("the list has {} domains; the limit is {DOMAINS_MAX}", names.len()),
+            ),
         );
     }
     let host = HostConfig {
@@ -316,8 +313,10 @@ fn host(report: &mut LoadReport<'_>, root: &DeTable<'_>) -> (HostConfig, Vec<Str
     if below > GIDS_MAX {
         section.error(
             &keys::HOST_ALLOWED_LOCAL_GIDS,
-            format!("has {below} gids below min_id, and there is room for {GIDS_MAX}"),
-            "remove some, or lower min_id",
+            CodedError::new(
+                &codes::TOO_MANY_LOCAL_GIDS,
+                format!("has {below} gids below min_id; the limit is {GIDS_MAX}"),
+            ),
         );
     }
     section.reject_unknown_keys(None);
@@ -334,9 +333,7 @@ fn domains(
     let tables = match entry(root, "domain") {
         None => &nothing,
         Some((place, value)) => value.get_ref().as_table().unwrap_or_else(|| {
-            let wrong =
-                ConfigProblem::new("must be tables", "write [domain.NAME], and its keys below");
-            report.push(Severity::Error, &place, "domain", wrong);
+            report.error(&place, "domain", not_a_table("domain.NAME"));
             &nothing
         }),
     };
@@ -355,11 +352,8 @@ fn domains(
         let path = domain_path(name);
         // `[domain]` with the keys of a domain directly below.
         if !matches!(value.get_ref(), DeValue::Table(_)) {
-            let wrong = ConfigProblem::new(
-                "stands under [domain]",
-                "write [domain.NAME], and keys below it",
-            );
-            report.push(Severity::Error, &key.span(), &path, wrong);
+            let error = CodedError::new(&codes::DOMAIN_WITHOUT_NAME, "is directly below [domain]");
+            report.error(&key.span(), &path, error);
             continue;
         }
         // Without any named domain, which was reported before, each table may be meant.
@@ -367,9 +361,8 @@ fn domains(
             domain(report, host, name, (key.span(), value));
             continue;
         }
-        let wrong =
-            ConfigProblem::new("is not used", "name it in domains of [host], or remove this table");
-        report.push(Severity::Warning, &key.span(), &path, wrong);
+        let error = CodedError::new(&codes::DOMAIN_UNUSED, "is not used");
+        report.push(Severity::Warning, &key.span(), &path, error);
         // Its mistakes become relevant when the domain is named.
         let (problems, settings) = (report.problems.len(), report.settings.len());
         domain(report, host, name, (key.span(), value));
@@ -391,17 +384,14 @@ fn report_missing_table(
     let others = tables.iter().map(|(key, _)| &**key.get_ref());
     let unused = others.filter(|other| !names.iter().any(|name| name == other));
     let path = domain_path(name);
-    let instead = match nearest(name, unused) {
-        Some(near) => format!("did you mean \"{near}\"?"),
-        None => format!("add a table [{path}] with its provider"),
+    let fix = match nearest(name, unused) {
+        Some(near) => format!("Did you mean \"{near}\"?"),
+        None => format!("Add a table [{path}] with its provider."),
     };
+    let error =
+        CodedError::new(&codes::DOMAIN_TABLE_MISSING, format!("the table [{path}] is missing"));
     let mut section = TomlSection::new(report, ConfigTable::Host, "host", entry(root, "host"));
-    section.element_error(
-        &keys::HOST_DOMAINS,
-        |text| text == name,
-        format!("there is no table [{path}]"),
-        instead,
-    );
+    section.element_error(&keys::HOST_DOMAINS, |text| text == name, error.fix(fix));
 }
 
 /// Warns of mirrored domains after an on-demand one, because their lookups wait for it.
@@ -412,16 +402,16 @@ fn warn_slow_precedence(report: &mut LoadReport<'_>, root: &DeTable<'_>, domains
     let mut section = TomlSection::new(report, ConfigTable::Host, "host", entry(root, "host"));
     for domain in &domains[first + 1..] {
         if domain.mode == DomainMode::Replicate {
-            let asked = &domains[first].name;
+            let (name, queried) = (&domain.name, &domains[first].name);
+            let text = format!(
+                "{name} comes after the on-demand domain {queried}: every lookup queries {queried} first"
+            );
+            let fix =
+                format!("Put {name} before {queried}, unless {queried} has to win name conflicts.");
             section.element_warning(
                 &keys::HOST_DOMAINS,
-                |text| text == domain.name,
-                format!(
-                    "{} comes after {asked}, which is asked on demand: its names are looked for there \
-                     first, and its users wait for the answer",
-                    domain.name
-                ),
-                format!("put {} before {asked} unless {asked}'s users are to win", domain.name),
+                |text| text == name,
+                CodedError::new(&codes::ON_DEMAND_PRECEDENCE, text).fix(fix),
             );
         }
     }

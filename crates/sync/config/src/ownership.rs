@@ -1,6 +1,10 @@
 //! Checks that only root can change a file on which rosterd depends.
+//!
+//! The check looks at owner and mode of the file and of all directories above it. It reads no contents, and it changes
+//! nothing.
 
-use crate::diagnostic::ConfigProblem;
+use roster_messages::CodedError;
+use roster_messages::table::config as codes;
 use rustix::process::geteuid;
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -20,7 +24,7 @@ const UNMAPPED: u32 = 65_534;
 ///
 /// # Errors
 /// The defect and its fix.
-pub fn check_ownership(path: &Path) -> Result<(), ConfigProblem> {
+pub fn check_ownership(path: &Path) -> Result<(), CodedError> {
     let own = geteuid().as_raw();
     // Permissions of devices have other reasons.
     if let Ok(metadata) = fs::metadata(path)
@@ -42,7 +46,7 @@ pub fn check_ownership(path: &Path) -> Result<(), ConfigProblem> {
 ///
 /// # Errors
 /// The defect and its fix.
-pub(crate) fn check_directory_ownership(path: &Path) -> Result<(), ConfigProblem> {
+pub(crate) fn check_directory_ownership(path: &Path) -> Result<(), CodedError> {
     let own = geteuid().as_raw();
     if let Ok(metadata) = fs::metadata(path)
         && metadata.is_dir()
@@ -65,26 +69,28 @@ fn check_metadata(
     found: &Path,
     metadata: &Metadata,
     own: u32,
-) -> Result<(), ConfigProblem> {
+) -> Result<(), CodedError> {
     let (shown, name) = (path.display(), found.display());
     let effect = if path == found { "change it".into() } else { format!("replace {shown}") };
     let owner = metadata.uid();
     let is_unmapped = owner == UNMAPPED && is_in_user_namespace();
     if owner != 0 && owner != own && !is_unmapped {
-        return Err(ConfigProblem::new(
+        return Err(CodedError::new(
+            &codes::FILE_OWNED_BY_OTHER,
             format!("{name} belongs to uid {owner}, which can {effect}"),
-            format!("check the content of {shown}, then chown root {name}"),
-        ));
+        )
+        .fix(format!("Check the content of {shown}, then run `chown root {name}`.")));
     }
     let mode = metadata.mode() & 0o7777;
     // Every user can add files to a sticky directory.
     let is_sticky = metadata.is_dir() && path != found && mode & STICKY != 0;
     let refused = if metadata.gid() == 0 { WRITE & !GROUP_WRITE } else { WRITE };
     if mode & refused != 0 && !is_sticky {
-        return Err(ConfigProblem::new(
-            format!("{name} has mode {mode:04o}, by which other users can {effect}"),
-            format!("check the content of {shown}, then chmod go-w {name}"),
-        ));
+        return Err(CodedError::new(
+            &codes::FILE_WRITABLE_BY_OTHERS,
+            format!("{name} has mode {mode:04o}, which allows other users to {effect}"),
+        )
+        .fix(format!("Check the content of {shown}, then run `chmod go-w {name}`.")));
     }
     Ok(())
 }
@@ -107,9 +113,8 @@ mod tests {
 
     /// Returns the problem, without the test's directory.
     fn wrong(folder: &Path, path: &Path) -> Option<String> {
-        let ConfigProblem { message: what, fix } = check_ownership(path).err()?;
-        let instead = fix.unwrap_or_default();
-        Some(format!("{what}; {instead}").replace(&folder.display().to_string(), "DIR"))
+        let error = check_ownership(path).err()?;
+        Some(error.to_string().replace(&folder.display().to_string(), "DIR"))
     }
 
     #[test]
@@ -125,8 +130,8 @@ mod tests {
         assert_eq!(
             wrong(folder.path(), &file).as_deref(),
             Some(
-                "DIR/roster.toml has mode 0666, by which other users can change it; check the \
-                 content of DIR/roster.toml, then chmod go-w DIR/roster.toml"
+                "DIR/roster.toml has mode 0666, which allows other users to change it. Check the \
+                 content of DIR/roster.toml, then run `chmod go-w DIR/roster.toml`. [RST-1105]"
             )
         );
     }
@@ -141,7 +146,7 @@ mod tests {
         let link = folder.path().join("link");
         symlink(&file, &link).unwrap();
         set_mode(&inner, 0o757);
-        let expected = "DIR/inner has mode 0757, by which other users can replace";
+        let expected = "DIR/inner has mode 0757, which allows other users to replace";
         for path in [&file, &link] {
             let said = wrong(folder.path(), path).unwrap();
             assert!(said.starts_with(expected), "{said}");
@@ -168,26 +173,26 @@ mod tests {
     fn ownership_file_of_other_user_is_refused() {
         if !geteuid().is_root() {
             // Only root can change an owner. Root's own files pass for other users.
-            assert_eq!(check_ownership(Path::new("/etc/passwd")), Ok(()));
+            assert!(check_ownership(Path::new("/etc/passwd")).is_ok());
             return;
         }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("roster.toml");
         fs::write(&file, "").unwrap();
         chown(&file, Some(1234), None).unwrap();
-        let expected = "DIR/roster.toml belongs to uid 1234, which can change it; check the content of \
-                        DIR/roster.toml, then chown root DIR/roster.toml";
+        let expected = "DIR/roster.toml belongs to uid 1234, which can change it. Check the content of \
+                        DIR/roster.toml, then run `chown root DIR/roster.toml`. [RST-1104]";
         assert_eq!(wrong(folder.path(), &file).as_deref(), Some(expected));
         chown(&file, Some(0), None).unwrap();
         chown(folder.path(), Some(1234), None).unwrap();
-        let expected = "DIR belongs to uid 1234, which can replace DIR/roster.toml; check the content of \
-                        DIR/roster.toml, then chown root DIR";
+        let expected = "DIR belongs to uid 1234, which can replace DIR/roster.toml. Check the content of \
+                        DIR/roster.toml, then run `chown root DIR`. [RST-1104]";
         assert_eq!(wrong(folder.path(), &file).as_deref(), Some(expected));
     }
 
     #[test]
     fn ownership_missing_file_passes() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(check_ownership(&folder.path().join("roster.toml")), Ok(()));
+        assert!(check_ownership(&folder.path().join("roster.toml")).is_ok());
     }
 }

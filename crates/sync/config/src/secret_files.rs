@@ -3,11 +3,12 @@
 //! The monitor passes their contents on. `roster check-config` only checks them. Each backend reads the host's own
 //! authorities itself.
 
-use crate::diagnostic::ConfigProblem;
 use crate::{
-    BindMethod, Diagnostic, DomainConfig, DomainSecrets, LdapConfig, LdapServer, ParsedConfig,
-    ProviderConfig, SecretFile, Severity,
+    BindMethod, DomainConfig, DomainSecrets, LdapConfig, LdapServer, ParsedConfig, ProviderConfig,
+    SecretFile,
 };
+use roster_messages::table::config as codes;
+use roster_messages::{CodedError, Diagnostic, Severity};
 use rustls_pki_types::{CertificateDer, TrustAnchor, pem::PemObject};
 use std::fmt;
 use std::fs::{self, File};
@@ -41,19 +42,15 @@ impl ParsedConfig {
                 if let BindMethod::Simple { password_file, .. } = &ldap.bind {
                     match password(password_file, credentials) {
                         Ok(password) => secrets.bind_password = Some(password),
-                        Err(why) => {
-                            problems.push(self.secret_diagnostic(
-                                domain,
-                                "bind_password_file",
-                                why,
-                            ));
+                        Err(error) => {
+                            problems.push(self.secret_error(domain, "bind_password_file", error));
                         }
                     }
                 }
                 if let Some(path) = &ldap.tls_ca {
                     match authorities(path) {
                         Ok(text) => secrets.tls_ca = Some(text),
-                        Err(why) => problems.push(self.secret_diagnostic(domain, "tls_ca", why)),
+                        Err(error) => problems.push(self.secret_error(domain, "tls_ca", error)),
                     }
                 }
             }
@@ -76,27 +73,23 @@ impl ParsedConfig {
         // Reads them only if a domain needs them.
         let Some(why) = domains.first().and_then(|_| anchors().err()) else { return Vec::new() };
         let warning = |(domain, key)| {
-            let what = format!("no server's certificate will be believed: {why}");
-            let problem = ConfigProblem::new(what, NO_AUTHORITIES_FIX);
-            let problem = self.secret_diagnostic(domain, key, problem);
-            Diagnostic { severity: Severity::Warning, ..problem }
+            let text = format!("TLS verification will fail: {why}");
+            let error = CodedError::new(&codes::HOST_AUTHORITIES_MISSING, text);
+            Diagnostic { severity: Severity::Warning, ..self.secret_error(domain, key, error) }
         };
         domains.into_iter().map(warning).collect()
     }
 
-    pub(crate) fn secret_diagnostic(
+    pub(crate) fn secret_error(
         &self,
         domain: &DomainConfig,
         key: &str,
-        ConfigProblem { message, fix }: ConfigProblem,
+        error: CodedError,
     ) -> Diagnostic {
         let table = crate::domain::domain_path(&domain.name);
-        self.value_diagnostic(Severity::Error, (&table, key), message, fix)
+        self.value_diagnostic(Severity::Error, (&table, key), error)
     }
 }
-
-/// The fix for a host without authorities.
-pub const NO_AUTHORITIES_FIX: &str = "install ca-certificates, or name a PEM file with tls_ca";
 
 /// Returns the key by which a domain uses TLS with the host's authorities.
 fn host_authorities_key(domain: &DomainConfig) -> Option<&'static str> {
@@ -119,34 +112,35 @@ impl SecretFile {
         &self,
         credentials: Option<&Path>,
         bytes_max: u64,
-    ) -> Result<Vec<u8>, ConfigProblem> {
+    ) -> Result<Vec<u8>, CodedError> {
         let name = match self {
             Self::Path(path) => return read_bytes(path, bytes_max, OTHERS_MODE),
             Self::Credential(name) => name,
         };
         let Some(directory) = credentials else {
-            let what = format!(
-                "cannot read the credential {name}: the service manager gave none to this process"
-            );
-            return Err(ConfigProblem::new(what, load_advice(name)));
+            let text =
+                format!("cannot read the credential {name}: systemd passed none to this process");
+            return Err(missing_credential(name, text));
         };
         let path = directory.join(name);
-        read_bytes(&path, bytes_max, OTHERS_MODE).map_err(|problem| {
-            match fs::symlink_metadata(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    ConfigProblem::new(problem.message, load_advice(name))
-                }
-                _ => problem,
+        read_bytes(&path, bytes_max, OTHERS_MODE).map_err(|error| {
+            match error.message == &codes::FILE_MISSING {
+                true => missing_credential(name, error.text),
+                false => error,
             }
         })
     }
 }
 
+fn missing_credential(name: &str, text: String) -> CodedError {
+    CodedError::new(&codes::CREDENTIAL_MISSING, text).fix(load_advice(name))
+}
+
 /// Returns the fix for a missing credential.
 pub(crate) fn load_advice(name: &str) -> String {
     format!(
-        "add LoadCredential={name}:/PATH below [Service] by `systemctl edit rosterd`, then \
-         `systemctl restart rosterd`"
+        "Add LoadCredential={name}:/PATH below [Service] by `systemctl edit rosterd`, then run \
+         `systemctl restart rosterd`."
     )
 }
 
@@ -173,26 +167,22 @@ impl fmt::Display for SecretFile {
     }
 }
 
-fn password(file: &SecretFile, credentials: Option<&Path>) -> Result<String, ConfigProblem> {
+fn password(file: &SecretFile, credentials: Option<&Path>) -> Result<String, CodedError> {
     let text = into_text(&file.to_string(), file.read(credentials, PASSWORD_BYTES_MAX)?)?;
     let password = text.strip_suffix('\n').unwrap_or(&text);
     let password = password.strip_suffix('\r').unwrap_or(password);
     if password.is_empty() {
         // Servers treat an empty password as an anonymous bind, and report success.
-        return Err(ConfigProblem::new(format!("{file} is empty"), "write the password into it"));
+        return Err(CodedError::new(&codes::PASSWORD_EMPTY, format!("{file} is empty"))
+            .fix(format!("Write the password to {file}.")));
     }
     Ok(password.to_owned())
 }
 
-fn authorities(path: &Path) -> Result<String, ConfigProblem> {
+fn authorities(path: &Path) -> Result<String, CodedError> {
     let text = into_text(&path.display().to_string(), read_bytes(path, CA_BYTES_MAX, 0)?)?;
-    let wrong = |why| {
-        ConfigProblem::new(
-            format!("{} {why}", path.display()),
-            "name a PEM file of authorities, from -----BEGIN CERTIFICATE----- to -----END \
-             CERTIFICATE-----; from DER: openssl x509 -inform der",
-        )
-    };
+    let wrong =
+        |why| CodedError::new(&codes::INVALID_AUTHORITIES, format!("{} {why}", path.display()));
     trust_anchors(&text).map_err(wrong)?;
     Ok(text)
 }
@@ -204,11 +194,11 @@ pub fn trust_anchors(text: &str) -> Result<Vec<TrustAnchor<'static>>, String> {
     for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
         let certificate = certificate.map_err(|error| format!("is not PEM: {error}"))?;
         let anchor = anchor_from_trusted_cert(&certificate).map_err(|error| {
-            format!("has a certificate, number {}, that is none: {error}", anchors.len() + 1)
+            format!("contains an invalid certificate (number {}): {error}", anchors.len() + 1)
         })?;
         anchors.push(anchor.to_owned());
     }
-    if anchors.is_empty() { Err("holds no certificate in PEM".to_owned()) } else { Ok(anchors) }
+    if anchors.is_empty() { Err("contains no certificate in PEM".to_owned()) } else { Ok(anchors) }
 }
 
 /// Returns the host's present authorities, without invalid ones. An error has the reason that there are none.
@@ -223,45 +213,46 @@ pub fn host_anchors() -> Result<Vec<TrustAnchor<'static>>, String> {
     }
 }
 
-fn into_text(file: &str, bytes: Vec<u8>) -> Result<String, ConfigProblem> {
-    String::from_utf8(bytes).map_err(|_| {
-        ConfigProblem::new(format!("{file} is not text in UTF-8"), "write it as UTF-8")
-    })
+fn into_text(file: &str, bytes: Vec<u8>) -> Result<String, CodedError> {
+    String::from_utf8(bytes)
+        .map_err(|_| CodedError::new(&codes::FILE_NOT_UTF8, format!("{file} is not text in UTF-8")))
 }
 
 pub(crate) fn read_bytes(
     path: &Path,
     bytes_max: u64,
     refused_mode: u32,
-) -> Result<Vec<u8>, ConfigProblem> {
+) -> Result<Vec<u8>, CodedError> {
     let name = path.display();
     let failed = |error: std::io::Error| {
-        let instead = match error.kind() {
-            ErrorKind::NotFound => "make it, or name another",
-            ErrorKind::PermissionDenied => "run this as root",
-            _ => "name a file that can be read",
+        let message = match error.kind() {
+            ErrorKind::NotFound => &codes::FILE_MISSING,
+            _ => &codes::FILE_UNREADABLE,
         };
-        ConfigProblem::new(format!("cannot read {name}: {error}"), instead)
+        CodedError::new(message, format!("cannot read {name}: {error}"))
     };
     // Opening another type of file, such as a pipe, might block.
     if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(ConfigProblem::new(format!("{name} is no file"), "name a file"));
+        let text = format!("{name} is not a regular file");
+        return Err(CodedError::new(&codes::FILE_NOT_REGULAR, text));
     }
     crate::check_ownership(path)?;
     let file = File::open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     if mode & refused_mode != 0 {
-        return Err(ConfigProblem::new(
-            format!("others may read or change {name} (mode {:04o})", mode & 0o7777),
-            format!("chmod 600 {name}, and think of a new password if others have been there"),
-        ));
+        let mode = mode & 0o7777;
+        return Err(CodedError::new(
+            &codes::SECRET_EXPOSED,
+            format!("{name} has mode {mode:04o}, which gives other users access"),
+        )
+        .fix(format!("Run `chmod 600 {name}`. Change the secret if it may have been read.")));
     }
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > bytes_max {
-        return Err(ConfigProblem::new(
+        return Err(CodedError::new(
+            &codes::FILE_TOO_LONG,
             format!("{name} is longer than {bytes_max} bytes"),
-            "name the file that was meant".to_owned(),
         ));
     }
     Ok(bytes)
@@ -270,7 +261,9 @@ pub(crate) fn read_bytes(
 #[cfg(test)]
 mod tests {
     use super::trust_anchors;
-    use crate::{ParsedConfig, Severity, parse};
+    use crate::{ParsedConfig, parse};
+    use roster_messages::table::config as codes;
+    use roster_messages::{Diagnostic, Severity};
     use std::fs::{Permissions, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
@@ -288,15 +281,15 @@ mod tests {
         let said = |credentials| -> Vec<String> {
             let problems = parsed.read_secrets(false, credentials).err().unwrap_or_default();
             let place = format!("{}/", folder.path().display());
-            problems.iter().map(|problem| problem.render().replace(&place, "")).collect()
+            problems.iter().map(|problem| problem.to_string().replace(&place, "")).collect()
         };
-        let advice = "add LoadCredential=corp:/PATH below [Service] by `systemctl edit rosterd`, then \
-                      `systemctl restart rosterd`";
+        let fix = "Add LoadCredential=corp:/PATH below [Service] by `systemctl edit rosterd`, then run \
+                   `systemctl restart rosterd`. [RST-1113]";
         let begin = "roster.toml:8: domain.corp.bind_password_file: cannot read";
-        let none = "the credential corp: the service manager gave none to this process";
-        assert_eq!(said(None), [format!("{begin} {none}; {advice}")]);
+        let none = "the credential corp: systemd passed none to this process";
+        assert_eq!(said(None), [format!("{begin} {none}. {fix}")]);
         let missing = "corp: No such file or directory (os error 2)";
-        assert_eq!(said(Some(folder.path())), [format!("{begin} {missing}; {advice}")]);
+        assert_eq!(said(Some(folder.path())), [format!("{begin} {missing}. {fix}")]);
 
         let path = folder.path().join("corp");
         write(&path, "secret\n").unwrap();
@@ -307,7 +300,7 @@ mod tests {
         assert_eq!(secrets[0].bind_password.as_deref(), Some("secret"));
         set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
         set_permissions(&path, Permissions::from_mode(0o404)).unwrap();
-        assert!(said(Some(folder.path()))[0].contains("others may read or change"));
+        assert!(said(Some(folder.path()))[0].ends_with("[RST-1111]"));
     }
 
     const AUTHORITY: &str = "\
@@ -334,14 +327,19 @@ o9vdqCHOxm2Y2iLQ
         .unwrap()
     }
 
+    /// Formats a mistake with its line alone.
+    fn line(problem: &Diagnostic) -> String {
+        format!("{}: {}", problem.line, problem.without_position())
+    }
+
     fn said(folder: &Path) -> Vec<String> {
         let problems = parsed(folder).read_secrets(false, None).err().unwrap_or_default();
         let place = format!("{}/", folder.display());
-        problems.iter().map(|p| format!("{}: {p}", p.line).replace(&place, "")).collect()
+        problems.iter().map(|problem| line(problem).replace(&place, "")).collect()
     }
 
     #[test]
-    fn a_password_is_the_file_without_the_newline_at_its_end() {
+    fn password_is_file_without_final_newline() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path().join("password"), " se cret \n").unwrap();
         write(folder.path().join("ca"), format!("x\n{AUTHORITY}")).unwrap();
@@ -353,18 +351,18 @@ o9vdqCHOxm2Y2iLQ
     }
 
     #[test]
-    fn what_a_back_end_could_not_use_as_an_authority_is_refused() {
+    fn trust_anchors_reject_unusable_authorities() {
         let whole = AUTHORITY.trim_end();
         let inside = whole.len() / 2;
         assert_eq!(trust_anchors(&format!("{whole}\n{whole}\n")).map(|all| all.len()), Ok(2));
         for (text, why) in [
-            (String::new(), "holds no certificate in PEM"),
-            (whole.replace("CERTIFICATE", "PRIVATE KEY"), "holds no certificate in PEM"),
+            (String::new(), "contains no certificate in PEM"),
+            (whole.replace("CERTIFICATE", "PRIVATE KEY"), "contains no certificate in PEM"),
             ("-----BEGIN CERTIFICATE-----\n".to_owned(), "is not PEM"),
             (format!("{whole}\n{}", &whole[..inside]), "is not PEM"),
             (
                 format!("{}\n-----END CERTIFICATE-----\n", &whole[..28 + 64]),
-                "has a certificate, number 1, that is none",
+                "contains an invalid certificate (number 1): ",
             ),
             (whole.replace("MIIB", "MI*B"), "is not PEM"),
         ] {
@@ -374,20 +372,20 @@ o9vdqCHOxm2Y2iLQ
     }
 
     #[test]
-    fn a_host_without_authorities_is_told_of_where_a_domain_relies_on_them() {
+    fn host_authorities_missing_warns_each_domain() {
         let said = |keys: &str| -> Vec<String> {
             let parsed = parse(&format!(
                 "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'ldap'\nbase = 'dc=x'\n{keys}"
             ));
-            let none = || Err::<(), _>("there are none".to_owned());
+            let none = || Err::<(), _>("none".to_owned());
             let problems = parsed.unwrap().warn_missing_authorities(none);
             assert!(problems.iter().all(|problem| problem.severity == Severity::Warning));
-            problems.iter().map(|problem| format!("{}: {problem}", problem.line)).collect()
+            problems.iter().map(line).collect()
         };
         let told = |place: &str| {
             vec![format!(
-                "{place}: no server's certificate will be believed: there are none; install \
-                 ca-certificates, or name a PEM file with tls_ca"
+                "{place}: TLS verification will fail: none. {} [RST-1116]",
+                codes::HOST_AUTHORITIES_MISSING.fix
             )]
         };
         assert_eq!(said("uris = ['ldapi://%2Fx', 'ldaps://x']\n"), told("6: domain.corp.uris"));
@@ -407,9 +405,9 @@ o9vdqCHOxm2Y2iLQ
             said(folder.path()),
             [
                 "8: domain.corp.bind_password_file: cannot read password: No such file or directory \
-                 (os error 2); make it, or name another",
-                "9: domain.corp.tls_ca: cannot read ca: No such file or directory (os error 2); \
-                 make it, or name another",
+                 (os error 2). Create the file, or correct its path. [RST-1106]",
+                "9: domain.corp.tls_ca: cannot read ca: No such file or directory (os error 2). \
+                 Create the file, or correct its path. [RST-1106]",
             ]
         );
         write(folder.path().join("password"), "secret").unwrap();
@@ -418,24 +416,27 @@ o9vdqCHOxm2Y2iLQ
         assert_eq!(
             said(folder.path()),
             [
-                "8: domain.corp.bind_password_file: others may read or change password (mode 0644); \
-                 chmod 600 password, and think of a new password if others have been there",
-                "9: domain.corp.tls_ca: ca holds no certificate in PEM; name a PEM file of \
-                 authorities, from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----; from \
-                 DER: openssl x509 -inform der",
+                "8: domain.corp.bind_password_file: password has mode 0644, which gives other users \
+                 access. Run `chmod 600 password`. Change the secret if it may have been read. \
+                 [RST-1111]",
+                "9: domain.corp.tls_ca: ca contains no certificate in PEM. Name a PEM file of \
+                 authorities in tls_ca. To convert DER, run `openssl x509 -inform der`. [RST-1115]",
             ]
         );
         write(folder.path().join("ca"), AUTHORITY).unwrap();
         set_permissions(folder.path().join("ca"), Permissions::from_mode(0o666)).unwrap();
         assert_eq!(
             said(folder.path())[1],
-            "9: domain.corp.tls_ca: ca has mode 0666, by which other users can change it; check the \
-             content of ca, then chmod go-w ca"
+            "9: domain.corp.tls_ca: ca has mode 0666, which allows other users to change it. Check \
+             the content of ca, then run `chmod go-w ca`. [RST-1105]"
         );
         write(folder.path().join("password"), "\n").unwrap();
         set_permissions(folder.path().join("password"), Permissions::from_mode(0o600)).unwrap();
-        assert!(said(folder.path())[0].contains("password is empty; write the password into it"));
+        assert!(
+            said(folder.path())[0]
+                .ends_with("password is empty. Write the password to password. [RST-1112]")
+        );
         write(folder.path().join("password"), "x".repeat(5000)).unwrap();
-        assert!(said(folder.path())[0].contains("longer than 4096 bytes"));
+        assert!(said(folder.path())[0].contains("password is longer than 4096 bytes. "));
     }
 }

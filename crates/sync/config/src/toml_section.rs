@@ -1,12 +1,15 @@
 //! Converts TOML to checked values, table by table, with their positions.
 //!
 //! A [`TomlSection`] returns the value of a key or its default. After a mistake it continues with a harmless value, so
-//! that one run finds all mistakes.
+//! that one run finds all mistakes. `value_syntax` parses the contents of strings. `load`, `domain` and `access` select
+//! the tables.
 
-use crate::diagnostic::{ConfigProblem, Diagnostic, Severity, SourceIndex, nearest};
+use crate::diagnostic::{SourceIndex, nearest, with_position};
 use crate::explain::{EffectiveSetting, ValueOrigin};
 use crate::keys::{self, ConfigKey, ConfigTable, Key, KeyDefault, ValueKind, keys_of};
 use crate::{LdapServer, ListenAddress, SecretFile, value_syntax};
+use roster_messages::table::config as codes;
+use roster_messages::{CodedError, Diagnostic, Severity};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,24 +110,14 @@ impl<'t> LoadReport<'t> {
         Self { sources, problems: Vec::new(), settings: Vec::new() }
     }
 
-    pub fn push(
-        &mut self,
-        severity: Severity,
-        place: &Range<usize>,
-        key: &str,
-        wrong: ConfigProblem,
-    ) {
+    pub fn error(&mut self, place: &Range<usize>, key: &str, error: CodedError) {
+        self.push(Severity::Error, place, key, error);
+    }
+
+    pub fn push(&mut self, severity: Severity, place: &Range<usize>, key: &str, error: CodedError) {
         let (file, line, column) = self.sources.locate(place);
-        let ConfigProblem { message: what, fix: instead } = wrong;
-        self.problems.push(Diagnostic {
-            severity,
-            file: file.to_owned(),
-            line,
-            column,
-            key: key.to_owned(),
-            message: what,
-            fix: instead,
-        });
+        let position = (file.to_owned(), line, column);
+        self.problems.push(with_position(severity, position, key.to_owned(), error));
     }
 
     fn origin(&self, place: &Range<usize>) -> ValueOrigin {
@@ -165,11 +158,7 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
         let table = found.and_then(|(place, value)| {
             let table = value.get_ref().as_table();
             if table.is_none() {
-                let wrong = ConfigProblem::new(
-                    "must be a table",
-                    format!("write [{path}], and its keys below"),
-                );
-                report.push(Severity::Error, &place, path, wrong);
+                report.error(&place, path, not_a_table(path));
             }
             table
         });
@@ -222,42 +211,23 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
     }
 
     /// Records a mistake at a key.
-    pub fn error(&mut self, key: &ConfigKey, what: impl Into<String>, instead: impl Into<String>) {
-        self.subtable_error(key.name, what, instead);
+    pub fn error(&mut self, key: &ConfigKey, error: CodedError) {
+        self.subtable_error(key.name, error);
     }
 
     /// Records a mistake at a subtable.
-    pub fn subtable_error(
-        &mut self,
-        name: &str,
-        what: impl Into<String>,
-        instead: impl Into<String>,
-    ) {
-        let wrong = ConfigProblem::new(what, instead);
-        self.record(Severity::Error, &self.span_of(name), name, wrong);
+    pub fn subtable_error(&mut self, name: &str, error: CodedError) {
+        self.record(Severity::Error, &self.span_of(name), name, error);
     }
 
     /// Records a mistake at the list element that `is` accepts.
-    pub fn element_error(
-        &mut self,
-        key: &ConfigKey,
-        is: impl Fn(&str) -> bool,
-        what: impl Into<String>,
-        instead: impl Into<String>,
-    ) {
-        let wrong = ConfigProblem::new(what, instead);
-        self.record(Severity::Error, &self.element_span(key, is), key.name, wrong);
+    pub fn element_error(&mut self, key: &ConfigKey, is: impl Fn(&str) -> bool, error: CodedError) {
+        self.record(Severity::Error, &self.element_span(key, is), key.name, error);
     }
 
     /// Records a probable mistake at a key.
-    pub fn warning(
-        &mut self,
-        key: &ConfigKey,
-        what: impl Into<String>,
-        instead: impl Into<String>,
-    ) {
-        let wrong = ConfigProblem::new(what, instead);
-        self.record(Severity::Warning, &self.span_of(key.name), key.name, wrong);
+    pub fn warning(&mut self, key: &ConfigKey, error: CodedError) {
+        self.record(Severity::Warning, &self.span_of(key.name), key.name, error);
     }
 
     /// Records a probable mistake at a list element.
@@ -265,21 +235,13 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
         &mut self,
         key: &ConfigKey,
         is: impl Fn(&str) -> bool,
-        what: impl Into<String>,
-        instead: impl Into<String>,
+        error: CodedError,
     ) {
-        let wrong = ConfigProblem::new(what, instead);
-        self.record(Severity::Warning, &self.element_span(key, is), key.name, wrong);
+        self.record(Severity::Warning, &self.element_span(key, is), key.name, error);
     }
 
-    fn record(
-        &mut self,
-        severity: Severity,
-        place: &Range<usize>,
-        name: &str,
-        wrong: ConfigProblem,
-    ) {
-        self.report.push(severity, place, &self.key_path(name), wrong);
+    fn record(&mut self, severity: Severity, place: &Range<usize>, name: &str, error: CodedError) {
+        self.report.push(severity, place, &self.key_path(name), error);
     }
 
     /// Returns the value of a key or its default. `None` without a default, or after a mistake.
@@ -297,8 +259,8 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
                 read
             }
             (None, KeyDefault::Required) => {
-                let instead = format!("add it to [{}]: {}", self.path, example(key));
-                self.error(key, "is missing", instead);
+                let fix = format!("Add it to [{}]: {}.", self.path, example(key));
+                self.error(key, CodedError::new(&codes::KEY_MISSING, "is missing").fix(fix));
                 return None;
             }
             (None, KeyDefault::Follows(_)) => return None,
@@ -342,11 +304,11 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
 
     /// Checks a value by the kind of its key, and records its mistakes.
     fn read(&mut self, key: &ConfigKey, value: &Spanned<DeValue<'i>>) -> Option<CheckedValue> {
-        let mut wrongs = Vec::new();
-        let read = read(key.kind, value, &mut wrongs);
+        let mut errors = Vec::new();
+        let read = read(key.kind, value, &mut errors);
         let path = self.key_path(key.name);
-        for (place, wrong) in wrongs {
-            self.report.push(Severity::Error, &place, &path, wrong);
+        for (place, error) in errors {
+            self.report.error(&place, &path, error);
         }
         read
     }
@@ -356,23 +318,15 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
         for (name, _) in self.table.into_iter().flatten() {
             let (name, place) = (&**name.get_ref(), name.span());
             let known = keys_of(self.kind).find(|key| key.name == name);
-            let wrong = match known {
+            let error = match known {
                 Some(key) if provider.is_none() || key.provider.is_none() => continue,
                 Some(key) if key.provider == provider => continue,
-                Some(key) => ConfigProblem::new(
-                    format!(
-                        "is for provider = {:?}, and this domain's is {:?}",
-                        key.provider.unwrap_or_default(),
-                        provider.unwrap_or_default()
-                    ),
-                    "remove it",
-                ),
+                Some(key) => other_provider(key.provider, provider),
                 // The table of attributes, which is read separately.
                 None if self.kind == ConfigTable::Domain && name == "attributes" => {
-                    if provider == Some("files") {
-                        ConfigProblem::new("is for provider = \"ldap\" only", "remove it")
-                    } else {
-                        continue;
+                    match provider {
+                        Some("files") => other_provider(Some("ldap"), provider),
+                        _ => continue,
                     }
                 }
                 // The tables of access rules are read separately, too.
@@ -381,9 +335,23 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
                 None => unknown_key(self.kind, name),
             };
             let path = self.key_path(name);
-            self.report.push(Severity::Error, &place, &path, wrong);
+            self.report.error(&place, &path, error);
         }
     }
+}
+
+/// Returns the error about a name that must be the table at `path`.
+pub(crate) fn not_a_table(path: &str) -> CodedError {
+    CodedError::new(&codes::NOT_A_TABLE, "must be a table")
+        .fix(format!("Write [{path}], and its keys below."))
+}
+
+fn other_provider(of_key: Option<&str>, of_domain: Option<&str>) -> CodedError {
+    let (of_key, of_domain) = (of_key.unwrap_or_default(), of_domain.unwrap_or_default());
+    CodedError::new(
+        &codes::KEY_OF_OTHER_PROVIDER,
+        format!("requires provider = {of_key:?}, and this domain has provider = {of_domain:?}"),
+    )
 }
 
 /// Keys of other programs' configurations, and the corresponding key.
@@ -442,29 +410,30 @@ const FOREIGN_KEYS: &[(&str, &str)] = &[
     ("ldap_user_ssh_public_key", "ssh_key"),
 ];
 
-/// Returns the message about a key that does not exist.
-fn unknown_key(table: ConfigTable, name: &str) -> ConfigProblem {
+/// Returns the error about a key that does not exist.
+fn unknown_key(table: ConfigTable, name: &str) -> CodedError {
     if ["bind_password", "bindpw", "password", "ldap_default_authtok"].contains(&name) {
-        return ConfigProblem::new(
-            "passwords do not stand in this file, which everybody may read",
-            "put it into a file with mode 0600, and name that file in bind_password_file",
-        );
+        let text = "passwords are not allowed in this world-readable file";
+        return CodedError::new(&codes::PASSWORD_IN_FILE, text);
     }
-    let what = "is not a key of this table".to_owned();
+    let text = "is not a key of this table";
+    let unknown = CodedError::new(&codes::UNKNOWN_KEY, text);
     let here = |name: &str| keys_of(table).any(|key| key.name == name);
     let renamed = FOREIGN_KEYS.iter().find(|(theirs, ours)| *theirs == name && here(ours));
     let near = renamed.map(|&(_, ours)| ours);
     if let Some(near) = near.or_else(|| nearest(name, keys_of(table).map(|key| key.name))) {
-        return ConfigProblem::new(what, format!("did you mean {near}?"));
+        return unknown.fix(format!("Did you mean {near}?"));
     }
     let ours =
         FOREIGN_KEYS.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours);
     let homes: Vec<_> =
         keys::KEYS.iter().filter(|key| key.name == ours).map(|key| key.table.header()).collect();
     match homes.first() {
-        Some(home) if ours == name => ConfigProblem::new(what, format!("it belongs under {home}")),
-        Some(home) => ConfigProblem::new(what, format!("did you mean {ours}, under {home}?")),
-        None => ConfigProblem::new(what, "remove it; roster.toml(5) lists all keys"),
+        Some(home) if ours == name => {
+            CodedError::new(&codes::MISPLACED_KEY, text).fix(format!("Move it to {home}."))
+        }
+        Some(home) => unknown.fix(format!("Did you mean {ours}, under {home}?")),
+        None => unknown,
     }
 }
 
@@ -487,72 +456,70 @@ fn choices(name: &str, of: &[&str]) -> String {
     lines.join(" or ")
 }
 
-type ElementDiagnostics = Vec<(Range<usize>, ConfigProblem)>;
+type ElementErrors = Vec<(Range<usize>, CodedError)>;
 
 fn read(
     kind: ValueKind,
     value: &Spanned<DeValue<'_>>,
-    wrongs: &mut ElementDiagnostics,
+    errors: &mut ElementErrors,
 ) -> Option<CheckedValue> {
     match kind {
         ValueKind::Uris => {
             let servers =
-                read_elements(value, "URIs", wrongs, |value| value_syntax::server(text(value)?))?;
+                read_elements(value, "URIs", errors, |value| value_syntax::server(text(value)?))?;
             return Some(CheckedValue::Servers(servers));
         }
         ValueKind::Domains => {
-            let names = read_elements(value, "names", wrongs, |value| {
+            let names = read_elements(value, "names", errors, |value| {
                 let name = text(value)?;
                 value_syntax::domain_name(name).map(|()| name.to_owned())
             })?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Names => {
-            let names = read_elements(value, "names", wrongs, |value| {
+            let names = read_elements(value, "names", errors, |value| {
                 let name = text(value)?;
                 value_syntax::entry_name(name).map(|()| name.to_owned())
             })?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Attributes => {
-            let names = read_elements(value, "attributes", wrongs, |value| {
+            let names = read_elements(value, "attributes", errors, |value| {
                 let name = text(value)?;
                 value_syntax::canonical_attribute(name).map(|()| name.to_owned())
             })?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Choices { noun, of } => {
-            let words = read_elements(value, "words", wrongs, |value| choice(value, noun, of))?;
+            let words = read_elements(value, "words", errors, |value| choice(value, noun, of))?;
             return Some(CheckedValue::Texts(words));
         }
         ValueKind::KeyOptions => {
-            let options = read_elements(value, "options", wrongs, |value| {
+            let options = read_elements(value, "options", errors, |value| {
                 let option = text(value)?;
                 value_syntax::key_option(option).map(|()| option.to_owned())
             })?;
             return Some(CheckedValue::Texts(options));
         }
         ValueKind::Users => {
-            let names = read_elements(value, "names", wrongs, |value| {
+            let names = read_elements(value, "names", errors, |value| {
                 let name = text(value)?;
                 value_syntax::user_name(name).map(|()| name.to_owned())
             })?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Hosts { port } => {
-            let hosts = read_elements(value, "hosts", wrongs, |value| {
+            let hosts = read_elements(value, "hosts", errors, |value| {
                 value_syntax::host(text(value)?, port)
             })?;
             return Some(CheckedValue::Texts(hosts));
         }
         ValueKind::Gids => {
-            let gids = read_elements(value, "gids", wrongs, |value| {
+            let gids = read_elements(value, "gids", errors, |value| {
                 let gid = integer(value, 0, u32::MAX)?;
                 if keys::RESERVED_IDS.contains(&gid) {
-                    return Err(ConfigProblem::new(
-                        format!("{gid} is never served from a directory"),
-                        "remove it",
-                    ));
+                    let text = format!("gid {gid} is reserved");
+                    return Err(CodedError::new(&codes::RESERVED_GID, text));
                 }
                 Ok(gid)
             })?;
@@ -562,8 +529,8 @@ fn read(
     }
     match read_single(kind, value.get_ref()) {
         Ok(read) => Some(read),
-        Err(wrong) => {
-            wrongs.push((value.span(), wrong));
+        Err(error) => {
+            errors.push((value.span(), error));
             None
         }
     }
@@ -573,47 +540,41 @@ fn read(
 fn read_elements<T: PartialEq>(
     value: &Spanned<DeValue<'_>>,
     noun: &str,
-    wrongs: &mut ElementDiagnostics,
-    read: impl Fn(&DeValue<'_>) -> Result<T, ConfigProblem>,
+    errors: &mut ElementErrors,
+    read: impl Fn(&DeValue<'_>) -> Result<T, CodedError>,
 ) -> Option<Vec<T>> {
     let Some(list) = value.get_ref().as_array() else {
         // The most common mistake is one value without brackets.
-        let wrong = match value.get_ref() {
-            single @ (DeValue::String(_) | DeValue::Integer(_)) => ConfigProblem::new(
-                format!("must be a list of {noun}"),
-                format!("write [{}]", as_written(single)),
-            ),
-            other => wrong_type(&format!("a list of {noun}"), other),
+        let error = wrong_type(&format!("a list of {noun}"), value.get_ref());
+        let error = match value.get_ref() {
+            single @ (DeValue::String(_) | DeValue::Integer(_)) => {
+                error.fix(format!("Write [{}].", as_written(single)))
+            }
+            _ => error,
         };
-        wrongs.push((value.span(), wrong));
+        errors.push((value.span(), error));
         return None;
     };
     let mut elements = Vec::new();
     for element in list.iter() {
         match read(element.get_ref()) {
-            Ok(read) if elements.contains(&read) => wrongs.push((
-                element.span(),
-                ConfigProblem::new(
-                    format!("{} is there twice", as_written(element.get_ref())),
-                    "remove one",
-                ),
-            )),
+            Ok(read) if elements.contains(&read) => {
+                let text = format!("the list contains {} twice", as_written(element.get_ref()));
+                errors.push((element.span(), CodedError::new(&codes::DUPLICATE_ELEMENT, text)));
+            }
             Ok(read) => elements.push(read),
-            Err(wrong) => wrongs.push((element.span(), wrong)),
+            Err(error) => errors.push((element.span(), error)),
         }
     }
     Some(elements)
 }
 
-fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, ConfigProblem> {
+fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, CodedError> {
     Ok(match kind {
         ValueKind::Boolean => match value {
             DeValue::Boolean(value) => CheckedValue::Boolean(*value),
             DeValue::String(text) if matches!(&**text, "true" | "false") => {
-                return Err(ConfigProblem::new(
-                    "must be true or false without quotes",
-                    format!("write {text}"),
-                ));
+                return Err(quoted_value("true or false", text));
             }
             other => return Err(wrong_type("true or false", other)),
         },
@@ -627,10 +588,9 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Con
             match share.filter(|share| (0.0..=1.0).contains(share)) {
                 Some(share) => CheckedValue::Share(share),
                 None => {
-                    return Err(ConfigProblem::new(
-                        format!("{} is not from 0 to 1", as_written(value)),
-                        "write a share such as 0.5, which is half of the domain",
-                    ));
+                    return Err(
+                        out_of_range(value).fix("Write a fraction from 0 to 1, such as 0.5.")
+                    );
                 }
             }
         }
@@ -669,56 +629,63 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Con
 }
 
 /// Checks that a text is one of the choices.
-fn choice(value: &DeValue<'_>, noun: &str, of: &[&str]) -> Result<String, ConfigProblem> {
+fn choice(value: &DeValue<'_>, noun: &str, of: &[&str]) -> Result<String, CodedError> {
     let text = text(value)?;
     if of.contains(&text) {
         return Ok(text.to_owned());
     }
-    let instead = match nearest(text, of.iter().copied()) {
-        Some(near) => format!("did you mean \"{near}\"?"),
-        None => format!("write {}", keys::quoted(of)),
+    let fix = match nearest(text, of.iter().copied()) {
+        Some(near) => format!("Did you mean \"{near}\"?"),
+        None => format!("Write {}.", keys::quoted(of)),
     };
-    Err(ConfigProblem::new(format!("{text:?} is not a {noun}"), instead))
+    Err(CodedError::new(&codes::UNKNOWN_VALUE, format!("unknown {noun} {text:?}")).fix(fix))
 }
 
 fn checked(
     value: &DeValue<'_>,
-    check: impl Fn(&str) -> Result<(), ConfigProblem>,
-) -> Result<CheckedValue, ConfigProblem> {
+    check: impl Fn(&str) -> Result<(), CodedError>,
+) -> Result<CheckedValue, CodedError> {
     let text = text(value)?;
     check(text).map(|()| CheckedValue::Text(text.to_owned()))
 }
 
-fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, ConfigProblem> {
-    value.as_str().ok_or_else(|| match value {
-        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
-            ConfigProblem::new("must be a string", format!("write \"{}\"", as_written(value)))
+fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, CodedError> {
+    value.as_str().ok_or_else(|| {
+        let error = wrong_type("a string", value);
+        match value {
+            DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
+                error.fix(format!("Write \"{}\".", as_written(value)))
+            }
+            _ => error,
         }
-        other => wrong_type("a string", other),
     })
 }
 
-fn integer(value: &DeValue<'_>, min: u32, max: u32) -> Result<u32, ConfigProblem> {
+fn integer(value: &DeValue<'_>, min: u32, max: u32) -> Result<u32, CodedError> {
     let number = match value {
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok(),
         DeValue::String(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-            return Err(ConfigProblem::new(
-                "must be a number without quotes",
-                format!("write {text}"),
-            ));
+            return Err(quoted_value("a number", text));
         }
         other => return Err(wrong_type("a whole number", other)),
     };
     let within = number.and_then(|number| u32::try_from(number).ok());
-    within.filter(|number| (min..=max).contains(number)).ok_or_else(|| {
-        ConfigProblem::new(
-            format!("{} is out of range", as_written(value)),
-            format!("write {min} to {max}"),
-        )
-    })
+    within
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| out_of_range(value).fix(format!("Write a number from {min} to {max}.")))
 }
 
-fn wrong_type(wanted: &str, found: &DeValue<'_>) -> ConfigProblem {
+fn out_of_range(value: &DeValue<'_>) -> CodedError {
+    CodedError::new(&codes::OUT_OF_RANGE, format!("{} is out of range", as_written(value)))
+}
+
+/// Returns the error about a string that would be valid without its quotes.
+fn quoted_value(wanted: &str, text: &str) -> CodedError {
+    CodedError::new(&codes::WRONG_TYPE, format!("must be {wanted} without quotes"))
+        .fix(format!("Write {text}."))
+}
+
+fn wrong_type(wanted: &str, found: &DeValue<'_>) -> CodedError {
     let found = match found {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a whole number",
@@ -728,7 +695,7 @@ fn wrong_type(wanted: &str, found: &DeValue<'_>) -> ConfigProblem {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    ConfigProblem { message: format!("must be {wanted}, and is {found}"), fix: None }
+    CodedError::new(&codes::WRONG_TYPE, format!("must be {wanted}, and is {found}"))
 }
 
 /// Formats a value for messages.

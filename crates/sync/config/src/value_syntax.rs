@@ -1,10 +1,11 @@
 //! The syntax of values: durations, servers, names, DNs, filters, templates.
 //!
-//! Pure functions from a text to a value or to a problem.
+//! Pure functions from a text to a value or to an error. They know neither files nor keys: `toml_section` adds those.
 
-use crate::diagnostic::ConfigProblem;
 use crate::keys::duration as written;
 use crate::{LdapServer, ListenAddress, SecretFile};
+use roster_messages::CodedError;
+use roster_messages::table::config as codes;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +19,7 @@ const LABEL_BYTES_MAX: usize = 63;
 const SOCKET_BYTES_MAX: usize = 107;
 
 /// Parses a duration such as `30s`. A number alone is seconds.
-pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, ConfigProblem> {
+pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, CodedError> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit_millis: u64 = match unit.trim_start() {
@@ -32,40 +33,45 @@ pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, Co
     let millis = number.parse().ok().and_then(|number: u64| number.checked_mul(unit_millis));
     match millis.filter(|_| unit_millis > 0) {
         Some(millis) => within(Duration::from_millis(millis), min, max),
-        None => Err(ConfigProblem::new(
-            format!("\"{text}\" is no duration"),
-            "write a number and ms, s, m, h or d, such as \"30s\"",
+        None => Err(CodedError::new(
+            &codes::INVALID_DURATION,
+            format!("\"{text}\" is not a valid duration"),
         )),
     }
 }
 
 /// Checks a duration against its limits.
-pub fn within(duration: Duration, min: Duration, max: Duration) -> Result<Duration, ConfigProblem> {
+pub fn within(duration: Duration, min: Duration, max: Duration) -> Result<Duration, CodedError> {
     if duration < min || duration > max {
         let too = if duration < min { "short" } else { "long" };
-        return Err(ConfigProblem::new(
+        return Err(CodedError::new(
+            &codes::OUT_OF_RANGE,
             format!("{} is too {too}", written(duration)),
-            format!("write \"{}\" to \"{}\"", written(min), written(max)),
-        ));
+        )
+        .fix(format!(
+            "Write a duration from \"{}\" to \"{}\".",
+            written(min),
+            written(max)
+        )));
     }
     Ok(duration)
 }
 
 /// Checks the name of a configured domain.
-pub fn domain_name(name: &str) -> Result<(), ConfigProblem> {
+pub fn domain_name(name: &str) -> Result<(), CodedError> {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let well = name.bytes().next().is_some_and(is_letter)
         && name.bytes().all(|byte| is_letter(byte) || b"._-".contains(&byte));
     if !well {
-        return Err(ConfigProblem::new(
-            format!("{name:?} cannot be the name of a domain"),
-            "use a-z, 0-9, dots, dashes and underscores, with a letter or a digit first",
+        return Err(CodedError::new(
+            &codes::INVALID_DOMAIN_NAME,
+            format!("{name:?} is not a valid domain name"),
         ));
     }
     if name.len() > DOMAIN_BYTES_MAX {
-        return Err(ConfigProblem::new(
-            format!("the name of this domain has {} bytes", name.len()),
-            format!("make it {DOMAIN_BYTES_MAX} at the most"),
+        return Err(CodedError::new(
+            &codes::INVALID_DOMAIN_NAME,
+            format!("the domain name has {} bytes; the limit is {DOMAIN_BYTES_MAX}", name.len()),
         ));
     }
     Ok(())
@@ -75,60 +81,61 @@ pub fn domain_name(name: &str) -> Result<(), ConfigProblem> {
 const USER_BYTES_MAX: usize = 256;
 
 /// Checks the name of a local user, which need not exist yet.
-pub fn user_name(name: &str) -> Result<(), ConfigProblem> {
+pub fn user_name(name: &str) -> Result<(), CodedError> {
     let odd =
         |char: char| char.is_control() || char.is_whitespace() || matches!(char, ':' | '/' | ',');
     if name.is_empty() || name.len() > USER_BYTES_MAX || name.contains(odd) {
-        return Err(ConfigProblem::new(
-            format!("{name:?} cannot be the name of a user"),
-            "write a name as in /etc/passwd",
+        return Err(CodedError::new(
+            &codes::INVALID_LOCAL_USER,
+            format!("{name:?} is not a valid user name"),
         ));
     }
     Ok(())
 }
 
 /// Checks for printable ASCII characters that the name of an account can have.
-pub fn name_characters(text: &str) -> Result<(), ConfigProblem> {
+pub fn name_characters(text: &str) -> Result<(), CodedError> {
     match text.chars().find(|c| !matches!(c, ' '..='~') || matches!(c, ':' | ',' | '/')) {
         None => Ok(()),
-        Some(c) => {
-            Err(ConfigProblem::new(format!("{c:?} is in no name that can be served"), "remove it"))
-        }
+        Some(c) => Err(CodedError::new(
+            &codes::INVALID_NAME_CHARACTER,
+            format!("names cannot contain {c:?}"),
+        )),
     }
 }
 
 /// Checks the name of a user or group of a domain.
-pub fn entry_name(name: &str) -> Result<(), ConfigProblem> {
+pub fn entry_name(name: &str) -> Result<(), CodedError> {
     if name.is_empty() || name.len() > USER_BYTES_MAX || name.contains([':', '\n', '\0', ',']) {
-        return Err(ConfigProblem::new(
-            format!("{name:?} cannot be the name of a user or a group"),
-            "write a name as getent shows it, each in quotes of its own",
+        return Err(CodedError::new(
+            &codes::INVALID_ENTRY_NAME,
+            format!("{name:?} is not a valid name of a user or group"),
         ));
     }
     Ok(())
 }
 
 /// Checks the name of an option of an ssh key, without a value.
-pub fn key_option(name: &str) -> Result<(), ConfigProblem> {
+pub fn key_option(name: &str) -> Result<(), CodedError> {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if name.is_empty() || !name.bytes().all(is_of_name) {
-        return Err(ConfigProblem::new(
+        return Err(CodedError::new(
+            &codes::INVALID_KEY_OPTION,
             format!("{name:?} is not the name of an option"),
-            "write the name alone, \"from\", as in AUTHORIZED_KEYS FILE FORMAT of sshd(8)",
         ));
     }
     Ok(())
 }
 
 /// Parses an absolute path.
-pub fn path(text: &str) -> Result<PathBuf, ConfigProblem> {
+pub fn path(text: &str) -> Result<PathBuf, CodedError> {
     if text.contains('\0') {
-        return Err(ConfigProblem::new("a path cannot hold a NUL", "remove it"));
+        return Err(CodedError::new(&codes::NUL_IN_PATH, "the path contains a NUL character"));
     }
     if !text.starts_with('/') {
-        return Err(ConfigProblem::new(
+        return Err(CodedError::new(
+            &codes::RELATIVE_PATH,
             format!("{text:?} is not an absolute path"),
-            "write it from the root, starting with /",
         ));
     }
     Ok(PathBuf::from(text))
@@ -138,7 +145,7 @@ pub fn path(text: &str) -> Result<PathBuf, ConfigProblem> {
 const CREDENTIAL_BYTES_MAX: usize = 255;
 
 /// Parses an absolute path, or `credential:NAME`. The name is a file in one directory, never a path.
-pub fn secret_file(text: &str) -> Result<SecretFile, ConfigProblem> {
+pub fn secret_file(text: &str) -> Result<SecretFile, CodedError> {
     let Some(name) = text.strip_prefix(SecretFile::CREDENTIAL) else {
         return path(text).map(SecretFile::Path);
     };
@@ -148,16 +155,16 @@ pub fn secret_file(text: &str) -> Result<SecretFile, ConfigProblem> {
         || name.starts_with('.')
         || !name.bytes().all(is_one)
     {
-        return Err(ConfigProblem::new(
-            format!("{name:?} cannot be the name of a credential"),
-            "use letters, digits, dots, dashes and underscores, as in LoadCredential=NAME:PATH",
+        return Err(CodedError::new(
+            &codes::INVALID_CREDENTIAL_NAME,
+            format!("{name:?} is not a valid name of a credential"),
         ));
     }
     Ok(SecretFile::Credential(name.to_owned()))
 }
 
 /// Parses a DNS name.
-pub fn dns_name(text: &str) -> Result<String, ConfigProblem> {
+pub fn dns_name(text: &str) -> Result<String, CodedError> {
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_label = |label: &str| {
         !label.is_empty()
@@ -167,26 +174,21 @@ pub fn dns_name(text: &str) -> Result<String, ConfigProblem> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     if name.len() > HOST_BYTES_MAX || !name.split('.').all(is_label) {
-        return Err(ConfigProblem::new(
-            format!("{text:?} is no DNS name"),
-            "write letters, digits and dashes between dots, such as \"example.com\"",
+        return Err(CodedError::new(
+            &codes::INVALID_DNS_NAME,
+            format!("{text:?} is not a valid DNS name"),
         ));
     }
     Ok(name.to_owned())
 }
 
 /// Parses a server URI of `uris`.
-pub fn server(uri: &str) -> Result<LdapServer, ConfigProblem> {
+pub fn server(uri: &str) -> Result<LdapServer, CodedError> {
     let Some((scheme, rest)) = uri.split_once("://") else {
+        let error = CodedError::new(&codes::INVALID_URI, format!("{uri:?} is not a valid URI"));
         return Err(match dns_name(uri.split([':', '/']).next().unwrap_or_default()) {
-            Ok(host) => ConfigProblem::new(
-                format!("{uri:?} is no URI"),
-                format!("did you mean \"ldaps://{host}\"?"),
-            ),
-            Err(_) => ConfigProblem::new(
-                format!("{uri:?} is no URI"),
-                "write ldaps://HOST, ldap://HOST or ldapi://PATH with every / of the path as %2F",
-            ),
+            Ok(host) => error.fix(format!("Did you mean \"ldaps://{host}\"?")),
+            Err(_) => error,
         });
     };
     match scheme.to_ascii_lowercase().as_str() {
@@ -195,26 +197,26 @@ pub fn server(uri: &str) -> Result<LdapServer, ConfigProblem> {
             host_and_port(uri, rest, 636).map(|(host, port)| LdapServer::Ldaps { host, port })
         }
         "ldapi" => socket(uri, rest).map(|path| LdapServer::Ldapi { path }),
-        other => Err(ConfigProblem::new(
-            format!("{uri:?}: {other:?} is no protocol of LDAP servers"),
-            "write ldaps://, ldap:// or ldapi://",
+        other => Err(CodedError::new(
+            &codes::UNKNOWN_URI_SCHEME,
+            format!("{uri:?}: unknown scheme {other:?}"),
         )),
     }
 }
 
 /// Parses `HOST[:PORT]`, and adds the default port.
-pub fn host(text: &str, default: u16) -> Result<String, ConfigProblem> {
+pub fn host(text: &str, default: u16) -> Result<String, CodedError> {
     let (host, port) = host_and_port(text, text, default)?;
     Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
 }
 
 /// Checks the name of a Kerberos realm. It must be valid in a krb5.conf.
-pub fn realm(text: &str) -> Result<(), ConfigProblem> {
+pub fn realm(text: &str) -> Result<(), CodedError> {
     let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if text.is_empty() || text.len() > HOST_BYTES_MAX || !text.bytes().all(is_one) {
-        return Err(ConfigProblem::new(
-            format!("{text:?} is no realm"),
-            "write letters, digits, dots and dashes, such as \"EXAMPLE.COM\"",
+        return Err(CodedError::new(
+            &codes::INVALID_REALM,
+            format!("{text:?} is not a valid realm"),
         ));
     }
     Ok(())
@@ -224,39 +226,40 @@ pub fn realm(text: &str) -> Result<(), ConfigProblem> {
 const CACHE_BYTES_MAX: usize = 256;
 
 /// Checks the name of credential caches. A file must be unique for each session. The other types hold several caches.
-pub fn cache(text: &str) -> Result<(), ConfigProblem> {
+pub fn cache(text: &str) -> Result<(), CodedError> {
     let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:%{}".contains(&byte);
     let rest = text.replace("%{uid}", "0");
     if text == "none" {
         return Ok(());
     }
     if text.len() > CACHE_BYTES_MAX || !text.bytes().all(is_one) || rest.contains(['%', '{', '}']) {
-        return Err(ConfigProblem::new(
-            format!("{text:?} cannot be the name of a credential cache"),
-            "use letters, digits, / . _ - : and %{uid}",
+        return Err(CodedError::new(
+            &codes::INVALID_CACHE_NAME,
+            format!("{text:?} is not a valid name of a credential cache"),
         ));
     }
     match rest.split_once(':') {
         Some(("FILE", path)) if path.starts_with('/') && path.ends_with("XXXXXX") => Ok(()),
-        Some(("FILE", path)) if path.starts_with('/') => Err(ConfigProblem::new(
-            "sessions would share this file, and the first that ends would remove it",
-            format!("write \"{text}_XXXXXX\""),
-        )),
+        Some(("FILE", path)) if path.starts_with('/') => Err(CodedError::new(
+            &codes::SHARED_CACHE_FILE,
+            format!("all sessions would share {text:?}"),
+        )
+        .fix(format!("Write \"{text}_XXXXXX\"."))),
         Some(("DIR", path)) if path.starts_with('/') => Ok(()),
         Some(("KEYRING", "persistent:0")) | Some(("KCM", "")) => Ok(()),
-        _ => Err(ConfigProblem::new(
-            format!("{text:?} is no place for credential caches that can be told apart by user"),
-            "write FILE:/tmp/krb5cc_%{uid}_XXXXXX, KEYRING:persistent:%{uid}, KCM:, DIR:/PATH or none",
+        _ => Err(CodedError::new(
+            &codes::UNKNOWN_CACHE_TYPE,
+            format!("{text:?} is not a supported credential cache for each user"),
         )),
     }
 }
 
-fn host_and_port(uri: &str, rest: &str, default: u16) -> Result<(String, u16), ConfigProblem> {
+fn host_and_port(uri: &str, rest: &str, default: u16) -> Result<(String, u16), CodedError> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains(['/', '?', '#', '@']) {
-        return Err(ConfigProblem::new(
-            format!("{uri:?} holds more than a host and a port"),
-            "write what is searched as base and user_filter, and who binds as bind_dn",
+        return Err(CodedError::new(
+            &codes::URI_WITH_EXTRAS,
+            format!("{uri:?} contains more than a host and a port"),
         ));
     }
     let bracketed = rest.strip_prefix('[').map(|rest| rest.split_once(']'));
@@ -265,25 +268,27 @@ fn host_and_port(uri: &str, rest: &str, default: u16) -> Result<(String, u16), C
             (host.to_owned(), port)
         }
         Some(_) => {
-            return Err(ConfigProblem::new(
-                format!("{uri:?} holds no IPv6 address between brackets"),
-                "write it as in ldaps://[2001:db8::1]:636",
+            return Err(CodedError::new(
+                &codes::INVALID_IPV6_ADDRESS,
+                format!("{uri:?}: the text in brackets is not an IPv6 address"),
             ));
         }
         None if rest.parse::<std::net::Ipv6Addr>().is_ok() => {
-            return Err(ConfigProblem::new(
-                format!("{uri:?}: an IPv6 address stands between brackets"),
-                format!("write [{rest}]"),
-            ));
+            return Err(CodedError::new(
+                &codes::IPV6_WITHOUT_BRACKETS,
+                format!("{uri:?}: the IPv6 address lacks brackets"),
+            )
+            .fix(format!("Write [{rest}].")));
         }
         None => {
             let (host, port) = rest.split_at(rest.find(':').unwrap_or(rest.len()));
             if host.is_empty() {
-                return Err(ConfigProblem::new(format!("{uri:?} names no host"), "add it"));
+                let text = format!("{uri:?} lacks a host name");
+                return Err(CodedError::new(&codes::HOST_NAME_MISSING, text));
             }
-            let host = dns_name(host).map_err(|wrong| ConfigProblem {
-                message: format!("{uri:?}: {}", wrong.message),
-                fix: wrong.fix,
+            let host = dns_name(host).map_err(|error| CodedError {
+                text: format!("{uri:?}: {}", error.text),
+                ..error
             })?;
             (host, port)
         }
@@ -296,15 +301,13 @@ fn host_and_port(uri: &str, rest: &str, default: u16) -> Result<(String, u16), C
         _ => None,
     };
     let port = port.ok_or_else(|| {
-        ConfigProblem::new(
-            format!("{uri:?} holds no port that there is"),
-            format!("write 1 to 65535, or leave it out for {default}"),
-        )
+        CodedError::new(&codes::INVALID_PORT, format!("{uri:?} has an invalid port"))
+            .fix(format!("Write a port from 1 to 65535, or omit it for {default}."))
     })?;
     Ok((host, port))
 }
 
-fn socket(uri: &str, rest: &str) -> Result<PathBuf, ConfigProblem> {
+fn socket(uri: &str, rest: &str) -> Result<PathBuf, CodedError> {
     let path = percent_decoded(rest).filter(|path| path.starts_with('/') && path.len() > 1);
     match path {
         // A path without encoding, as many would write it.
@@ -312,21 +315,26 @@ fn socket(uri: &str, rest: &str) -> Result<PathBuf, ConfigProblem> {
             let path = rest.trim_start_matches('/');
             let encoded = format!("%2F{}", path.replace('/', "%2F"));
             let meant = if path.is_empty() { "%2Frun%2Fslapd%2Fldapi" } else { &*encoded };
-            Err(ConfigProblem::new(
-                format!("{uri:?} does not name a socket in the way of ldapi"),
-                format!("every / of the path is %2F: \"ldapi://{meant}\""),
-            ))
+            Err(CodedError::new(
+                &codes::INVALID_SOCKET_URI,
+                format!("{uri:?} contains slashes that are not encoded"),
+            )
+            .fix(format!("Write every slash of the path as %2F: \"ldapi://{meant}\".")))
         }
         Some(path) if path.len() <= SOCKET_BYTES_MAX && !path.contains('\0') => Ok(path.into()),
-        Some(path) => Err(ConfigProblem::new(
-            format!("the path of the socket has {} bytes", path.len()),
-            format!("Linux allows {SOCKET_BYTES_MAX}; use a shorter one"),
-        )),
-        None => Err(ConfigProblem::new(
-            format!("{uri:?} does not name a socket"),
-            "write its path with every / as %2F: \"ldapi://%2Frun%2Fslapd%2Fldapi\"",
+        Some(path) => Err(socket_path_too_long(&path)),
+        None => Err(CodedError::new(
+            &codes::INVALID_SOCKET_URI,
+            format!("{uri:?} does not contain the path of a socket"),
         )),
     }
+}
+
+fn socket_path_too_long(path: &str) -> CodedError {
+    CodedError::new(
+        &codes::SOCKET_PATH_TOO_LONG,
+        format!("the socket path has {} bytes; the limit is {SOCKET_BYTES_MAX}", path.len()),
+    )
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
@@ -352,12 +360,9 @@ pub(crate) fn hex_byte(pair: &[u8]) -> Option<u8> {
 }
 
 /// Checks the form of a distinguished name (RFC 4514).
-pub fn dn(text: &str) -> Result<(), ConfigProblem> {
+pub fn dn(text: &str) -> Result<(), CodedError> {
     let wrong = |why: &str| {
-        Err(ConfigProblem::new(
-            format!("{text:?} is no DN: {why}"),
-            "write it as in \"ou=people,dc=example,dc=com\"",
-        ))
+        Err(CodedError::new(&codes::INVALID_DN, format!("{text:?} is not a valid DN: {why}")))
     };
     if text.trim().is_empty() {
         return wrong("it is empty");
@@ -367,10 +372,10 @@ pub fn dn(text: &str) -> Result<(), ConfigProblem> {
     }
     for part in split_unescaped(text, b",;+") {
         let Some((kind, value)) = part.split_once('=') else {
-            return wrong(&format!("{:?} lacks a =", part.trim()));
+            return wrong(&format!("{:?} lacks an equals sign", part.trim()));
         };
         if attribute(kind.trim()).is_err() {
-            return wrong(&format!("{:?} is no attribute", kind.trim()));
+            return wrong(&format!("{:?} is not an attribute name", kind.trim()));
         }
         if value.trim().is_empty() {
             return wrong(&format!("{} has no value", kind.trim()));
@@ -386,7 +391,7 @@ pub fn dn(text: &str) -> Result<(), ConfigProblem> {
                     chars.next();
                     chars.next();
                 }
-                '\\' => return wrong("a backslash stands before something that needs none"),
+                '\\' => return wrong("a backslash is before a character that needs none"),
                 '"' | '<' | '>' | '\0' => {
                     return wrong(&format!("{char:?} needs a backslash before it"));
                 }
@@ -413,7 +418,7 @@ fn split_unescaped<'t>(text: &'t str, separators: &[u8]) -> Vec<&'t str> {
 }
 
 /// Checks an attribute's name or number, possibly with options.
-pub fn attribute(text: &str) -> Result<(), ConfigProblem> {
+pub fn attribute(text: &str) -> Result<(), CodedError> {
     let mut parts = text.split(';');
     let name = parts.next().unwrap_or_default();
     let is_word =
@@ -424,9 +429,9 @@ pub fn attribute(text: &str) -> Result<(), ConfigProblem> {
     if (is_name || is_number) && parts.all(|option| !option.is_empty() && is_word(option)) {
         return Ok(());
     }
-    Err(ConfigProblem::new(
-        format!("{text:?} is no attribute"),
-        "write a name of letters, digits and dashes, such as \"uidNumber\"",
+    Err(CodedError::new(
+        &codes::INVALID_ATTRIBUTE,
+        format!("{text:?} is not a valid attribute name"),
     ))
 }
 
@@ -440,38 +445,37 @@ const ALIASES: [(&str, &str); 5] = [
 ];
 
 /// Checks that an attribute has the name that servers use in replies, by which it is found there.
-pub fn canonical_attribute(text: &str) -> Result<(), ConfigProblem> {
+pub fn canonical_attribute(text: &str) -> Result<(), CodedError> {
     attribute(text)?;
     if text.starts_with(|first: char| first.is_ascii_digit()) {
-        return Err(ConfigProblem::new(
-            format!("{text:?} is an attribute's number, which answers do not have"),
-            "write its name, such as \"uidNumber\"",
+        return Err(CodedError::new(
+            &codes::ATTRIBUTE_OID,
+            format!("{text:?} is an OID; servers return attribute names"),
         ));
     }
     let of = |(alias, _): &&(&str, &str)| text.eq_ignore_ascii_case(alias);
     match ALIASES.iter().find(of) {
-        Some((_, name)) => Err(ConfigProblem::new(
-            format!("{text:?} is a second name, which answers do not have"),
-            format!("write \"{name}\""),
-        )),
+        Some((_, name)) => Err(CodedError::new(
+            &codes::ATTRIBUTE_ALIAS,
+            format!("{text:?} is an alias; servers return the primary name"),
+        )
+        .fix(format!("Write \"{name}\"."))),
         None => Ok(()),
     }
 }
 
 /// Checks a template of a home directory or shell.
-pub fn template(text: &str, original: bool) -> Result<(), ConfigProblem> {
-    const KNOWN: &str = "%u is the user name, %U the uid, %d the domain, %o the directory's own \
-                         value, %% a percent sign";
+pub fn template(text: &str, original: bool) -> Result<(), CodedError> {
     if let Some(char) = text.chars().find(|&char| char == ':' || char.is_control()) {
-        return Err(ConfigProblem::new(
-            format!("{char:?} cannot be in an entry of passwd"),
-            "remove it",
+        return Err(CodedError::new(
+            &codes::INVALID_TEMPLATE_CHARACTER,
+            format!("an entry of passwd(5) cannot contain {char:?}"),
         ));
     }
     if !text.starts_with('/') && !text.starts_with("%o") {
-        return Err(ConfigProblem::new(
-            format!("{text:?} does not start with /"),
-            "write an absolute path, such as \"/home/%u\"",
+        return Err(CodedError::new(
+            &codes::RELATIVE_TEMPLATE,
+            format!("{text:?} does not start with a slash"),
         ));
     }
     let mut chars = text.chars();
@@ -483,19 +487,22 @@ pub fn template(text: &str, original: bool) -> Result<(), ConfigProblem> {
             Some('u' | 'U' | 'd' | '%') => {}
             Some('o') if original => {}
             Some('o') => {
-                return Err(ConfigProblem::new(
-                    "%o is the directory's own value, and this is for users who have none",
-                    "leave it out",
+                return Err(CodedError::new(
+                    &codes::TEMPLATE_WITHOUT_ORIGINAL,
+                    "%o is the directory's value, and this key applies to users without one",
                 ));
             }
             Some(other) => {
-                return Err(ConfigProblem::new(
-                    format!("%{other} in {text:?} means nothing"),
-                    KNOWN,
+                return Err(CodedError::new(
+                    &codes::UNKNOWN_TEMPLATE,
+                    format!("unknown template %{other} in {text:?}"),
                 ));
             }
             None => {
-                return Err(ConfigProblem::new(format!("{text:?} ends with a single %"), KNOWN));
+                return Err(CodedError::new(
+                    &codes::UNKNOWN_TEMPLATE,
+                    format!("{text:?} ends with a single percent sign"),
+                ));
             }
         }
     }
@@ -503,42 +510,38 @@ pub fn template(text: &str, original: bool) -> Result<(), ConfigProblem> {
 }
 
 /// Parses the address of the metrics.
-pub fn listen(text: &str) -> Result<ListenAddress, ConfigProblem> {
+pub fn listen(text: &str) -> Result<ListenAddress, CodedError> {
     if let Some(text) = text.strip_prefix("unix:") {
         let path = path(text)?;
         if text.len() > SOCKET_BYTES_MAX {
-            return Err(ConfigProblem::new(
-                format!("the path of the socket has {} bytes", text.len()),
-                format!("Linux allows {SOCKET_BYTES_MAX}; use a shorter one"),
-            ));
+            return Err(socket_path_too_long(text));
         }
         return Ok(ListenAddress::Unix(path));
     }
     if Path::new(text).is_absolute() {
-        return Err(ConfigProblem::new(
-            format!("{text:?} does not say what it is"),
-            format!("for a socket write \"unix:{text}\""),
-        ));
+        return Err(CodedError::new(
+            &codes::LISTEN_SCHEME_MISSING,
+            format!("{text:?} lacks the prefix unix:"),
+        )
+        .fix(format!("Write \"unix:{text}\" for a socket.")));
     }
     let address = text.replacen("localhost:", "127.0.0.1:", 1);
     match address.parse::<SocketAddr>() {
         Ok(address) if address.port() == 0 => {
-            Err(ConfigProblem::new("port 0 is none", "write one from 1 to 65535"))
+            Err(CodedError::new(&codes::INVALID_PORT, format!("{text:?} has port 0")))
         }
         Ok(address) if is_loopback(address.ip()) => Ok(ListenAddress::Tcp(address)),
-        Ok(address) => Err(ConfigProblem::new(
-            format!(
-                "{} is not a loopback address, and figures are for this host alone",
-                address.ip()
-            ),
-            format!(
-                "write \"127.0.0.1:{}\", and let an agent on this host pass them on",
-                address.port()
-            ),
-        )),
-        Err(_) => Err(ConfigProblem::new(
-            format!("{text:?} is no address with a port"),
-            "write \"unix:/run/roster/metrics\" or \"127.0.0.1:9273\"",
+        Ok(address) => Err(CodedError::new(
+            &codes::LISTEN_NOT_LOOPBACK,
+            format!("{} is not a loopback address", address.ip()),
+        )
+        .fix(format!(
+            "Write \"127.0.0.1:{}\", and let an agent on this host forward the metrics.",
+            address.port()
+        ))),
+        Err(_) => Err(CodedError::new(
+            &codes::INVALID_LISTEN_ADDRESS,
+            format!("{text:?} is not an IP address with a port"),
         )),
     }
 }
@@ -558,44 +561,62 @@ mod tests {
         for (text, millis) in
             [("500ms", 500), ("30s", 30_000), ("30", 30_000), ("5m", 300_000), ("5 min", 300_000)]
         {
-            assert_eq!(read(text), Ok(Duration::from_millis(millis)), "{text}");
+            assert_eq!(read(text).ok(), Some(Duration::from_millis(millis)), "{text}");
         }
         for text in
             ["", "s", "-1s", "1.5s", "1 week", "99999999999999999999s", "18446744073709552s"]
         {
-            assert!(read(text).unwrap_err().message.contains("no duration"), "{text}");
+            assert_eq!(read(text).unwrap_err().message, &codes::INVALID_DURATION, "{text}");
         }
-        assert_eq!(read("2h").unwrap_err().message, "2h is too long");
-        assert_eq!(read("1ms").unwrap_err().fix.as_deref(), Some("write \"10ms\" to \"1h\""));
+        assert_eq!(read("2h").unwrap_err().text, "2h is too long");
+        let fix = "Write a duration from \"10ms\" to \"1h\".";
+        assert_eq!(read("1ms").unwrap_err().fix.as_deref(), Some(fix));
     }
 
     #[test]
-    fn servers_have_a_protocol_a_host_and_a_port() {
-        let ldap = |host: &str, port| Ok(LdapServer::Ldap { host: host.to_owned(), port });
-        let ldaps = |host: &str, port| Ok(LdapServer::Ldaps { host: host.to_owned(), port });
-        assert_eq!(server("ldap://ldap1.example.com"), ldap("ldap1.example.com", 389));
-        assert_eq!(server("LDAPS://host/"), ldaps("host", 636));
-        assert_eq!(server("ldaps://[2001:db8::1]:1636"), ldaps("2001:db8::1", 1636));
-        assert_eq!(server("ldap://127.0.0.1:3890"), ldap("127.0.0.1", 3890));
+    fn server_uri_has_scheme_host_and_port() {
+        let ldap = |host: &str, port| Some(LdapServer::Ldap { host: host.to_owned(), port });
+        let ldaps = |host: &str, port| Some(LdapServer::Ldaps { host: host.to_owned(), port });
+        assert_eq!(server("ldap://ldap1.example.com").ok(), ldap("ldap1.example.com", 389));
+        assert_eq!(server("LDAPS://host/").ok(), ldaps("host", 636));
+        assert_eq!(server("ldaps://[2001:db8::1]:1636").ok(), ldaps("2001:db8::1", 1636));
+        assert_eq!(server("ldap://127.0.0.1:3890").ok(), ldap("127.0.0.1", 3890));
         assert_eq!(
-            server("ldapi://%2Frun%2Fslapd%2fldapi"),
-            Ok(LdapServer::Ldapi { path: "/run/slapd/ldapi".into() })
+            server("ldapi://%2Frun%2Fslapd%2fldapi").ok(),
+            Some(LdapServer::Ldapi { path: "/run/slapd/ldapi".into() })
         );
     }
 
     #[test]
-    fn what_is_no_server_is_told_what_to_be() {
-        for (uri, instead) in [
-            ("ldap1.example.com:636", "did you mean \"ldaps://ldap1.example.com\"?"),
-            ("http://ldap1", "write ldaps://, ldap:// or ldapi://"),
-            ("ldap://host:0", "write 1 to 65535, or leave it out for 389"),
-            ("ldaps://host:70000", "write 1 to 65535, or leave it out for 636"),
-            ("ldap://2001:db8::1", "write [2001:db8::1]"),
-            ("ldap://[2001:db8::1", "write it as in ldaps://[2001:db8::1]:636"),
-            ("ldapi:///run/ldapi", "every / of the path is %2F: \"ldapi://%2Frun%2Fldapi\""),
-            ("ldap://", "add it"),
+    fn server_uri_invalid_names_fix() {
+        for (uri, code, fix) in [
+            (
+                "ldap1.example.com:636",
+                &codes::INVALID_URI,
+                Some("Did you mean \"ldaps://ldap1.example.com\"?"),
+            ),
+            ("http://ldap1", &codes::UNKNOWN_URI_SCHEME, None),
+            (
+                "ldap://host:0",
+                &codes::INVALID_PORT,
+                Some("Write a port from 1 to 65535, or omit it for 389."),
+            ),
+            (
+                "ldaps://host:70000",
+                &codes::INVALID_PORT,
+                Some("Write a port from 1 to 65535, or omit it for 636."),
+            ),
+            ("ldap://2001:db8::1", &codes::IPV6_WITHOUT_BRACKETS, Some("Write [2001:db8::1].")),
+            ("ldap://[2001:db8::1", &codes::INVALID_IPV6_ADDRESS, None),
+            (
+                "ldapi:///run/ldapi",
+                &codes::INVALID_SOCKET_URI,
+                Some("Write every slash of the path as %2F: \"ldapi://%2Frun%2Fldapi\"."),
+            ),
+            ("ldap://", &codes::HOST_NAME_MISSING, None),
         ] {
-            assert_eq!(server(uri).unwrap_err().fix.as_deref(), Some(instead), "{uri}");
+            let error = server(uri).unwrap_err();
+            assert_eq!((error.message, error.fix.as_deref()), (code, fix), "{uri}");
         }
         for uri in ["ldap://a b", "ldap://h:+1", "ldap://u@h", "ldap://h/dc=x", "ldapi://%2", "://"]
         {
@@ -604,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dn_is_pairs_of_attribute_and_value() {
+    fn dn_is_pairs_of_attribute_and_value() {
         for text in [
             "dc=example,dc=com",
             "cn=reader, dc=example, dc=com",
@@ -613,7 +634,7 @@ mod tests {
             "cn=a=b",
             "cn=ünï",
         ] {
-            assert_eq!(dn(text), Ok(()), "{text}");
+            assert!(dn(text).is_ok(), "{text}");
         }
         for text in [
             "",
@@ -635,12 +656,9 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_without_its_parentheses_gets_them() {}
-
-    #[test]
     fn templates_are_paths() {
         for text in ["/home/%u", "/home/%d/%u", "/net%o", "%o", "/100%%"] {
-            assert_eq!(template(text, true), Ok(()), "{text}");
+            assert!(template(text, true).is_ok(), "{text}");
         }
         for text in ["home", "/home/%x", "/home/%", "/a:b", "/a\nb", ""] {
             assert!(template(text, true).is_err(), "{text}");
@@ -649,11 +667,11 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_served_to_this_host_only() {
+    fn listen_address_is_local() {
         assert!(matches!(listen("127.0.0.1:9273"), Ok(ListenAddress::Tcp(_))));
         assert!(matches!(listen("[::1]:9273"), Ok(ListenAddress::Tcp(_))));
         assert!(matches!(listen("localhost:9273"), Ok(ListenAddress::Tcp(_))));
-        assert_eq!(listen("unix:/run/m"), Ok(ListenAddress::Unix("/run/m".into())));
+        assert_eq!(listen("unix:/run/m").ok(), Some(ListenAddress::Unix("/run/m".into())));
         for text in
             ["0.0.0.0:9273", "10.0.0.1:1", "127.0.0.1", "127.0.0.1:0", "unix:m", "/run/m", ""]
         {
@@ -662,10 +680,11 @@ mod tests {
     }
 
     #[test]
-    fn secret_file_credential_is_no_path() {
-        assert_eq!(secret_file("/etc/p"), Ok(SecretFile::Path("/etc/p".into())));
+    fn secret_file_credential_has_no_slash() {
+        assert_eq!(secret_file("/etc/p").ok(), Some(SecretFile::Path("/etc/p".into())));
         let credential = |name: &str| secret_file(&format!("credential:{name}"));
-        assert_eq!(credential("corp.pw_1-x"), Ok(SecretFile::Credential("corp.pw_1-x".into())));
+        let expected = SecretFile::Credential("corp.pw_1-x".into());
+        assert_eq!(credential("corp.pw_1-x").ok(), Some(expected));
         for name in ["", ".", "..", ".x", "a/b", "../x", "/etc/p", "a:b", "a b", "ä", "a\0"] {
             assert!(credential(name).is_err(), "{name}");
         }
@@ -676,9 +695,9 @@ mod tests {
     }
 
     #[test]
-    fn names_of_domains_can_be_names_of_files() {
+    fn domain_name_is_valid_file_name() {
         for name in ["corp", "0", "example.com", "a_b-c"] {
-            assert_eq!(domain_name(name), Ok(()), "{name}");
+            assert!(domain_name(name).is_ok(), "{name}");
         }
         for name in ["", ".", "..", "-x", "Corp", "a/b", "a b", "ä", &"x".repeat(65)] {
             assert!(domain_name(name).is_err(), "{name}");

@@ -1,7 +1,8 @@
 //! Several files as one configuration: the effective value, and the file of a mistake.
 
 use roster_config::explain::explain;
-use roster_config::{ConfigFiles, Diagnostic, FileTree, ParsedConfig, parse_files};
+use roster_config::{ConfigFiles, FileTree, ParsedConfig, parse_files};
+use roster_messages::Diagnostic;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -46,14 +47,14 @@ fn files(texts: &[(&'static str, &'static str)]) -> ConfigFiles {
 
 fn parsed(texts: &[(&'static str, &'static str)]) -> ParsedConfig {
     let problems = |problems: Vec<Diagnostic>| {
-        problems.iter().map(Diagnostic::render).collect::<Vec<_>>().join("\n")
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     parse_files(&files(texts)).map_err(problems).unwrap()
 }
 
 fn mistakes(texts: &[(&'static str, &'static str)]) -> Vec<String> {
     let problems = parse_files(&files(texts)).err().unwrap_or_default();
-    problems.iter().map(Diagnostic::render).collect()
+    problems.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -94,15 +95,17 @@ fn mistake_in_drop_in_names_its_line() {
             (LATE, "[host]\nmin_uid = 3\n[domain.lab]\nmass_deletion_threshold = 7\n"),
         ]),
         [
-            "/usr/lib/roster/roster.toml.d/50-vendor.toml:2: log.level: \"loud\" is not a level; write \
-             \"error\", \"warn\", \"info\", \"debug\" or \"trace\"",
-            "/etc/roster/roster.toml.d/10-site.toml:3: host.min_id: must be a whole number, and is a string",
-            "/etc/roster/roster.toml.d/10-site.toml:5: host.allowed_local_gids: 0 is never served from a \
-             directory; remove it",
-            "/etc/roster/roster.toml.d/20-late.toml:2: host.min_uid: is not a key of this table; did you \
-             mean min_id?",
-            "/etc/roster/roster.toml.d/20-late.toml:4: domain.lab.mass_deletion_threshold: 7 is not from 0 to 1; \
-             write a share such as 0.5, which is half of the domain",
+            "/usr/lib/roster/roster.toml.d/50-vendor.toml:2: log.level: unknown level \"loud\". Write \
+             \"error\", \"warn\", \"info\", \"debug\" or \"trace\". [RST-1019]",
+            "/etc/roster/roster.toml.d/10-site.toml:3: host.min_id: must be a whole number, and is a \
+             string. Write a value of the required type. roster.toml(5) lists the type of each key. \
+             [RST-1017]",
+            "/etc/roster/roster.toml.d/10-site.toml:5: host.allowed_local_gids: gid 0 is reserved. Remove \
+             the gid from the list. [RST-1021]",
+            "/etc/roster/roster.toml.d/20-late.toml:2: host.min_uid: is not a key of this table. Did you \
+             mean min_id? [RST-1001]",
+            "/etc/roster/roster.toml.d/20-late.toml:4: domain.lab.mass_deletion_threshold: 7 is out of \
+             range. Write a fraction from 0 to 1, such as 0.5. [RST-1018]",
         ]
     );
 }
@@ -113,17 +116,18 @@ fn mistake_between_files_names_the_value() {
     assert_eq!(
         mistakes(&[(MAIN, LAB), (SITE, "[host]\nmax_id = 1500\n")]),
         [
-            "/etc/roster/roster.toml.d/10-site.toml:2: host.max_id: no id is at least min_id (2000) and at \
-             most max_id (1500); make max_id the larger one"
+            "/etc/roster/roster.toml.d/10-site.toml:2: host.max_id: min_id (2000) is larger than max_id \
+             (1500). Make max_id larger than min_id. [RST-1063]"
         ]
     );
     // A key that no file has is missing in the main file.
     assert_eq!(
         mistakes(&[(MAIN, "\n"), (VENDOR, "[log]\njson = true\n")])[0],
-        "/etc/roster/roster.toml:1: host.domains: is missing; add it to [host]: domains = [\"corp\"]"
+        "/etc/roster/roster.toml:1: host.domains: is missing. Add it to [host]: domains = [\"corp\"]. [RST-1005]"
     );
     // A table that is a value in another file would lose its rules, or hide a mistake.
-    let conflict = "access: is a table in one file and a value in another; write it alike in both";
+    let conflict = "access: is a table in one file and a value in another. Use the same form in both \
+                    files. [RST-1008]";
     let (table, value) = ("[domain.lab.access]\ndenied_users = ['a']\n", "domain.lab.access = 5\n");
     for (site, late) in [(table, value), (value, table)] {
         let said = mistakes(&[(MAIN, LAB), (SITE, site), (LATE, late)]);
@@ -138,18 +142,19 @@ fn broken_drop_in_refuses_the_whole() {
         mistakes(&[(MAIN, LAB), (SITE, "[log]\nlevel = \"warn\n"), (LATE, "[host]\nx = \n")]);
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(
-        said[0].starts_with("/etc/roster/roster.toml.d/10-site.toml:2: is no TOML"),
+        said[0].starts_with("/etc/roster/roster.toml.d/10-site.toml:2: is not valid TOML"),
         "{said:?}"
     );
     assert!(
-        said[1].starts_with("/etc/roster/roster.toml.d/20-late.toml:2: x has no value"),
+        said[1].starts_with("/etc/roster/roster.toml.d/20-late.toml:2: x lacks a value"),
         "{said:?}"
     );
     let twice = mistakes(&[(MAIN, LAB), (SITE, "[host]\nmin_id = 5000\nmin_id = 1000\n")]);
     assert_eq!(
         twice,
         [
-            "/etc/roster/roster.toml.d/10-site.toml:3: this key or table is there twice; remove one of the two"
+            "/etc/roster/roster.toml.d/10-site.toml:3: this key or table is defined twice. Remove one of \
+             the two definitions. [RST-1012]"
         ]
     );
 }

@@ -1,10 +1,11 @@
 //! The meaning of roster.toml, and the report of every mistake.
 
 use roster_config::{
-    AccountCheck, AuthConfig, AuthMethod, BindMethod, Diagnostic, DomainMode, KdcValidation,
-    LdapServer, ListenAddress, MemberValues, OfflineConfig, ParsedConfig, ProviderConfig,
-    SecretFile, Severity, explain::explain, parse,
+    AccountCheck, AuthConfig, AuthMethod, BindMethod, DomainMode, KdcValidation, LdapServer,
+    ListenAddress, MemberValues, OfflineConfig, ParsedConfig, ProviderConfig, SecretFile,
+    explain::explain, parse,
 };
+use roster_messages::{Diagnostic, Severity};
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ fn quiet(text: &str) -> ParsedConfig {
 }
 
 fn rendered(problems: &[Diagnostic]) -> Vec<String> {
-    problems.iter().map(Diagnostic::render).collect()
+    problems.iter().map(ToString::to_string).collect()
 }
 
 fn mistakes(text: &str) -> Vec<String> {
@@ -306,28 +307,28 @@ level = "info"
     assert_eq!(
         mistakes(text),
         [
-            "roster.toml:2: host.domains: there is no table [domain.lbb]; did you mean \"lab\"?",
-            "roster.toml:2: host.domains: \"corp\" is there twice; remove one",
-            "roster.toml:3: host.min_id: 0 is out of range; write 1 to 4294967294",
-            "roster.toml:4: host.max_id: must be a number without quotes; write 5000",
-            "roster.toml:5: host.allowed_local_gids: 65534 is never served from a directory; remove it",
-            "roster.toml:6: host.paswd: is not a key of this table; did you mean passwd?",
-            "roster.toml:8: domain.corp.base: is missing; add it to [domain.corp]: base = \"dc=example,dc=com\"",
-            "roster.toml:10: domain.corp.uris: \"ldap2\" is no URI; did you mean \"ldaps://ldap2\"?",
-            "roster.toml:11: domain.corp.schema: \"rfc2307bs\" is not a schema; did you mean \"rfc2307bis\"?",
-            "roster.toml:12: domain.corp.user_filter: \"(objectClass=posixAccount\" is no filter: a ) is missing at the end; write it as in \"(&(objectClass=posixAccount)(!(loginShell=/bin/false)))\"",
-            "roster.toml:13: domain.corp.page_size: 99999999 is out of range; write 1 to 1000000",
-            "roster.toml:14: domain.corp.start_tls: must be true or false without quotes; write true",
-            "roster.toml:15: domain.corp.search_timeout: \"half an hour\" is no duration; write a number and ms, s, m, h or d, such as \"30s\"",
-            "roster.toml:16: domain.corp.bind_password: passwords do not stand in this file, which everybody may read; put it into a file with mode 0600, and name that file in bind_password_file",
-            "roster.toml:17: domain.corp.home: %x in \"/home/%x\" means nothing; %u is the user name, %U the uid, %d the domain, %o the directory's own value, %% a percent sign",
-            "roster.toml:20: domain.corp.attributes.user_nam: is not a key of this table; did you mean user_name?",
-            "roster.toml:22: warning: domain.lab: is not used; name it in domains of [host], or remove this table",
-            "roster.toml:22: warning: domain.lab.group: is missing; add it to [domain.lab]: group = \"/path/group\"",
-            "roster.toml:24: warning: domain.lab.passwd: \"srv/lab/passwd\" is not an absolute path; write it from the root, starting with /",
-            "roster.toml:25: warning: domain.lab.base: is for provider = \"ldap\", and this domain's is \"files\"; remove it",
-            "roster.toml:28: metrics.listen: 0.0.0.0 is not a loopback address, and figures are for this host alone; write \"127.0.0.1:9273\", and let an agent on this host pass them on",
-            "roster.toml:30: logs: is not a table of this file; did you mean [log]?",
+            "roster.toml:2: host.domains: the table [domain.lbb] is missing. Did you mean \"lab\"? [RST-1059]",
+            "roster.toml:2: host.domains: the list contains \"corp\" twice. Remove one of the two. [RST-1020]",
+            "roster.toml:3: host.min_id: 0 is out of range. Write a number from 1 to 4294967294. [RST-1018]",
+            "roster.toml:4: host.max_id: must be a number without quotes. Write 5000. [RST-1017]",
+            "roster.toml:5: host.allowed_local_gids: gid 65534 is reserved. Remove the gid from the list. [RST-1021]",
+            "roster.toml:6: host.paswd: is not a key of this table. Did you mean passwd? [RST-1001]",
+            "roster.toml:8: domain.corp.base: is missing. Add it to [domain.corp]: base = \"dc=example,dc=com\". [RST-1005]",
+            "roster.toml:10: domain.corp.uris: \"ldap2\" is not a valid URI. Did you mean \"ldaps://ldap2\"? [RST-1032]",
+            "roster.toml:11: domain.corp.schema: unknown schema \"rfc2307bs\". Did you mean \"rfc2307bis\"? [RST-1019]",
+            "roster.toml:12: domain.corp.user_filter: \"(objectClass=posixAccount\" is not a valid filter: a closing parenthesis is missing at the end. Write a filter such as \"(&(objectClass=posixAccount)(!(loginShell=/bin/false)))\". [RST-1046]",
+            "roster.toml:13: domain.corp.page_size: 99999999 is out of range. Write a number from 1 to 1000000. [RST-1018]",
+            "roster.toml:14: domain.corp.start_tls: must be true or false without quotes. Write true. [RST-1017]",
+            "roster.toml:15: domain.corp.search_timeout: \"half an hour\" is not a valid duration. Write a number and ms, s, m, h or d, such as \"30s\". [RST-1022]",
+            "roster.toml:16: domain.corp.bind_password: passwords are not allowed in this world-readable file. Write the password to a file with mode 0600, and set bind_password_file to its path. [RST-1003]",
+            "roster.toml:17: domain.corp.home: unknown template %x in \"/home/%x\". Use %u (user name), %U (uid), %d (domain), %o (directory's value) or %% (percent sign). [RST-1053]",
+            "roster.toml:20: domain.corp.attributes.user_nam: is not a key of this table. Did you mean user_name? [RST-1001]",
+            "roster.toml:22: warning: domain.lab: is not used. Add the name to domains in [host], or remove the table. [RST-1060]",
+            "roster.toml:22: warning: domain.lab.group: is missing. Add it to [domain.lab]: group = \"/path/group\". [RST-1005]",
+            "roster.toml:24: warning: domain.lab.passwd: \"srv/lab/passwd\" is not an absolute path. Write the absolute path, starting with /. [RST-1029]",
+            "roster.toml:25: warning: domain.lab.base: requires provider = \"ldap\", and this domain has provider = \"files\". Remove the key, or change provider. [RST-1004]",
+            "roster.toml:28: metrics.listen: 0.0.0.0 is not a loopback address. Write \"127.0.0.1:9273\", and let an agent on this host forward the metrics. [RST-1055]",
+            "roster.toml:30: logs: is not a table of roster.toml. Did you mean [log]? [RST-1006]",
         ]
     );
 }
@@ -339,10 +340,10 @@ fn an_unused_table_is_a_warning_with_its_mistakes() {
     assert_eq!(
         rendered(&parsed.warnings),
         [
-            "roster.toml:22: warning: domain.old: is not used; name it in domains of [host], or \
-             remove this table",
-            "roster.toml:22: warning: domain.old.base: is missing; add it to [domain.old]: \
-             base = \"dc=example,dc=com\"",
+            "roster.toml:22: warning: domain.old: is not used. Add the name to domains in [host], or \
+             remove the table. [RST-1060]",
+            "roster.toml:22: warning: domain.old.base: is missing. Add it to [domain.old]: \
+             base = \"dc=example,dc=com\". [RST-1005]",
         ]
     );
     assert!(parsed.warnings.iter().all(|warning| warning.severity == Severity::Warning));
@@ -354,10 +355,10 @@ fn without_names_of_domains_no_table_is_called_unused() {
     assert_eq!(
         mistakes(&text),
         [
-            "roster.toml:2: host.domains: is missing; add it to [host]: domains = [\"corp\"]",
-            "roster.toml:3: host.domain: is not a key of this table; did you mean domains?",
-            "roster.toml:10: domain.corp.schema: \"rfc2307b\" is not a schema; did you mean \
-             \"rfc2307\"?",
+            "roster.toml:2: host.domains: is missing. Add it to [host]: domains = [\"corp\"]. [RST-1005]",
+            "roster.toml:3: host.domain: is not a key of this table. Did you mean domains? [RST-1001]",
+            "roster.toml:10: domain.corp.schema: unknown schema \"rfc2307b\". Did you mean \
+             \"rfc2307\"? [RST-1019]",
         ]
     );
 }
@@ -378,104 +379,119 @@ fn each_mistake_has_its_remedy() {
     for (keys, said) in [
         (
             "start_tls = true",
-            "uris: ldaps://ldap1 has TLS from the start, and start_tls is for ldap://; write ldap:// here, or remove start_tls",
+            "uris: ldaps://ldap1 uses TLS from the start, and start_tls requires ldap://. Write ldap:// in uris, or remove start_tls. [RST-1088]",
         ),
-        ("uri = 1", "uri: is not a key of this table; did you mean uris?"),
-        ("tls_cacert = 1", "tls_cacert: is not a key of this table; did you mean tls_ca?"),
-        ("ldap_uri = 1", "ldap_uri: is not a key of this table; did you mean uris?"),
-        ("domains = []", "domains: is not a key of this table; it belongs under [host]"),
-        ("listen = 1", "listen: is not a key of this table; it belongs under [metrics]"),
+        ("uri = 1", "uri: is not a key of this table. Did you mean uris? [RST-1001]"),
+        (
+            "tls_cacert = 1",
+            "tls_cacert: is not a key of this table. Did you mean tls_ca? [RST-1001]",
+        ),
+        ("ldap_uri = 1", "ldap_uri: is not a key of this table. Did you mean uris? [RST-1001]"),
+        ("domains = []", "domains: is not a key of this table. Move it to [host]. [RST-1002]"),
+        ("listen = 1", "listen: is not a key of this table. Move it to [metrics]. [RST-1002]"),
         (
             "passwd = '/x'",
-            "passwd: is for provider = \"files\", and this domain's is \"ldap\"; remove it",
+            "passwd: requires provider = \"files\", and this domain has provider = \"ldap\". Remove the key, or change provider. [RST-1004]",
         ),
         (
             "frobnicate = 1",
-            "frobnicate: is not a key of this table; remove it; roster.toml(5) lists all keys",
+            "frobnicate: is not a key of this table. Correct the name, or remove the key. roster.toml(5) lists all keys. [RST-1001]",
         ),
         (
             "bind_dn = 'cn=x'",
-            "bind_dn: a simple bind needs a password; put it into a file with mode 0600, and name that in bind_password_file",
+            "bind_dn: a simple bind requires a password. Write the password to a file with mode 0600, and set bind_password_file to its path. [RST-1084]",
         ),
         (
             "bind_password_file = '/x'",
-            "bind_password_file: a password without a name; add bind_dn, or remove it",
+            "bind_password_file: is set without bind_dn. Add bind_dn, or remove bind_password_file. [RST-1086]",
         ),
         (
             "bind = 'external'",
-            "uris: ldaps://ldap1 does not know the uid that bind = \"external\" goes by; use ldapi://, or bind_dn and bind_password_file",
+            "uris: bind = \"external\" requires ldapi://; ldaps://ldap1 is a network connection. Use ldapi://, or set bind_dn and bind_password_file. [RST-1085]",
         ),
         (
             "bind = 'anonymous'\nbind_dn = 'cn=x'",
-            "bind_dn: contradicts bind = \"anonymous\"; remove it, or set bind = \"simple\"",
+            "bind_dn: contradicts bind = \"anonymous\". Remove the key, or set bind = \"simple\". [RST-1087]",
         ),
-        ("mode = 'mirror'", "mode: \"mirror\" is not a mode; write \"replicate\" or \"on-demand\""),
+        (
+            "mode = 'mirror'",
+            "mode: unknown mode \"mirror\". Write \"replicate\" or \"on-demand\". [RST-1019]",
+        ),
         (
             "min_id = 500",
-            "min_id: 500 is below min_id of [host], 1000, which holds for every domain; lower that one",
+            "min_id: 500 is below min_id in [host] (1000). Raise it, or lower min_id in [host]. [RST-1062]",
         ),
         (
             "max_id = 999",
-            "max_id: no id is at least min_id (1000) and at most max_id (999); make max_id the larger one",
+            "max_id: min_id (1000) is larger than max_id (999). Make max_id larger than min_id. [RST-1063]",
         ),
         (
             "mass_deletion_threshold = 50",
-            "mass_deletion_threshold: 50 is not from 0 to 1; write a share such as 0.5, which is half of the domain",
+            "mass_deletion_threshold: 50 is out of range. Write a fraction from 0 to 1, such as 0.5. [RST-1018]",
         ),
-        ("search_timeout = 0", "search_timeout: 0s is too short; write \"1s\" to \"1h\""),
+        (
+            "search_timeout = 0",
+            "search_timeout: 0s is too short. Write a duration from \"1s\" to \"1h\". [RST-1018]",
+        ),
         (
             "search_timeout = 1.5",
-            "search_timeout: must be a duration such as \"30s\", and is a number",
+            "search_timeout: must be a duration such as \"30s\", and is a number. Write a value of the required type. roster.toml(5) lists the type of each key. [RST-1017]",
         ),
-        ("case_sensitive = 1", "case_sensitive: must be true or false, and is a whole number"),
+        (
+            "case_sensitive = 1",
+            "case_sensitive: must be true or false, and is a whole number. Write a value of the required type. roster.toml(5) lists the type of each key. [RST-1017]",
+        ),
         (
             "fallback_home = '%o'",
-            "fallback_home: %o is the directory's own value, and this is for users who have none; leave it out",
+            "fallback_home: %o is the directory's value, and this key applies to users without one. Remove %o. [RST-1052]",
         ),
         (
             "tls_ca = 'ca.pem'",
-            "tls_ca: \"ca.pem\" is not an absolute path; write it from the root, starting with /",
+            "tls_ca: \"ca.pem\" is not an absolute path. Write the absolute path, starting with /. [RST-1029]",
         ),
         (
             "discover = 'a b'",
-            "discover: \"a b\" is no DNS name; write letters, digits and dashes between dots, such as \"example.com\"",
+            "discover: \"a b\" is not a valid DNS name. Write letters, digits and dashes between dots, such as \"example.com\". [RST-1031]",
         ),
         (
             "user_base = 'people'",
-            "user_base: \"people\" is no DN: \"people\" lacks a =; write it as in \"ou=people,dc=example,dc=com\"",
+            "user_base: \"people\" is not a valid DN: \"people\" lacks an equals sign. Write a DN such as \"ou=people,dc=example,dc=com\". [RST-1045]",
         ),
         (
             "message_bytes_max = 10",
-            "message_bytes_max: 10 is out of range; write 65536 to 1073741824",
+            "message_bytes_max: 10 is out of range. Write a number from 65536 to 1073741824. [RST-1018]",
         ),
-        ("page_size = -1", "page_size: -1 is out of range; write 1 to 1000000"),
+        (
+            "page_size = -1",
+            "page_size: -1 is out of range. Write a number from 1 to 1000000. [RST-1018]",
+        ),
         (
             "page_size = 99999999999999999999",
-            "page_size: 99999999999999999999 is out of range; write 1 to 1000000",
+            "page_size: 99999999999999999999 is out of range. Write a number from 1 to 1000000. [RST-1018]",
         ),
         (
             "attributes = 1",
-            "attributes: must be a table; write [domain.corp.attributes], and its keys below",
+            "attributes: must be a table. Write [domain.corp.attributes], and its keys below. [RST-1007]",
         ),
         (
             "attributes.user_uid = '1x'",
-            "attributes.user_uid: \"1x\" is no attribute; write a name of letters, digits and dashes, such as \"uidNumber\"",
+            "attributes.user_uid: \"1x\" is not a valid attribute name. Write a name of letters, digits and dashes, such as \"uidNumber\". [RST-1047]",
         ),
         (
             "attributes.user_uid = '1.3.6.1.1.1.1.0'",
-            "attributes.user_uid: \"1.3.6.1.1.1.1.0\" is an attribute's number, which answers do not have; write its name, such as \"uidNumber\"",
+            "attributes.user_uid: \"1.3.6.1.1.1.1.0\" is an OID; servers return attribute names. Write the name of the attribute, such as \"uidNumber\". [RST-1048]",
         ),
         (
             "attributes.user_name = 'userID'",
-            "attributes.user_name: \"userID\" is a second name, which answers do not have; write \"uid\"",
+            "attributes.user_name: \"userID\" is an alias; servers return the primary name. Write \"uid\". [RST-1049]",
         ),
         (
             "attributes.user_ui = 'x'",
-            "attributes.user_ui: is not a key of this table; did you mean user_uid?",
+            "attributes.user_ui: is not a key of this table. Did you mean user_uid? [RST-1001]",
         ),
         (
             "attributes.uris = 'x'",
-            "attributes.uris: is not a key of this table; it belongs under [domain.NAME]",
+            "attributes.uris: is not a key of this table. Move it to [domain.NAME]. [RST-1002]",
         ),
     ] {
         let found = mistakes(&corp(keys));
@@ -498,11 +514,11 @@ fn a_password_does_not_travel_in_clear_unless_told_to() {
     assert_eq!(
         mistakes(&domain("ldap://ldap1", "allow_clear_identities = true")),
         [
-            "roster.toml:5: warning: domain.corp.uris: each router on the way to ldap://ldap1 can change \
-             the users and groups of this host; use ldaps://, or set start_tls = true",
-            "roster.toml:8: domain.corp.bind_password_file: the password would travel to ldap://ldap1 \
-          for everybody on the way to read; use ldaps:// in uris or start_tls = true; if the \
-          network is to be trusted, allow_clear_password = true"
+            "roster.toml:5: warning: domain.corp.uris: unencrypted connection to ldap://ldap1: a network \
+             attacker can alter users and groups. Use ldaps:// in uris, or set start_tls = true. [RST-1081]",
+            "roster.toml:8: domain.corp.bind_password_file: the bind password would be sent to \
+             ldap://ldap1 unencrypted. Use ldaps:// in uris, or set start_tls = true. In a trusted \
+             network, set allow_clear_password = true. [RST-1082]"
         ]
     );
     let discovered = "discover = \"x.test\"\nallow_clear_identities = true";
@@ -525,13 +541,13 @@ fn nor_do_passwords_of_users() {
     let auth = corp("auth = \"ldap\"");
     quiet(&auth);
     let told = mistakes(&auth.replace("ldaps:", "ldap:"));
-    let what = "domain.corp.auth: users' passwords would travel to ldap://ldap1";
+    let what = "domain.corp.auth: passwords of users would be sent to ldap://ldap1 unencrypted";
     assert!(told.iter().any(|mistake| mistake.contains(what)), "{told:?}");
     let clear = "auth = \"ldap\"\nallow_clear_user_passwords = true\nallow_clear_identities = true";
     well(&corp(clear).replace("ldaps:", "ldap:"));
     quiet(&auth.replace("ldaps://ldap1", "ldap://127.0.0.1"));
     let told = mistakes(&corp("auth = \"ldap\"\ndiscover = 'x.test'"));
-    assert!(told.iter().any(|mistake| mistake.contains("servers that DNS names")), "{told:?}");
+    assert!(told.iter().any(|mistake| mistake.contains("to servers from DNS unencr")), "{told:?}");
 }
 
 #[test]
@@ -544,9 +560,12 @@ fn log_ins_are_there_where_a_domain_asks_anybody_about_passwords() {
     let on = format!("{}\n[responder.pam]\nenabled = true\n", corp(""));
     assert!(well(&on).config.pam.is_some());
     for (wrong, what) in [
-        ("[responder.nss]", "responder.nss: is no responder with keys of its own"),
-        ("[responder.nscd]\nenabled = true", "enable roster-nscd.socket instead"),
-        ("[responder.pam]\ntrusted_users = ['a b']", "\"a b\" cannot be the name of a user"),
+        (
+            "[responder.nss]",
+            "responder.nss: is not a configurable responder. Write [responder.pam]",
+        ),
+        ("[responder.nscd]\nenabled = true", "enable --now roster-nscd.socket`. [RST-1011]"),
+        ("[responder.pam]\ntrusted_users = ['a b']", "\"a b\" is not a valid user name. "),
         ("[responder.pam]\nauth_attempts_per_minute = 0", "0 is out of range"),
     ] {
         let told = mistakes(&format!("{}\n{wrong}\n", corp("")));
@@ -554,7 +573,9 @@ fn log_ins_are_there_where_a_domain_asks_anybody_about_passwords() {
     }
     let text = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\npasswd = '/p'\n\
                 group = '/g'\nauth = 'ldap'\n";
-    assert!(mistakes(text)[0].contains("domain.lab.auth: there is no directory to ask"));
+    assert!(
+        mistakes(text)[0].contains("domain.lab.auth: auth = \"ldap\" requires provider = \"ldap\"")
+    );
 }
 
 #[test]
@@ -562,11 +583,11 @@ fn keys_of_log_ins_without_effect_are_warned_of() {
     for (keys, what) in [
         (
             "offline_credentials_expiration = '1d'",
-            "offline_credentials_expiration: has no effect where passwords are nobody's business",
+            "offline_credentials_expiration: has no effect when auth = \"none\". ",
         ),
         (
             "auth = 'ldap'\noffline_credentials = false\noffline_failed_login_attempts = 2",
-            "offline_failed_login_attempts: has no effect where no credentials are kept",
+            "offline_failed_login_attempts: has no effect because offline_credentials = false. ",
         ),
     ] {
         let warnings = rendered(&well(&corp(keys)).warnings);
@@ -578,32 +599,35 @@ fn keys_of_log_ins_without_effect_are_warned_of() {
 fn identities_in_clear_are_refused_unless_allowed() {
     let warnings = |text: &str| rendered(&well(text).warnings);
     let plain = corp("").replace("ldaps:", "ldap:");
-    let of = "each router on the way to ldap://ldap1 can change the users and groups of this host";
+    let attack = "a network attacker can alter users and groups";
+    let of = format!("unencrypted connection to ldap://ldap1: {attack}");
     assert_eq!(
         mistakes(&plain),
         [format!(
-            "roster.toml:5: domain.corp.uris: {of}; use ldaps://, or set start_tls = true; if the \
-             network is to be trusted, allow_clear_identities = true"
+            "roster.toml:5: domain.corp.uris: {of}. Use ldaps:// in uris, or set start_tls = true. In a \
+             trusted network, set allow_clear_identities = true. [RST-1080]"
         )]
     );
     let expected = format!(
-        "roster.toml:5: warning: domain.corp.uris: {of}; use ldaps://, or set start_tls = true"
+        "roster.toml:5: warning: domain.corp.uris: {of}. Use ldaps:// in uris, or set start_tls = \
+         true. [RST-1081]"
     );
     let allowed = corp("allow_clear_identities = true").replace("ldaps:", "ldap:");
     assert_eq!(warnings(&allowed), [expected]);
     let discovered = |more: &str| corp(&format!("discover = 'x.test'\n{more}"));
-    let of = "each router on the way to servers that DNS names can change the users and groups of \
-              this host";
+    let of = format!("unencrypted connection to servers from DNS: {attack}");
     assert_eq!(
         mistakes(&discovered("")),
         [format!(
-            "roster.toml:7: domain.corp.discover: {of}; set start_tls = true; if the network is to \
-             be trusted, allow_clear_identities = true"
+            "roster.toml:7: domain.corp.discover: {of}. Set start_tls = true. In a trusted network, set \
+             allow_clear_identities = true. [RST-1080]"
         )]
     );
     assert_eq!(
         warnings(&discovered("allow_clear_identities = true")),
-        [format!("roster.toml:7: warning: domain.corp.discover: {of}; set start_tls = true")]
+        [format!(
+            "roster.toml:7: warning: domain.corp.discover: {of}. Set start_tls = true. [RST-1081]"
+        )]
     );
     for here in ["localhost", "127.1.2.3", "[::1]:3890"] {
         quiet(&plain.replace("ldap://ldap1", &format!("ldap://{here}")));
@@ -629,8 +653,10 @@ fn servers_are_named_or_found() {
     let text = corp("").replace("uris = [\"ldaps://ldap1\"]\n", "");
     assert_eq!(
         mistakes(&text),
-        ["roster.toml:3: domain.corp.uris: is missing; name servers, \
-          uris = [\"ldaps://ldap1.example.com\"], or find them by DNS, discover = \"example.com\""]
+        [
+            "roster.toml:3: domain.corp.uris: is missing. Add uris = [\"ldaps://ldap1.example.com\"], or \
+          discover = \"example.com\" to query DNS. [RST-1077]"
+        ]
     );
     let found = text.replace("base", "discover = \"example.com\"\nstart_tls = true\nbase");
     assert_eq!(ldap(&quiet(&found)).discover.as_deref(), Some("example.com"));
@@ -661,11 +687,17 @@ fn member_attributes_name_as_schemas_say() {
 #[test]
 fn member_attributes_reject_what_cannot_be() {
     for (keys, wrong) in [
-        ("member_attributes = []", "no group would have members; remove it"),
-        ("member_attributes = 'member'", "must be a list of attributes; write [\"member\"]"),
+        (
+            "member_attributes = []",
+            "so no group would have members. Remove member_attributes to use its default. [RST-1091]",
+        ),
+        (
+            "member_attributes = 'member'",
+            "must be a list of attributes, and is a string. Write [\"member\"]. [RST-1017]",
+        ),
         (
             "attributes.group_member = 'uniqueMember'",
-            "is not a key of this table; did you mean member_attributes, under [domain.NAME]?",
+            "is not a key of this table. Did you mean member_attributes, under [domain.NAME]? [RST-1001]",
         ),
     ] {
         let found = mistakes(&corp(keys)).concat();
@@ -678,11 +710,9 @@ fn a_domain_behind_one_that_is_asked_on_demand_is_worth_a_warning() {
     let text = EXAMPLE.replace("mode = \"replicate\" ", "mode = \"on-demand\" ");
     assert_eq!(
         rendered(&well(&text).warnings),
-        [
-            "roster.toml:3: warning: host.domains: lab comes after corp, which is asked on demand: its \
-          names are looked for there first, and its users wait for the answer; put lab before corp \
-          unless corp's users are to win"
-        ]
+        ["roster.toml:3: warning: host.domains: lab comes after the on-demand domain corp: every \
+             lookup queries corp first. Put lab before corp, unless corp has to win name conflicts. \
+             [RST-1061]"]
     );
     quiet(&text.replace("[\"corp\", \"lab\"]", "[\"lab\", \"corp\"]"));
 }
@@ -694,9 +724,11 @@ fn what_is_no_toml_is_told_by_line() {
             "[host]\ndomains = [\"corp\"]\nmin_id = \n[domain.corp]\nprovider = ldap\n[domain.x\n"
         ),
         [
-            "roster.toml:3: min_id has no value; write one behind the =",
-            "roster.toml:5: text stands in quotes; write provider = \"ldap\"",
-            "roster.toml:6: is no TOML: unclosed table, expected `]`",
+            "roster.toml:3: min_id lacks a value. Write a value after the equals sign, or remove the \
+             line. [RST-1013]",
+            "roster.toml:5: the value of provider lacks quotes. Write provider = \"ldap\". [RST-1014]",
+            "roster.toml:6: is not valid TOML: unclosed table, expected `]`. Correct the line. \
+             https://toml.io describes the syntax. [RST-1016]",
         ]
     );
 }
@@ -705,8 +737,9 @@ fn what_is_no_toml_is_told_by_line() {
 fn printed_quotes_are_told_from_straight_ones() {
     assert_eq!(
         mistakes("[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \u{201c}ldap\u{201d}\n"),
-        ["roster.toml:4: these quotes are those of printed text; write it in straight ones: \
-             provider = \"ldap\""]
+        [
+            "roster.toml:4: curly quotes are not valid in TOML. Write provider = \"ldap\". [RST-1015]"
+        ]
     );
 }
 
@@ -715,8 +748,10 @@ fn a_key_that_is_there_twice_hides_no_other_mistake() {
     assert_eq!(
         mistakes(&corp("schema = 'rfc2307'\nschema = 'ad'\nmode = 'x'")),
         [
-            "roster.toml:8: this key or table is there twice; remove one of the two",
-            "roster.toml:9: domain.corp.mode: \"x\" is not a mode; write \"replicate\" or \"on-demand\"",
+            "roster.toml:8: this key or table is defined twice. Remove one of the two definitions. \
+             [RST-1012]",
+            "roster.toml:9: domain.corp.mode: unknown mode \"x\". Write \"replicate\" or \"on-demand\". \
+             [RST-1019]",
         ]
     );
 }
@@ -725,7 +760,9 @@ fn a_key_that_is_there_twice_hides_no_other_mistake() {
 fn an_empty_file_lacks_what_must_be_there() {
     assert_eq!(
         mistakes(""),
-        ["roster.toml:1: host.domains: is missing; add it to [host]: domains = [\"corp\"]"]
+        [
+            "roster.toml:1: host.domains: is missing. Add it to [host]: domains = [\"corp\"]. [RST-1005]"
+        ]
     );
 }
 
@@ -734,14 +771,17 @@ fn keys_outside_of_tables_are_sent_there() {
     assert_eq!(
         mistakes(&format!("min_id = 1\n{}", corp(""))),
         [
-            "roster.toml:1: min_id: is not a table of this file; put it below the table that it belongs to; roster.toml(5) lists all keys"
+            "roster.toml:1: min_id: the key is above the first table. Move the key to the table that it \
+             belongs to. roster.toml(5) lists all keys. [RST-1002]"
         ]
     );
     assert_eq!(
         mistakes("[host]\ndomains = ['a']\n[domain]\nprovider = 'ldap'\n"),
         [
-            "roster.toml:2: host.domains: there is no table [domain.a]; add a table [domain.a] with its provider",
-            "roster.toml:4: domain.provider: stands under [domain]; write [domain.NAME], and keys below it",
+            "roster.toml:2: host.domains: the table [domain.a] is missing. Add a table [domain.a] with its \
+             provider. [RST-1059]",
+            "roster.toml:4: domain.provider: is directly below [domain]. Write the keys of the domain below \
+             [domain.NAME]. [RST-1009]",
         ]
     );
 }
@@ -755,7 +795,10 @@ fn more_domains_than_back_end_users_are_refused() {
     let text = format!("[host]\ndomains = [{}]\n{}", names.join(", "), tables.concat());
     assert_eq!(
         mistakes(&text),
-        ["roster.toml:2: host.domains: 9 domains are more than there can be; name 8 at the most"]
+        [
+            "roster.toml:2: host.domains: the list has 9 domains; the limit is 8. List at most eight \
+          domains. [RST-1058]"
+        ]
     );
 }
 
@@ -797,7 +840,7 @@ fn no_text_whatever_is_too_much_for_it() {
         let lines = text.matches('\n').count() + 1;
         for problem in parse(text).err().unwrap_or_default() {
             assert!((1..=lines).contains(&problem.line), "line {} of\n{text}", problem.line);
-            assert!(!problem.message.is_empty());
+            assert!(!problem.text.is_empty());
         }
     };
     // Cut at any position, and with every character replaced by each special one.
@@ -821,7 +864,7 @@ fn a_realm_says_who_is_asked_there_and_where_tickets_are_kept() {
     };
     let wrong = |keys: &str| {
         let problems = parse(&domain(keys)).unwrap_err();
-        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        problems.iter().map(Diagnostic::without_position).collect::<Vec<_>>().join("\n")
     };
     let krb5 = "auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n";
     let parsed = parse(&domain(krb5)).unwrap();
@@ -834,25 +877,26 @@ fn a_realm_says_who_is_asked_there_and_where_tickets_are_kept() {
     assert_eq!(found.cache.as_deref(), Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX"));
     let none = parse(&domain(&format!("{krb5}krb5_cache = 'none'\n"))).unwrap();
     assert_eq!(none.config.domains[0].auth.krb5.as_deref().unwrap().cache, None);
-    assert!(wrong("auth = 'krb5'\n").contains("add krb5_realm"));
-    assert!(wrong("auth = 'krb5'\nkrb5_realm = 'X'\n").contains("no KDC is named"));
-    assert!(wrong(&krb5.replace("'kdc'", "")).contains("no KDC is named"));
+    assert!(wrong("auth = 'krb5'\n").contains("Add krb5_realm"));
+    let kdc_missing = "requires krb5_kdcs or krb5_discover. ";
+    assert!(wrong("auth = 'krb5'\nkrb5_realm = 'X'\n").contains(kdc_missing));
+    assert!(wrong(&krb5.replace("'kdc'", "")).contains(kdc_missing));
     // Texts that could end a line of krb5.conf, or name another user's cache.
-    assert!(wrong(&krb5.replace("LAB.TEST", "X\\n}")).contains("is no realm"));
+    assert!(wrong(&krb5.replace("LAB.TEST", "X\\n}")).contains("is not a valid realm"));
     assert!(wrong(&krb5.replace("'kdc'", "'kdc\\n}'")).contains("DNS name"));
     for (cache, why) in [
-        ("FILE:/tmp/krb5cc_%{uid}", "sessions would share"),
-        ("FILE:krb5cc_XXXXXX", "no place"),
-        ("MEMORY:x", "no place"),
-        ("KEYRING:persistent:1", "no place"),
-        ("FILE:/tmp/%{euid}_XXXXXX", "cannot be the name"),
-        ("FILE:/tmp/a b_XXXXXX", "cannot be the name"),
+        ("FILE:/tmp/krb5cc_%{uid}", "RST-1043"),
+        ("FILE:krb5cc_XXXXXX", "RST-1044"),
+        ("MEMORY:x", "RST-1044"),
+        ("KEYRING:persistent:1", "RST-1044"),
+        ("FILE:/tmp/%{euid}_XXXXXX", "RST-1042"),
+        ("FILE:/tmp/a b_XXXXXX", "RST-1042"),
     ] {
         let said = wrong(&format!("{krb5}krb5_cache = '{cache}'\n"));
         assert!(said.contains(why), "{cache}: {said}");
     }
     let unused = parse(&domain("krb5_realm = 'LAB.TEST'\n")).unwrap();
-    assert!(unused.warnings[0].to_string().contains("no KDC is asked"));
+    assert!(unused.warnings[0].text.contains("no effect without auth = \"krb5\""));
 }
 
 /// Returns the messages about a table of access rules.
@@ -865,7 +909,7 @@ fn said_of_access(table: &str) -> Vec<String> {
         Ok(parsed) => parsed.warnings,
         Err(problems) => problems,
     };
-    problems.into_iter().map(|problem| format!("{}: {}", problem.key, problem.message)).collect()
+    problems.into_iter().map(|problem| format!("{}: {}", problem.key, problem.text)).collect()
 }
 
 #[test]
@@ -874,15 +918,15 @@ fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
         ("[domain.corp.access]\nallowed_users = [\"alice\"]", vec![]),
         (
             "[domain.corp.access]\nallowed_users = []",
-            vec!["domain.corp.access.allowed_users: lets nobody in"],
+            vec!["domain.corp.access.allowed_users: is empty and denies all users"],
         ),
         (
             "[domain.corp.access]\ndenied_groups = []",
-            vec!["domain.corp.access.denied_groups: keeps nobody out"],
+            vec!["domain.corp.access.denied_groups: is empty and denies no user"],
         ),
         (
             "[domain.corp.access.service.sshd]\nallowed_groups = []",
-            vec!["domain.corp.access.service.sshd.allowed_groups: lets nobody in"],
+            vec!["domain.corp.access.service.sshd.allowed_groups: is empty and denies all users"],
         ),
         (
             "[domain.corp.access.service.sshd]\nfilter = \"(a=b)\"",
@@ -894,11 +938,14 @@ fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
         ),
         (
             "[domain.corp.access]\nfilter = \"(a=b)\"\nenabled = false",
-            vec!["domain.corp.access.enabled: lets nobody be judged by rules that there are"],
+            vec![
+                "domain.corp.access.enabled: enabled = false disables the access rules or auth of this \
+                 domain",
+            ],
         ),
         (
             "[domain.corp.access]\naccount_checks = [\"shadow\"]",
-            vec!["domain.corp.access.account_checks: \"shadow\" is not a check of an account"],
+            vec!["domain.corp.access.account_checks: unknown account check \"shadow\""],
         ),
         (
             "[domain.corp.access]\nssh_key_options = [\"from=x\"]",
@@ -926,8 +973,8 @@ fn floor_has_gids_below_min_id() {
     assert_eq!(
         mistakes(&config(&more)),
         [
-            "roster.toml:4: host.allowed_local_gids: has 33 gids below min_id, and there is room for 32; \
-             remove some, or lower min_id"
+            "roster.toml:4: host.allowed_local_gids: has 33 gids below min_id; the limit is 32. Remove some \
+             gids from allowed_local_gids, or lower min_id. [RST-1064]"
         ]
     );
 }

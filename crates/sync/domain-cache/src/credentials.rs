@@ -180,7 +180,7 @@ impl CredentialFiles {
 fn create_first(folder: &Path, path: &Path) -> Result<CredentialFile, CacheError> {
     let mut identity = PairIdentity::default();
     getrandom(&mut identity, GetRandomFlags::empty())
-        .map_err(|error| CacheError::io("make", path, error.into()))?;
+        .map_err(|error| CacheError::io("create", path, error.into()))?;
     // Written before the file: a file with another identity is rejected.
     write_identity(folder, identity)?;
     CredentialFile::create(path, identity, 0, &CredentialChanges::default())

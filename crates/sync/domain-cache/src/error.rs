@@ -1,5 +1,6 @@
 //! Errors of the cache, distinguished by the necessary action.
 
+use roster_messages::{Message, table::directory};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The file is damaged, or not a cache. It has to be quarantined.
-    #[error("{path} is unusable: {reason}")]
+    #[error("{path}: file is damaged: {reason}")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -15,7 +16,7 @@ pub enum CacheError {
         reason: String,
     },
     /// The file is the cache of another identity or version. It has to be quarantined.
-    #[error("{path} is another cache: {reason}")]
+    #[error("{path}: file belongs to another cache: {reason}")]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -23,13 +24,13 @@ pub enum CacheError {
         reason: String,
     },
     /// Another process has the file open. Two backends of one domain exist only briefly.
-    #[error("{path} is in use by another process")]
+    #[error("{path}: file is in use by another process")]
     InUse {
         /// The file.
         path: PathBuf,
     },
     /// An earlier error closed the file, and it was not reopened yet.
-    #[error("{path} is closed: {reason}")]
+    #[error("{path}: file is closed: {reason}")]
     Closed {
         /// The file.
         path: PathBuf,
@@ -37,7 +38,7 @@ pub enum CacheError {
         reason: String,
     },
     /// The system reported an error, for example a full disk or missing rights. A later attempt may succeed.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("{path}: cannot {action} file: {source}")]
     Io {
         /// The attempted action.
         action: &'static str,
@@ -49,6 +50,24 @@ pub enum CacheError {
 }
 
 impl CacheError {
+    /// Returns the row of the table.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::Damaged { .. } => &directory::CACHE_DAMAGED,
+            Self::Foreign { .. } => &directory::CACHE_FOREIGN,
+            Self::InUse { .. } => &directory::CACHE_IN_USE,
+            Self::Closed { .. } => &directory::CACHE_CLOSED,
+            Self::Io { source, .. } => match source.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => &directory::CACHE_DISK_FULL,
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    &directory::CACHE_NOT_PERMITTED
+                }
+                _ => &directory::CACHE_IO,
+            },
+        }
+    }
+
     pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), reason: reason.into() }
     }

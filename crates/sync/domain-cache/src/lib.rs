@@ -30,7 +30,7 @@ use std::path::PathBuf;
 pub const CACHE_FILE: &str = "cache.redb";
 /// Version of the tables. A file of another version is quarantined and never migrated, because the directory can
 /// restore it.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 /// Limit of the quarantined files of each kind, damaged and foreign. They are retained for diagnosis.
 pub const QUARANTINED_MAX: u32 = 2;
 

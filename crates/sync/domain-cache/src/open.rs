@@ -68,7 +68,7 @@ pub fn open<T>(
     let deadly = marker.crash_count() >= CRASHED_OPENINGS_MAX;
     let mut set_aside = None;
     if deadly {
-        let reason = format!("{CRASHED_OPENINGS_MAX} attempts to open it ended with the process");
+        let reason = format!("the process ended during {CRASHED_OPENINGS_MAX} attempts to open it");
         set_aside = Some(quarantine(&path, FileFault::Damaged, reason)?);
         marker.remove();
     }
@@ -113,7 +113,7 @@ pub(crate) fn create_atomically(
     path: &Path,
     make: impl FnOnce(&Path) -> Result<(), CacheError>,
 ) -> Result<(), CacheError> {
-    let failed = |source| CacheError::io("make", path, source);
+    let failed = |source| CacheError::io("create", path, source);
     let new = FileReplacement::create(path).map_err(failed)?;
     make(&temporary_path(path))?;
     new.place_synced().map_err(failed)
@@ -136,7 +136,7 @@ pub(crate) fn quarantine(
     reason: String,
 ) -> Result<QuarantinedFile, CacheError> {
     let place = |number: u32| path.with_extension(format!("redb.{}-{number}", was.suffix()));
-    let failed = |source| CacheError::io("set aside", path, source);
+    let failed = |source| CacheError::io("move aside", path, source);
     let absent_is_fine = |result: io::Result<()>| match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         result => result,

@@ -4,6 +4,7 @@ use crate::byte_reader::ByteReader;
 use crate::{CacheError, FORMAT};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use redb::{ReadOnlyTable, Table, TableDefinition, WriteTransaction};
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +60,8 @@ pub struct Rejection {
     pub name: String,
     /// Its name in member lists if it is a group, otherwise empty.
     pub reference: Vec<u8>,
+    /// Code of the reason in the table of messages.
+    pub code: Cow<'static, str>,
     /// The reason.
     pub reason: String,
 }
@@ -125,6 +128,7 @@ impl Rejection {
         let mut bytes = Vec::new();
         put_bytes(&mut bytes, self.name.as_bytes());
         put_bytes(&mut bytes, &self.reference);
+        put_bytes(&mut bytes, self.code.as_bytes());
         bytes.extend_from_slice(self.reason.as_bytes());
         bytes
     }
@@ -133,8 +137,9 @@ impl Rejection {
         let mut reader = ByteReader(bytes);
         let name = std::str::from_utf8(reader.bytes()?).ok()?.to_owned();
         let reference = reader.bytes()?.to_vec();
+        let code = std::str::from_utf8(reader.bytes()?).ok()?.to_owned().into();
         let reason = std::str::from_utf8(reader.0).ok()?.to_owned();
-        Some(Self { name, reference, reason })
+        Some(Self { name, reference, code, reason })
     }
 }
 
@@ -199,13 +204,13 @@ pub(crate) fn check(database: &Database, path: &Path, identity: &str) -> Result<
     if format != FORMAT.to_le_bytes() {
         let known: Option<[u8; 4]> = format.as_slice().try_into().ok();
         let found = known.map_or("unknown".into(), |bytes| u32::from_le_bytes(bytes).to_string());
-        let reason = format!("its format is {found}, this program's is {FORMAT}");
+        let reason = format!("the format is {found}; this version uses {FORMAT}");
         return Err(CacheError::foreign(path, reason));
     }
     let owner = reader.meta(META_IDENTITY)?.unwrap_or_default();
     if owner != identity.as_bytes() {
         let owner = String::from_utf8_lossy(&owner).into_owned();
-        let reason = format!("it is the cache of “{owner}”, not of “{identity}”");
+        let reason = format!("the cache is of “{owner}”, not of “{identity}”");
         return Err(CacheError::foreign(path, reason));
     }
     Ok(())
@@ -458,6 +463,6 @@ impl CacheReader {
     }
 
     fn unreadable(&self) -> CacheError {
-        CacheError::damaged(&self.path, "a value is not what this program writes")
+        CacheError::damaged(&self.path, "a value has an invalid form")
     }
 }

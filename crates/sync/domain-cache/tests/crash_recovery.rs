@@ -124,6 +124,7 @@ fn write(store: &DomainCache, cookie: u64) -> Result<(), CacheError> {
         let why = Rejection {
             name: "cn=x".into(),
             reference: b"cn=x".into(),
+            code: roster_messages::table::directory::ATTRIBUTE_MISSING.code.into(),
             reason: "no gidNumber".into(),
         };
         writer.set_rejection(key(ENTRIES), Some(&why))?;
@@ -287,7 +288,7 @@ fn a_file_that_kills_who_opens_it_is_set_aside() {
     let set_aside = opened(folder.path()).quarantined.expect("set aside");
     assert_eq!(set_aside.fault, FileFault::Damaged);
     assert_eq!(set_aside.path, folder.path().join("cache.redb.damaged-1"));
-    assert!(set_aside.reason.contains("ended with the process"), "{}", set_aside.reason);
+    assert!(set_aside.reason.contains("the process ended during"), "{}", set_aside.reason);
     assert_eq!(opened(folder.path()).quarantined, None);
 }
 
@@ -321,7 +322,7 @@ fn cache_of_older_format_is_set_aside() {
     assert_eq!(fresh.loaded.entries.len(), 0);
     let set_aside = fresh.quarantined.expect("set aside");
     assert_eq!(set_aside.fault, FileFault::Foreign);
-    assert_eq!(set_aside.reason, "its format is 7, this program's is 8");
+    assert_eq!(set_aside.reason, "the format is 7; this version uses 9");
 }
 
 #[test]

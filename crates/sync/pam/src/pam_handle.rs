@@ -266,12 +266,12 @@ impl CallHandle<'_> {
         unsafe { pam_fail_delay(self.pamh, microseconds) };
     }
 
-    /// Writes a line with the user's name to the log.
-    pub fn log(&self, priority: LogPriority, text: &CStr, user: &CStr) {
+    /// Writes a line to the log: the user's name and the text.
+    pub fn log(&self, priority: LogPriority, user: &CStr, text: &CStr) {
         let format = c"%s: %s";
         // SAFETY: the format takes two strings, and gets them; both end with a NUL.
         unsafe {
-            pam_syslog(self.pamh, priority as c_int, format.as_ptr(), text.as_ptr(), user.as_ptr());
+            pam_syslog(self.pamh, priority as c_int, format.as_ptr(), user.as_ptr(), text.as_ptr());
         }
     }
 

@@ -45,7 +45,10 @@ impl<'h> PamUser<'h> {
         }
         let person = Self { handle, options, name };
         if options.has_unknown_argument {
-            person.log(LogPriority::Error, c"an option is none of pam_roster's, see pam_roster(8)");
+            person.log(
+                LogPriority::Error,
+                c"pam_roster: unknown option in the PAM stack. See pam_roster(8). [RST-6022]",
+            );
         }
         Ok(person)
     }
@@ -53,7 +56,7 @@ impl<'h> PamUser<'h> {
     /// Writes a line to the log.
     pub fn log(&self, priority: LogPriority, text: &CStr) {
         if priority != LogPriority::Debug || self.options.debug {
-            self.handle.log(priority, text, self.name);
+            self.handle.log(priority, self.name, text);
         }
     }
 

@@ -27,8 +27,9 @@ const CURRENT: &CStr = c"Current password: ";
 const NEW: &CStr = c"New password: ";
 const RETYPE: &CStr = c"Retype new password: ";
 const PASSWORDS_DIFFER: &[u8] = b"The two passwords differ.";
-const UNCHANGED: &[u8] = b"The password is not changed.";
-const UNREACHABLE: &[u8] = b"The directory cannot be asked now. Try again later.";
+// The codes of texts in this crate are literals: the table of codes would make the module larger.
+const UNCHANGED: &[u8] = b"Password unchanged.";
+const UNREACHABLE: &[u8] = b"The directory server is not reachable. Try again later. [RST-6009]";
 
 /// Queries the responder and shows its messages. Without a reply the result is `Unreachable`.
 fn query_responder(
@@ -53,9 +54,11 @@ fn query_responder(
         Ok(answer) => answer,
         Err(why) => {
             person.log(LogPriority::Error, match why {
-                QueryError::NoReply => c"rosterd does not answer at /run/roster/pam",
+                QueryError::NoReply => {
+                    c"no reply from rosterd at /run/roster/pam. Check `systemctl status rosterd`. [RST-6020]"
+                }
                 QueryError::OtherVersion => {
-                    c"rosterd is of another version than this module: restart this program, and rosterd"
+                    c"rosterd has another protocol version. Restart this program and rosterd. [RST-6021]"
                 }
             });
             return AuthResult::Unreachable;
@@ -66,7 +69,8 @@ fn query_responder(
         person.show(style, message.text);
     }
     if header.is_offline {
-        person.log(LogPriority::Debug, c"the directory is away, and what is kept was believed");
+        person
+            .log(LogPriority::Debug, c"offline login: the password was checked against the cache");
     }
     if header.result == AuthResult::Success && !blob.is_empty() {
         session_ticket::keep_ticket(person, &blob);

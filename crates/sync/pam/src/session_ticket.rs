@@ -78,7 +78,10 @@ pub fn remove(person: &PamUser<'_>) {
     {
         handle.set_variable(VARIABLE);
         if krb5_helper::run(c"delete", uid, gid, Some(name), b"", &mut []).is_none() {
-            person.log(LogPriority::Error, c"the credential cache could not be removed");
+            person.log(
+                LogPriority::Error,
+                c"cannot remove the credential cache. Remove it with `kdestroy`. [RST-6024]",
+            );
         }
     }
 }
@@ -91,7 +94,10 @@ fn run_helper(person: &PamUser<'_>, what: &CStr, name: Option<&CStr>, tickets: &
     let told = told.and_then(|length| said.get(..length)?.strip_suffix(b"\n"));
     let is_name = |told: &&[u8]| !told.is_empty() && told.iter().all(u8::is_ascii_graphic);
     let Some(told) = told.filter(is_name) else {
-        person.log(LogPriority::Error, c"the ticket could not be kept: the session has none");
+        person.log(
+            LogPriority::Error,
+            c"cannot store the Kerberos ticket; the session has none. Check roster-krb5. [RST-6023]",
+        );
         return;
     };
     if name.is_some() {

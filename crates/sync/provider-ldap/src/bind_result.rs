@@ -4,7 +4,9 @@
 //! that an account is locked or disabled.
 
 use crate::message::{LdapRequest, LdapResult, PolicyResponse, ResponseOperation, printable};
+use roster_messages::table::login;
 use roster_provider::authenticator::AuthOutcome;
+use roster_provider::reason::Reason;
 use roster_request::AuthResult;
 
 /// Meaning of a server's reply.
@@ -89,7 +91,7 @@ fn interpret_bind(outcome: LdapResult<'_>, said: PolicyResponse) -> BindOutcome 
         51 | 52 | 1 | 80 => BindOutcome::TryAnotherServer(outcome.to_string()),
         // protocolError, authMethodNotSupported, strongerAuthRequired, referral, adminLimitExceeded,
         // unavailableCriticalExtension, confidentialityRequired, insufficientAccessRights, and all other codes.
-        _ => answer(AuthResult::Misconfigured),
+        _ => BindOutcome::Decided(unexpected(outcome)),
     }
 }
 
@@ -109,6 +111,12 @@ fn classify_unwilling(message: &[u8]) -> AuthResult {
     }
 }
 
+/// Returns the outcome of a result code that neither accepts nor rejects the password.
+fn unexpected(outcome: LdapResult<'_>) -> AuthOutcome {
+    let reason = Reason::new(&login::BIND_CODE_UNEXPECTED, outcome.to_string());
+    AuthOutcome::for_reason(AuthResult::Misconfigured, reason)
+}
+
 fn interpret_expired(outcome: LdapResult<'_>) -> BindOutcome {
     let answer = AuthOutcome::with_reason(AuthResult::PasswordExpired, outcome.to_string());
     BindOutcome::Decided(answer.with_message(true, HAS_EXPIRED))
@@ -122,11 +130,14 @@ fn success_outcome(said: PolicyResponse) -> AuthOutcome {
     match (said.grace, said.expires_in) {
         (Some(0), _) => answer.with_message(
             true,
-            "Your password has expired, and this is the last time that it is taken. Change it now.",
+            "Your password has expired. This is your last grace login. Change your password now.",
         ),
         (Some(left), _) => answer.with_message(
             true,
-            format!("Your password has expired, and is taken {} more. Change it.", times(left)),
+            format!(
+                "Your password has expired. {} left. Change your password now.",
+                grace_logins(left)
+            ),
         ),
         // Some policies send the time from the first day on. A warning about a distant expiry would be noise.
         (None, Some(seconds)) if seconds <= WARNED_SECONDS => {
@@ -139,8 +150,8 @@ fn success_outcome(said: PolicyResponse) -> AuthOutcome {
 /// Two months. A server that warns has its own threshold.
 const WARNED_SECONDS: u32 = 60 * 86_400;
 
-fn times(count: u32) -> String {
-    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+fn grace_logins(count: u32) -> String {
+    if count == 1 { "1 grace login".to_owned() } else { format!("{count} grace logins") }
 }
 
 /// Formats a time in its largest suitable unit.
@@ -205,20 +216,17 @@ fn interpret_change(outcome: LdapResult<'_>, said: PolicyResponse) -> BindOutcom
         _ if said.error.is_some() => refused(),
         51 | 52 | 1 | 80 => BindOutcome::TryAnotherServer(outcome.to_string()),
         32 | 34 | 64 => BindOutcome::NoSuchEntry(outcome.to_string()),
-        _ => BindOutcome::Decided(AuthOutcome::with_reason(
-            AuthResult::Misconfigured,
-            outcome.to_string(),
-        )),
+        _ => BindOutcome::Decided(unexpected(outcome)),
     }
 }
 
 fn policy_refusal(error: Option<u32>) -> Option<&'static str> {
     Some(match error? {
-        policy::MODIFICATION_NOT_ALLOWED => "Your password may not be changed by yourself.",
-        policy::MUST_SUPPLY_OLD => "The present password has to be given.",
+        policy::MODIFICATION_NOT_ALLOWED => "You are not allowed to change your password.",
+        policy::MUST_SUPPLY_OLD => "Enter your current password.",
         policy::INSUFFICIENT_QUALITY => "The new password is too simple.",
         policy::TOO_SHORT => "The new password is too short.",
-        policy::TOO_YOUNG => "The present password is too new to be changed again.",
+        policy::TOO_YOUNG => "Your password was changed too recently.",
         policy::IN_HISTORY => "The new password was used before.",
         policy::TOO_LONG => "The new password is too long.",
         _ => return None,
@@ -345,8 +353,8 @@ mod tests {
         assert_eq!(expires(365 * 86_400), "");
         let grace = |left| bind(0, b"", PolicyResponse { grace: Some(left), ..NOTHING });
         assert_eq!(grace(1).0, Some(AuthResult::Success));
-        assert!(grace(1).1.concat().contains("once more"));
-        assert!(grace(0).1.concat().contains("last time"));
+        assert!(grace(1).1.concat().contains("1 grace login left"));
+        assert!(grace(0).1.concat().contains("last grace login"));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::message::{
 };
 use crate::resolve_host::HostResolver;
 use roster_config::{BindMethod, DomainSecrets, LdapConfig, LdapServer};
+use roster_messages::table::directory;
+use roster_provider::reason::Reason;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use std::fmt;
@@ -60,9 +62,7 @@ impl ConnectionSettings {
         let password = Zeroizing::new(secrets.bind_password.clone().unwrap_or_default());
         if let (BindMethod::Simple { dn, .. }, "") = (&ldap.bind, password.as_str()) {
             // A server treats a DN without a password as an anonymous bind, and reports success.
-            return Err(format!(
-                "the password of bind_dn {dn:?} is empty: write it to bind_password_file"
-            ));
+            return Err(format!("the password of bind_dn {dn:?} is empty"));
         }
         Ok(Self {
             bind: ldap.bind.clone(),
@@ -112,7 +112,8 @@ fn configured_roots(text: &str) -> Result<RootCertStore, String> {
 fn host_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let anchors = roster_config::host_anchors();
-    roots.extend(anchors.map_err(|why| format!("{why}: {}", roster_config::NO_AUTHORITIES_FIX))?);
+    let fix = roster_messages::table::config::HOST_AUTHORITIES_MISSING.fix;
+    roots.extend(anchors.map_err(|why| format!("{why}. {fix}"))?);
     Ok(roots)
 }
 
@@ -209,7 +210,7 @@ impl LdapConnection {
 
     fn peek_id(&self) -> Result<u32, LdapError> {
         let MessageFrame::Whole(length) = self.frame()? else {
-            return Err(ber::BerError("a message that is not whole").into());
+            return Err(ber::BerError("an incomplete message").into());
         };
         let bytes = self.buffer.get(self.start..self.start + length).unwrap_or_default();
         Ok(LdapResponse::parse(bytes)?.id)
@@ -370,7 +371,7 @@ impl LdapConnection {
     /// Returns the bytes of the next message. Requires [`ready`](Self::ready).
     pub fn take_bytes(&mut self) -> Result<&[u8], LdapError> {
         let MessageFrame::Whole(length) = self.frame()? else {
-            return Err(ber::BerError("a message that is not whole").into());
+            return Err(ber::BerError("an incomplete message").into());
         };
         let start = self.start;
         self.start += length;
@@ -579,8 +580,7 @@ async fn dial(
             }
             Ok(Err(error)) => last = error,
             Err(_) => {
-                last =
-                    io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer"));
+                last = io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not reply"));
             }
         }
     }
@@ -610,7 +610,7 @@ async fn request_tls(
         match ber::frame(&buffer, settings.bytes_max.min(READ_BYTES_MIN))? {
             MessageFrame::Whole(length) if length == buffer.len() => break,
             MessageFrame::Whole(_) => {
-                return Err(LdapError::Tls("the server sent more before TLS began".to_owned()));
+                return Err(tls_failed("the server sent data before TLS began"));
             }
             MessageFrame::Needs(_) => {
                 if stream.read_buf(&mut buffer).await? == 0 {
@@ -622,7 +622,7 @@ async fn request_tls(
     match LdapResponse::parse(&buffer)?.operation {
         ResponseOperation::Extended(outcome, _) if outcome.code == code::SUCCESS => Ok(stream),
         ResponseOperation::Extended(outcome, _) => Err(LdapError::StartTls(outcome.to_string())),
-        _ => Err(ber::BerError("another answer than that to StartTLS").into()),
+        _ => Err(ber::BerError("a reply to another request than StartTLS").into()),
     }
 }
 
@@ -633,11 +633,10 @@ async fn secure(
 ) -> Result<Box<dyn Transport>, LdapError> {
     let config = match &settings.tls {
         Some(config) => Arc::clone(config),
-        None => host_roots().and_then(tls_config).map_err(LdapError::Tls)?,
+        None => host_roots().and_then(tls_config).map_err(tls_failed)?,
     };
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        LdapError::Tls(format!("{host:?} is no name that a certificate could have"))
-    })?;
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| tls_failed(format!("{host:?} is not a valid name for a certificate")))?;
     let connector = tokio_rustls::TlsConnector::from(config);
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Box::new(stream)),
@@ -645,41 +644,43 @@ async fn secure(
     }
 }
 
-/// Hint for a server that does not start a TLS handshake.
-const STARTS_PLAIN: &str = "; does its port speak TLS at once? One that does not, such as 389, takes ldap:// with start_tls = true";
-
-/// Describes the check that failed and its fix.
-fn describe_tls(error: &io::Error, host: &str) -> String {
+/// Describes the check that failed.
+fn describe_tls(error: &io::Error, host: &str) -> Reason {
     use rustls::CertificateError as Bad;
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::InvalidCertificate(bad)) = tls else {
         // The server does not speak TLS, or sent nothing. This is known before any certificate is checked.
         let is_strange = error.kind() == io::ErrorKind::UnexpectedEof
             || matches!(tls, Some(rustls::Error::InvalidMessage(_)));
-        let hint = if is_strange { STARTS_PLAIN } else { "" };
-        return format!("{error}{hint}");
+        let message = if is_strange { &directory::TLS_NOT_SPOKEN } else { &directory::TLS_FAILED };
+        return Reason::new(message, error.to_string());
     };
-    match bad {
+    let (message, text) = match bad {
         Bad::Expired | Bad::ExpiredContext { .. } => {
-            format!("the certificate has expired (or this host's clock is wrong): {bad}")
+            (&directory::TLS_CERTIFICATE_EXPIRED, format!("the certificate has expired: {bad}"))
         }
-        Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
-            format!("the certificate is not valid yet (or this host's clock is wrong): {bad}")
-        }
-        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
-            format!("the certificate is not for the name {host:?}: {bad}")
-        }
-        Bad::UnknownIssuer => {
-            "the certificate is signed by no authority that is trusted here: name the authority's \
-             PEM file with tls_ca"
-                .to_owned()
-        }
+        Bad::NotValidYet | Bad::NotValidYetContext { .. } => (
+            &directory::TLS_CERTIFICATE_EXPIRED,
+            format!("the certificate is not valid yet: {bad}"),
+        ),
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => (
+            &directory::TLS_CERTIFICATE_NAME,
+            format!("the certificate is not for the name {host:?}: {bad}"),
+        ),
+        Bad::UnknownIssuer => (
+            &directory::TLS_AUTHORITY_UNKNOWN,
+            "the certificate is from an unknown authority".to_owned(),
+        ),
         // An error of a lower crate, which only its name identifies.
-        Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            "the certificate is an authority's, as `openssl req -x509` makes it by default, and no \
-             server's: have the server show one with basicConstraints=CA:FALSE"
-                .to_owned()
-        }
-        _ => format!("the certificate is not accepted: {bad}"),
-    }
+        Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
+            &directory::TLS_AUTHORITY_AS_SERVER,
+            "the certificate is that of an authority".to_owned(),
+        ),
+        _ => (&directory::TLS_FAILED, format!("the certificate is not accepted: {bad}")),
+    };
+    Reason::new(message, text)
+}
+
+fn tls_failed(text: impl Into<String>) -> LdapError {
+    LdapError::Tls(Reason::new(&directory::TLS_FAILED, text))
 }

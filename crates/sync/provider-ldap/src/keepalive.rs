@@ -30,7 +30,7 @@ pub(crate) fn queue_keepalive(connection: &mut LdapConnection) -> u32 {
 
 /// Returns the error of a server that leaves a keepalive without a reply.
 pub(crate) fn keepalive_error() -> LdapError {
-    LdapError::NoReply { what: "a probe", deadline: KEEPALIVE_DEADLINE }
+    LdapError::NoReply { what: "a keepalive", deadline: KEEPALIVE_DEADLINE }
 }
 
 /// Returns whether the server answers on a new connection. While it works on a search, it may read nothing else on the

@@ -30,7 +30,7 @@ pub use crate::track::reencode_cookie as reread_kept_cookie;
 pub use crate::user_bind::BindAuthenticator;
 
 use crate::connection::{ConnectionSettings, LdapConnection, RootDse};
-use crate::error::LdapError;
+use crate::error::{LdapError, join_reasons};
 use crate::lookup::{KeySearch, LookupSession, Lookups};
 use crate::lookup_connection::{LookupConnection, LookupConnector};
 use crate::netlink_watch::NetworkWatch;
@@ -47,6 +47,8 @@ use parking_lot::Mutex;
 use roster_config::{
     DomainConfig, DomainMode, DomainSecrets, LdapServer, ProviderConfig as Configured,
 };
+use roster_messages::{log, table::directory};
+use roster_provider::reason::Reason;
 use roster_provider::{
     EntryId, EntrySink, KeySearchResult, LookupError, LookupKeys, LookupQuery, LookupScope,
     Provider, SearchId, SyncCookie,
@@ -89,9 +91,8 @@ pub struct LdapProvider {
 
 /// The reason that a domain cannot be set up at all. Only another configuration fixes it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("domain {domain}: {reason}")]
+#[error("{reason}")]
 pub struct DomainSetupError {
-    domain: String,
     reason: String,
 }
 
@@ -117,9 +118,9 @@ impl LdapProvider {
         secrets: &DomainSecrets,
         sink: Arc<dyn EntrySink>,
     ) -> Result<Self, DomainSetupError> {
-        let bad = |reason| DomainSetupError { domain: domain.name.clone(), reason };
+        let bad = |reason| DomainSetupError { reason };
         let Configured::Ldap(config) = &domain.provider else {
-            return Err(bad("its provider is not ldap".to_owned()));
+            return Err(bad("the provider is not ldap".to_owned()));
         };
         let mapping = Arc::new(AttributeMapping::new(domain, config));
         let searches = schema::mirror_searches(config, mapping.facts()).map_err(bad)?;
@@ -151,12 +152,12 @@ impl LdapProvider {
         })
     }
 
-    /// Connects to a server and follows its changes until that fails or is stopped. `passed_over` has the reasons that
-    /// servers of higher rank were not used.
+    /// Connects to a server and follows its changes until that fails or is stopped. `passed_over` has the reason that
+    /// servers of higher rank are not used.
     async fn serve(
         &self,
         candidate: &ServerCandidate,
-        passed_over: &str,
+        passed_over: Option<&Reason>,
         track_sink: &mut TrackSink,
         network: &NetworkWatch,
     ) -> ServiceEnd {
@@ -189,10 +190,12 @@ impl LdapProvider {
                 .await;
             match &end.error {
                 Some(error) if end.settled.is_none() && error.is_refusal() => {
-                    tracing::warn!(
-                        server = describe(server),
+                    log!(
+                        WARN,
+                        &directory::TRACKING_REFUSED,
+                        server = named,
                         %error,
-                        "the server offers {} and refuses it: changes are followed in another way",
+                        "server advertises {} but rejects it; changes are tracked in another way",
                         method.describe()
                     );
                 }
@@ -242,34 +245,32 @@ impl LdapProvider {
         &self,
         track_sink: &mut TrackSink,
         network: &NetworkWatch,
-    ) -> Result<(), String> {
+    ) -> Result<(), Reason> {
         let mut reasons = Vec::new();
         for candidate in self.servers.list().await {
-            let server = &candidate.server;
-            match self.serve(&candidate, &reasons.join("; "), track_sink, network).await {
+            let server = describe(&candidate.server);
+            let passed_over = join_reasons(reasons.clone());
+            match self.serve(&candidate, passed_over.as_ref(), track_sink, network).await {
                 ServiceEnd::Stopped => return Ok(()),
-                ServiceEnd::Failed(error) => reasons.push(format!("{}: {error}", describe(server))),
+                ServiceEnd::Failed(error) => reasons.push(error.reason(&server)),
                 ServiceEnd::Lost(error) => {
-                    tracing::warn!(server = describe(server), %error, "the directory is lost");
+                    log!(WARN, error.message(), server, %error, "connection to the directory lost");
                     if let LdapError::NoReply { .. } = error {
                         // The next attempt may take as long to fail.
-                        self.sink.offline(&format!("{}: {error}", describe(server)));
+                        self.sink.offline(&error.reason(&server));
                     }
                     return Ok(());
                 }
             }
         }
-        if reasons.is_empty() {
-            reasons.push(self.servers.no_servers_reason());
-        }
-        Err(reasons.join("; "))
+        Err(join_reasons(reasons).unwrap_or_else(|| self.servers.no_servers_reason()))
     }
 
     /// Connects the lookups to this server. Fails if the server does not answer plain queries.
     async fn connect_lookups_to(
         &self,
         candidate: &ServerCandidate,
-        passed_over: &str,
+        passed_over: Option<Reason>,
     ) -> Result<LookupConnection, LdapError> {
         let server = &candidate.server;
         let (connection, root) = LdapConnection::open(server, &self.settings).await?;
@@ -279,21 +280,18 @@ impl LdapProvider {
     }
 
     /// Connects the lookups to the first server that answers them. Servers with recent failures come last.
-    async fn connect_lookups(&self) -> Result<LookupConnection, String> {
+    async fn connect_lookups(&self) -> Result<LookupConnection, Reason> {
         let mut candidates = self.servers.list().await;
         let now = Instant::now();
         candidates.sort_by_key(|one| !self.server_failures.may_retry(&describe(&one.server), now));
         let mut reasons = Vec::new();
         for candidate in candidates {
-            match self.connect_lookups_to(&candidate, &reasons.join("; ")).await {
+            match self.connect_lookups_to(&candidate, join_reasons(reasons.clone())).await {
                 Ok(open) => return Ok(open),
-                Err(error) => reasons.push(format!("{}: {error}", describe(&candidate.server))),
+                Err(error) => reasons.push(error.reason(&describe(&candidate.server))),
             }
         }
-        if reasons.is_empty() {
-            return Err(self.servers.no_servers_reason());
-        }
-        Err(reasons.join("; "))
+        Err(join_reasons(reasons).unwrap_or_else(|| self.servers.no_servers_reason()))
     }
 
     /// Returns the DN and the uid of the only user of that name.
@@ -314,14 +312,14 @@ impl LdapProvider {
     }
 
     /// Maintains the connection of the lookups. This replaces the mirror for a domain in on-demand mode.
-    async fn keep_lookups_connected(&self) -> String {
+    async fn keep_lookups_connected(&self) -> Reason {
         let mut backoff = Backoff::new();
         let network = NetworkWatch::listen();
         *self.tracking.lock() = "on demand";
         loop {
             match self.lookup_connector.open(true, || self.connect_lookups()).await {
                 Ok(open) => {
-                    self.sink.online(&open.server, &open.passed_over);
+                    self.sink.online(&open.server, open.passed_over.as_deref());
                     let opened = Instant::now();
                     tokio::select! {
                         reason = self.lookup_connector.watch(&open, &network) => {
@@ -374,8 +372,9 @@ impl LdapProvider {
                 if self.server_failures.may_retry(&server, Instant::now())
                     && self.is_good(&candidate).await
                 {
-                    let why = if is_left { "DNS names it no more" } else { "another is preferred" };
-                    tracing::info!(server, "{present} is left for a server that answers: {why}");
+                    let why =
+                        if is_left { "DNS no longer names it" } else { "another is preferred" };
+                    tracing::info!(server, "switching from {present}: {why}");
                     return;
                 }
             }
@@ -385,12 +384,12 @@ impl LdapProvider {
     /// Returns whether the server accepts our bind and our searches, as far as a short trial shows.
     async fn is_good(&self, candidate: &ServerCandidate) -> bool {
         let tried = match self.mode {
-            DomainMode::OnDemand => self.connect_lookups_to(candidate, "").await.map(drop),
+            DomainMode::OnDemand => self.connect_lookups_to(candidate, None).await.map(drop),
             DomainMode::Replicate => self.try_searches(&candidate.server).await,
         };
         if let Err(error) = &tried {
             let server = describe(&candidate.server);
-            tracing::debug!(server, %error, "a preferred server is of no use");
+            tracing::debug!(server, %error, "a preferred server is not usable");
         }
         tried.is_ok()
     }
@@ -425,7 +424,7 @@ impl Provider for LdapProvider {
         })
     }
 
-    async fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> String {
+    async fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> Reason {
         if self.mode == DomainMode::OnDemand {
             return self.keep_lookups_connected().await;
         }
@@ -477,7 +476,8 @@ impl Provider for LdapProvider {
         let is_mirror = self.mode == DomainMode::Replicate;
         let mirror_key = self.mirror_key.lock().clone();
         if is_mirror && mirror_key.is_empty() {
-            return Err(LookupError::Unreachable("no server is mirrored yet".to_owned()));
+            let reason = Reason::new(&directory::NO_MIRROR_SERVER, "no server is mirrored yet");
+            return Err(LookupError::Unreachable(reason));
         }
         let ids: Vec<EntryId> =
             missing.iter().map(|(_, id)| *id).chain(control.iter().copied()).collect();

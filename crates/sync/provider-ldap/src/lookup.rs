@@ -15,9 +15,11 @@ use crate::lookup_connection::{EntryMessages, LookupConnection, SearchQuery};
 use crate::message::{LdapResponse, RawEntry, ResponseOperation, Scope, printable};
 use crate::schema::{
     AttributeMapping, MemberSyntax, MirrorSearch, PartialGroup, ReadResult, RemainingMembers,
-    group_id, incomplete_list_reason,
+    dn_not_utf8, group_id, incomplete_list_reason,
 };
 use parking_lot::Mutex;
+use roster_messages::{log, table::directory};
+use roster_provider::reason::Reason;
 use roster_provider::{
     DirectoryEntry, DirectoryGroup, DirectoryUser, EntryId, EntrySink, KeySearchResult,
     LookupError, LookupKeys, LookupQuery, LookupScope, Member, SearchId, UnreadableEntry,
@@ -274,7 +276,9 @@ impl Lookups {
         uid: u32,
         filter: &str,
     ) -> Result<bool, LookupError> {
-        let filter = EncodedFilter::parse(filter).map_err(|error| lookup_failed(asker, error))?;
+        let filter = EncodedFilter::parse(filter).map_err(|error| {
+            lookup_failed(asker, Reason::new(&directory::FILTER_INVALID, error))
+        })?;
         let named = EncodedFilter::equals(self.users.name(), user);
         let filter = EncodedFilter::all([&named, &filter]);
         let answer = self.search(asker, &self.users, &filter).await?;
@@ -284,7 +288,7 @@ impl Lookups {
             found |= read.is_ok_and(|read| *read.name == *user && read.uid == uid);
             Ok(())
         })
-        .map_err(|error| lookup_failed(asker, error))?;
+        .map_err(|error| reply_unusable(asker, &error))?;
         Ok(found)
     }
 
@@ -312,7 +316,7 @@ impl Lookups {
                         found.insert(entry(&id_of(one, &key)?));
                         Ok(())
                     })
-                    .map_err(|error| lookup_failed(asker, error))?;
+                    .map_err(|error| reply_unusable(asker, &error))?;
                 }
                 (None, false) => {
                     let users = self.users(asker, sink, filter, &EntrySelection::All).await?;
@@ -394,7 +398,7 @@ impl Lookups {
             is_found = true;
             Ok(())
         })
-        .map_err(|error| lookup_failed(asker, error))?;
+        .map_err(|error| reply_unusable(asker, &error))?;
         Ok(is_found)
     }
 
@@ -418,16 +422,17 @@ impl Lookups {
             }
             Ok(())
         })
-        .map_err(|error| lookup_failed(asker, error))?;
+        .map_err(|error| reply_unusable(asker, &error))?;
         let (one, others) = (found.pop(), found.len());
         match one {
             None => Ok(None),
             Some((Ok(dn), uid)) if others == 0 => Ok(Some((dn, uid))),
             Some((Ok(_), _)) => {
                 let count = others + 1;
-                Err(lookup_failed(asker, format!("{count} users are called {}", printable(name))))
+                let text = format!("{count} users have the name {}", printable(name));
+                Err(lookup_failed(asker, Reason::new(&directory::USER_NAME_AMBIGUOUS, text)))
             }
-            Some((Err(_), _)) => Err(lookup_failed(asker, "the user's DN is no UTF-8")),
+            Some((Err(_), _)) => Err(lookup_failed(asker, dn_not_utf8())),
         }
     }
 
@@ -474,18 +479,16 @@ impl Lookups {
             }
             if all.len() > FETCHED_MAX {
                 let (user, most) = (printable(&user.dn), FETCHED_MAX);
-                return Err(lookup_failed(asker, format!("{user} is in more than {most} groups")));
+                let text = format!("{user} is in more than {most} groups");
+                let reason = Reason::new(&directory::USER_IN_TOO_MANY_GROUPS, text);
+                return Err(lookup_failed(asker, reason));
             }
             asked = self.mapping.filters_naming(MemberSyntax::Dn, &next);
             if asked.is_empty() {
                 return Ok(all);
             }
         }
-        let (user, levels) = (printable(&user.dn), LEVELS_MAX);
-        Err(lookup_failed(
-            asker,
-            format!("groups of {user} are in groups more than {levels} levels deep"),
-        ))
+        Err(lookup_failed(asker, nested_too_deep().of(printable(&user.dn))))
     }
 
     fn report_group(&self, sink: &dyn EntrySink, found: FoundGroup) {
@@ -543,14 +546,14 @@ impl Lookups {
         found: &FoundGroup,
         members: usize,
     ) -> LookupError {
-        let reason = format!(
-            "{} has {members} members, and groups of more than {FETCHED_MAX} are not asked for: \
-             mirror the domain with mode = \"replicate\"",
+        let text = format!(
+            "{} has {members} members; the limit of a lookup is {FETCHED_MAX}",
             printable(&found.dn)
         );
+        let reason = Reason::new(&directory::GROUP_TOO_LARGE, text);
         let mut named = self.logged_groups.lock();
         if named.len() < LOGGED_GROUPS_MAX && named.insert(found.id) {
-            tracing::warn!("{reason}");
+            log!(WARN, reason.message, "{reason}");
         }
         lookup_failed(asker, reason)
     }
@@ -562,7 +565,7 @@ impl Lookups {
         asker: &mut LookupSession<'_>,
         sink: &dyn EntrySink,
         groups: &[FoundGroup],
-    ) -> Result<Result<Vec<FoundGroup>, String>, LookupError> {
+    ) -> Result<ReadResult<Vec<FoundGroup>>, LookupError> {
         let names_group = |found: &FoundGroup| Member::Dn(found.group.reference.clone());
         let mut seen: HashSet<Member<'static>> = groups.iter().map(names_group).collect();
         let mut nested: Vec<FoundGroup> = Vec::new();
@@ -572,8 +575,8 @@ impl Lookups {
                 return Ok(Ok(nested));
             }
             if seen.len() > groups.len() + FETCHED_MAX {
-                let most = FETCHED_MAX;
-                return Ok(Err(format!("more than {most} members would have to be asked for")));
+                let text = format!("the nested groups have more than {FETCHED_MAX} members");
+                return Ok(Err(Reason::new(&directory::GROUP_TOO_LARGE, text)));
             }
             let first = nested.len();
             for members in asked.chunks(KEYS_PER_SEARCH) {
@@ -581,7 +584,7 @@ impl Lookups {
             }
             asked = unknown_members(&nested[first..], sink, &mut seen);
         }
-        Ok(Err(format!("groups are in groups more than {LEVELS_MAX} levels deep")))
+        Ok(Err(nested_too_deep()))
     }
 
     /// Reports the users among these members, and returns the groups.
@@ -683,7 +686,7 @@ impl Lookups {
             }
             Ok(())
         })
-        .map_err(|error| lookup_failed(asker, error))?;
+        .map_err(|error| reply_unusable(asker, &error))?;
         Ok(found)
     }
 
@@ -729,7 +732,7 @@ impl Lookups {
             }
             Ok(())
         })
-        .map_err(|error| lookup_failed(asker, error))?;
+        .map_err(|error| reply_unusable(asker, &error))?;
         let mut found = Vec::with_capacity(all.len());
         for (mut group, rest) in all {
             match self.read_rest(asker, &mut group, rest).await? {
@@ -757,7 +760,7 @@ impl Lookups {
                 return Ok(Ok(()));
             }
             let Ok(base) = std::str::from_utf8(&found.dn) else {
-                return Ok(Err("its DN is not UTF-8".to_owned()));
+                return Ok(Err(dn_not_utf8()));
             };
             let question = SearchQuery {
                 base: base.into(),
@@ -775,7 +778,7 @@ impl Lookups {
                 piece = Some(next.map(|next| (shown, next)));
                 Ok(())
             })
-            .map_err(|error| lookup_failed(asker, error))?;
+            .map_err(|error| reply_unusable(asker, &error))?;
             match piece.unwrap_or_else(|| Err(incomplete_list_reason(rest))) {
                 Ok((shown, next)) if !shown.is_empty() || next.is_none() => {
                     members.extend(shown);
@@ -788,7 +791,13 @@ impl Lookups {
         Ok(Ok(()))
     }
 
-    fn reject_group(&self, sink: &dyn EntrySink, id: EntryId, entry: &RawEntry<'_>, reason: &str) {
+    fn reject_group(
+        &self,
+        sink: &dyn EntrySink,
+        id: EntryId,
+        entry: &RawEntry<'_>,
+        reason: &Reason,
+    ) {
         let reference = self.mapping.reference(entry);
         let rejection =
             UnreadableEntry { name: &printable(entry.dn), reference: &reference, reason };
@@ -818,8 +827,18 @@ impl Lookups {
 }
 
 /// Returns the error of a lookup that failed at a reachable server.
-fn lookup_failed(asker: &LookupSession<'_>, reason: impl std::fmt::Display) -> LookupError {
-    LookupError::Failed(format!("{}: {reason}", asker.open.server))
+fn lookup_failed(asker: &LookupSession<'_>, reason: Reason) -> LookupError {
+    LookupError::Failed(reason.of(&asker.open.server))
+}
+
+/// Returns the error of a lookup with a reply that cannot be used.
+fn reply_unusable(asker: &LookupSession<'_>, error: &LdapError) -> LookupError {
+    LookupError::Failed(error.reason(&asker.open.server))
+}
+
+fn nested_too_deep() -> Reason {
+    let text = format!("groups are nested more than {LEVELS_MAX} levels deep");
+    Reason::new(&directory::GROUPS_NESTED_TOO_DEEP, text)
 }
 
 /// Returns the members that the sink does not know yet, each once.

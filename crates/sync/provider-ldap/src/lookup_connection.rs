@@ -16,7 +16,9 @@ use crate::keepalive::{KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, keepalive_error, 
 use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest, code};
 use crate::netlink_watch::NetworkWatch;
 use crate::server_selection::ServerFailures;
+use roster_messages::{log, table::directory};
 use roster_provider::LookupError;
+use roster_provider::reason::Reason;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -63,8 +65,8 @@ struct ConnectionSignals {
     requester_left: Notify,
     /// The server may be gone.
     liveness_doubted: Notify,
-    /// The reason that the connection ended, if the server fell silent.
-    silence_reason: OnceLock<String>,
+    /// The error that ended the connection, if the server fell silent.
+    silence_error: OnceLock<LdapError>,
     /// The lookups leave this server for another one.
     retired: Notify,
     /// Result of the last trial of the server.
@@ -88,8 +90,8 @@ pub(crate) struct LookupConnection {
     pub root: RootDse,
     /// The server's URI.
     pub server: Arc<str>,
-    /// The reasons that servers of higher rank were not used.
-    pub passed_over: Arc<str>,
+    /// The reason that servers of higher rank are not used.
+    pub passed_over: Option<Arc<Reason>>,
 }
 
 /// Signals on drop that a requester left.
@@ -107,7 +109,7 @@ impl LookupConnection {
         connection: LdapConnection,
         root: RootDse,
         server: &str,
-        passed_over: &str,
+        passed_over: Option<Reason>,
     ) -> Self {
         let (asks, asked) = mpsc::channel(WAITING_MAX);
         let calls = Arc::new(ConnectionSignals::default());
@@ -120,17 +122,17 @@ impl LookupConnection {
             keepalive_deadline: None,
         };
         tokio::spawn(serving.run(asked));
-        let (server, passed_over) = (server.into(), passed_over.into());
+        let (server, passed_over) = (server.into(), passed_over.map(Arc::new));
         Self { searches: asks, signals: calls, root, server, passed_over }
     }
 
     /// Returns when the connection ends or its server is left. Returns the reason if the server fell silent.
-    pub async fn closed(&self) -> Option<String> {
+    pub async fn closed(&self) -> Option<Reason> {
         tokio::select! {
             () = self.searches.closed() => {}
             () = self.signals.retired.notified() => {}
         }
-        self.signals.silence_reason.get().map(|reason| format!("{}: {reason}", self.server))
+        self.signals.silence_error.get().map(|error| error.reason(&self.server))
     }
 
     async fn search(
@@ -170,7 +172,7 @@ enum ConnectorState {
     Idle,
     Open(LookupConnection),
     /// No server answered, at this time.
-    Offline(String, Instant),
+    Offline(Reason, Instant),
 }
 
 /// Retry interval of lookups without supervision.
@@ -222,7 +224,8 @@ impl LookupConnector {
         self.replace_state(open, ConnectorState::Idle).await;
         *trial = TrialResult::Unusable;
         self.server_failures.add(&open.server, Instant::now());
-        tracing::warn!(server = %open.server, %error, "the server answers no look-ups and is left");
+        let server = &*open.server;
+        log!(WARN, error.message(), server, %error, "server rejects lookups; switching to another");
         open.signals.retired.notify_one();
         true
     }
@@ -233,9 +236,9 @@ impl LookupConnector {
         &self,
         insist: bool,
         connect: impl FnOnce() -> F,
-    ) -> Result<LookupConnection, String>
+    ) -> Result<LookupConnection, Reason>
     where
-        F: Future<Output = Result<LookupConnection, String>>,
+        F: Future<Output = Result<LookupConnection, Reason>>,
     {
         // Held while connecting, so that concurrent callers get the same connection.
         let mut state = self.state.lock().await;
@@ -280,11 +283,12 @@ impl LookupConnector {
     pub async fn leave_silent(&self, open: &LookupConnection) {
         self.replace_state(open, ConnectorState::Idle).await;
         self.server_failures.add(&open.server, Instant::now());
-        tracing::warn!(server = %open.server, "the server is silent and is left");
+        let server = &*open.server;
+        log!(WARN, &directory::NO_REPLY, server, "server timed out; switching to another");
         open.signals.retired.notify_one();
     }
 
-    async fn set_offline(&self, open: &LookupConnection, reason: String) {
+    async fn set_offline(&self, open: &LookupConnection, reason: Reason) {
         self.replace_state(open, ConnectorState::Offline(reason, Instant::now())).await;
     }
 
@@ -299,7 +303,7 @@ impl LookupConnector {
     }
 
     /// Sends keepalives at intervals until the connection ends. Returns the reason if the server is gone.
-    pub async fn watch(&self, open: &LookupConnection, network: &NetworkWatch) -> Option<String> {
+    pub async fn watch(&self, open: &LookupConnection, network: &NetworkWatch) -> Option<Reason> {
         let doubts = async {
             loop {
                 tokio::select! {
@@ -328,7 +332,7 @@ impl LookupConnector {
         connect: impl FnOnce() -> F,
     ) -> Result<EntryMessages, LookupError>
     where
-        F: Future<Output = Result<LookupConnection, String>>,
+        F: Future<Output = Result<LookupConnection, Reason>>,
     {
         let mut answer = open.search(question.clone(), self.search_timeout).await;
         let is_over = match &answer {
@@ -344,7 +348,7 @@ impl LookupConnector {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let reason = format!("{}: {error}", open.server);
+        let reason = error.reason(&open.server);
         if error.is_query_specific() {
             return Err(LookupError::Failed(reason));
         }
@@ -465,7 +469,7 @@ impl ConnectionTask {
     }
 
     fn end_without_reply(mut self) {
-        let _ = self.signals.silence_reason.set(keepalive_error().to_string());
+        let _ = self.signals.silence_error.set(keepalive_error());
         for (_, one) in self.pending.drain() {
             let _ = one.reply.send(Err(keepalive_error()));
         }

@@ -47,6 +47,8 @@ pub mod code {
     pub const TIME_LIMIT: u32 = 3;
     /// sizeLimitExceeded.
     pub const SIZE_LIMIT: u32 = 4;
+    /// referral.
+    pub const REFERRAL: u32 = 10;
     /// adminLimitExceeded.
     pub const ADMIN_LIMIT: u32 = 11;
     /// noSuchObject.
@@ -61,6 +63,9 @@ pub mod code {
     pub const UNAVAILABLE: u32 = 52;
     /// e-syncRefreshRequired.
     pub const SYNC_REFRESH_REQUIRED: u32 = 4096;
+
+    /// Limits of a server.
+    pub const LIMITS: [u32; 3] = [TIME_LIMIT, SIZE_LIMIT, ADMIN_LIMIT];
 }
 
 /// The depth of a search.
@@ -326,7 +331,7 @@ impl fmt::Display for LdapResult<'_> {
             code::SIZE_LIMIT => "sizeLimitExceeded",
             7 => "authMethodNotSupported",
             8 => "strongerAuthRequired",
-            10 => "referral, which is not followed: configure that server itself",
+            code::REFERRAL => "referral",
             code::ADMIN_LIMIT => "adminLimitExceeded",
             12 => "unavailableCriticalExtension",
             13 => "confidentialityRequired",

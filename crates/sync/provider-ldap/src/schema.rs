@@ -10,7 +10,9 @@ use crate::message::{AttributeValues, RawEntry, printable};
 use roster_config::{
     AttributeNames, DomainConfig, HomeShellOverrides, LdapConfig, MemberAttribute, MemberValues,
 };
+use roster_messages::table::directory;
 use roster_provider::account::{Account, AccountFact};
+use roster_provider::reason::Reason;
 use roster_provider::{DirectoryGroup, DirectoryUser, EntryId, Member, SearchId, overrides};
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -32,7 +34,7 @@ pub struct AttributeMapping {
 }
 
 /// The result of reading an entry, or the reason that it is unusable.
-pub type ReadResult<T> = Result<T, String>;
+pub type ReadResult<T> = Result<T, Reason>;
 
 impl AttributeMapping {
     /// Makes the mapping from a domain's configuration.
@@ -135,7 +137,8 @@ impl AttributeMapping {
             };
             overrides::apply(&self.overrides, &self.domain, &mut user);
             if user.dir.is_empty() {
-                return Err(format!("{} is missing; fallback_home would fill it in", home.name));
+                let text = format!("{} is missing", home.name);
+                return Err(Reason::new(&directory::HOME_MISSING, text));
             }
             Ok(user)
         };
@@ -327,13 +330,20 @@ fn range(option: &[u8]) -> Option<(u32, Option<u32>)> {
 }
 
 /// Returns the reason to skip a group with an incomplete list.
-pub(crate) fn incomplete_list_reason(rest: RemainingMembers) -> String {
-    format!("the server shows the first {} members and not the rest", rest.from)
+pub(crate) fn incomplete_list_reason(rest: RemainingMembers) -> Reason {
+    let text = format!("the server returns only the first {} members", rest.from);
+    Reason::new(&directory::MEMBERS_CUT, text)
+}
+
+/// Returns the reason to skip an entry that cannot be searched by its DN.
+pub(crate) fn dn_not_utf8() -> Reason {
+    Reason::new(&directory::DN_NOT_UTF8, "the DN is not UTF-8")
 }
 
 /// Returns the reason to skip a list of members with possibly missing parts.
-fn unreadable_list_reason(description: &[u8]) -> String {
-    format!("{} is not a list that can be read whole", printable(description))
+fn unreadable_list_reason(description: &[u8]) -> Reason {
+    let text = format!("list {} has an unknown form", printable(description));
+    Reason::new(&directory::MEMBERS_UNREADABLE, text)
 }
 
 /// Returns the attributes of accounts. Two facts may have the same attribute.
@@ -402,7 +412,8 @@ fn find<'a, 'n, const N: usize>(
 impl<'a> FoundAttribute<'a, '_> {
     fn at_most_one(&self) -> ReadResult<Option<&'a [u8]>> {
         if self.count > 1 {
-            return Err(format!("{} has {} values", self.name, self.count));
+            let text = format!("{} has {} values", self.name, self.count);
+            return Err(Reason::new(&directory::ATTRIBUTE_WITH_SEVERAL_VALUES, text));
         }
         Ok(self.first)
     }
@@ -410,8 +421,13 @@ impl<'a> FoundAttribute<'a, '_> {
     fn one(&self) -> ReadResult<&'a [u8]> {
         match self.at_most_one()? {
             Some(value) if !value.is_empty() => Ok(value),
-            Some(_) => Err(format!("{} is empty", self.name)),
-            None => Err(format!("{} is missing, or not readable for the bind DN", self.name)),
+            Some(_) => {
+                Err(Reason::new(&directory::ATTRIBUTE_EMPTY, format!("{} is empty", self.name)))
+            }
+            None => {
+                let text = format!("{} is missing", self.name);
+                Err(Reason::new(&directory::ATTRIBUTE_MISSING, text))
+            }
         }
     }
 
@@ -420,7 +436,9 @@ impl<'a> FoundAttribute<'a, '_> {
         let digits = value.iter().all(u8::is_ascii_digit);
         let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
         number.filter(|_| digits).ok_or_else(|| {
-            format!("{} {:?} is not a number from 0 to {}", self.name, printable(value), u32::MAX)
+            let (value, most) = (printable(value), u32::MAX);
+            let text = format!("{} {value:?} is not a number from 0 to {most}", self.name);
+            Reason::new(&directory::NUMBER_INVALID, text)
         })
     }
 
@@ -432,7 +450,8 @@ impl<'a> FoundAttribute<'a, '_> {
         let in_rdn = dn::rdn_values(entry.dn, self.name);
         if in_rdn.len() > RDN_VALUES_MAX {
             let most = RDN_VALUES_MAX;
-            return Err(format!("the DN begins with more than {most} values of {}", self.name));
+            let text = format!("the DN begins with more than {most} values of {}", self.name);
+            return Err(Reason::new(&directory::DN_WITH_TOO_MANY_NAMES, text));
         }
         let mut named = self.values.into_iter().flatten().flatten().filter(|value| {
             in_rdn.iter().any(|rdn| rdn.eq_ignore_ascii_case(value)) && !value.is_empty()
@@ -440,7 +459,9 @@ impl<'a> FoundAttribute<'a, '_> {
         match (named.next(), named.next()) {
             (Some(value), None) => Ok(value),
             _ => {
-                Err(format!("{} has {} values and the DN does not name one", self.name, self.count))
+                let text =
+                    format!("{} has {} values and the DN does not name one", self.name, self.count);
+                Err(Reason::new(&directory::NAME_AMBIGUOUS, text))
             }
         }
     }
@@ -796,7 +817,7 @@ mod tests {
         assert_eq!(read("UID=alice,dc=x", &[names, UID, GID, HOME]), Ok("alice".to_owned()));
         for dn in ["cn=Alice,dc=x", "uid=bob,dc=x", "uid=al+uid=alice,dc=x"] {
             let reason = read(dn, &[names, UID, GID, HOME]).unwrap_err();
-            assert_eq!(reason, "uid has 3 values and the DN does not name one", "{dn}");
+            assert_eq!(reason.text, "uid has 3 values and the DN does not name one", "{dn}");
         }
     }
 
@@ -810,7 +831,8 @@ mod tests {
         let read = |count| read(&dn(count), &[names, UID, GID, HOME]);
         assert_eq!(read(RDN_VALUES_MAX), Ok("a0".to_owned()));
         let reason = read(RDN_VALUES_MAX + 1).unwrap_err();
-        assert_eq!(reason, "the DN begins with more than 16 values of uid");
+        assert_eq!(reason.message, &directory::DN_WITH_TOO_MANY_NAMES);
+        assert_eq!(reason.text, "the DN begins with more than 16 values of uid");
     }
 
     #[test]
@@ -818,7 +840,7 @@ mod tests {
         let with = |values: &'static [&'static [u8]]| {
             read("uid=a,dc=x", &[NAME, ("uidNumber", values), GID, HOME]).unwrap_err()
         };
-        assert_eq!(with(&[b"1", b"2"]), "uidnumber has 2 values");
+        assert_eq!(with(&[b"1", b"2"]).text, "uidnumber has 2 values");
         for bad in [
             &b"-1"[..],
             b"+1",
@@ -830,7 +852,7 @@ mod tests {
             b"one",
         ] {
             let reason = read("uid=a,dc=x", &[NAME, ("uidNumber", &[bad]), GID, HOME]).unwrap_err();
-            assert!(reason.contains("is not a number from 0 to 4294967295"), "{reason}");
+            assert!(reason.text.contains("is not a number from 0 to 4294967295"), "{reason}");
         }
     }
 
@@ -849,7 +871,7 @@ mod tests {
             let mut some = all.to_vec();
             some.remove(left_out);
             let reason = read("uid=Alice,dc=x", &some).unwrap_err();
-            assert!(reason.starts_with(named), "{reason}");
+            assert_eq!(reason.text, *named);
         }
     }
 
@@ -982,7 +1004,9 @@ mod tests {
             if description == "member;" {
                 assert_eq!(read, Ok((2, None)), "no option");
             } else {
-                assert!(read.unwrap_err().contains(description), "{description}");
+                let reason = read.unwrap_err();
+                assert_eq!(reason.message, &directory::MEMBERS_UNREADABLE, "{description}");
+                assert!(reason.text.contains(description), "{description}");
             }
         }
         assert_eq!(members("memberOf;range=0-1", 0), Ok((0, None)), "another attribute");

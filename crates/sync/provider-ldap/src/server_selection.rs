@@ -7,6 +7,8 @@ use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData, Record};
 use parking_lot::Mutex;
 use roster_config::{LdapConfig, LdapServer};
+use roster_messages::{log, table::directory};
+use roster_provider::reason::Reason;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -60,7 +62,7 @@ pub struct ServerSelection {
     /// Time until which the last DNS reply is valid.
     valid_until: Mutex<Instant>,
     /// The last logged problem with DNS.
-    last_complaint: Mutex<String>,
+    last_complaint: Mutex<Option<Reason>>,
     random: RandomState,
 }
 
@@ -73,7 +75,7 @@ impl ServerSelection {
             trusts_any_name: ldap.start_tls && ldap.tls_ca.is_some(),
             discovered: Mutex::new(Vec::new()),
             valid_until: Mutex::new(Instant::now()),
-            last_complaint: Mutex::new(String::new()),
+            last_complaint: Mutex::default(),
             random: RandomState::new(),
         }
     }
@@ -85,13 +87,14 @@ impl ServerSelection {
             configured.map(|(rank, server)| ServerCandidate { server, rank }).collect();
         if let Some(domain) = &self.discover {
             let answer = timeout(DISCOVERY_DEADLINE, query_srv(domain)).await;
-            match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+            match answer.unwrap_or_else(|_| Err("no reply in time".to_owned())) {
                 Ok((services, valid_until)) => {
                     *self.discovered.lock() = self.trusted(domain, services);
                     *self.valid_until.lock() = valid_until;
                 }
-                Err(error) => self.log_once(format!(
-                    "DNS does not name servers of {domain}, at most the last known are used: {error}"
+                Err(error) => self.log_once(Reason::new(
+                    &directory::DNS_FAILED,
+                    format!("DNS query for servers of {domain} failed: {error}"),
                 )),
             }
             candidates.extend(self.discovered.lock().iter().map(|service| ServerCandidate {
@@ -116,13 +119,14 @@ impl ServerSelection {
     }
 
     /// Returns the reason that no server is known.
-    pub fn no_servers_reason(&self) -> String {
-        let complaint = self.last_complaint.lock();
-        let why = match complaint.as_str() {
-            "" => "none is configured in `uris`, and DNS names none for the domain in `discover`",
-            complaint => complaint,
-        };
-        format!("no server is known: {why}")
+    pub fn no_servers_reason(&self) -> Reason {
+        match &*self.last_complaint.lock() {
+            Some(complaint) => complaint.clone().of("no server is known"),
+            None => {
+                let text = "no server is known: `uris` is empty, and DNS names no server";
+                Reason::new(&directory::NO_SERVER, text)
+            }
+        }
     }
 
     /// DNS is not authentic, and a certificate only proves a name. An attacker that forges replies can name a foreign
@@ -133,27 +137,24 @@ impl ServerSelection {
             .into_iter()
             .partition(|service| self.trusts_any_name || is_within(&service.host, domain));
         if refused.is_empty() {
-            self.last_complaint.lock().clear();
+            *self.last_complaint.lock() = None;
         } else {
             let mut hosts: Vec<_> = refused.into_iter().map(|service| service.host).collect();
             hosts.sort_unstable();
-            self.log_once(format!(
-                "DNS names servers of {domain} that are outside of it, which are not believed: {}; \
-                 name them in uris, or name their certificate authority with tls_ca beside start_tls",
-                hosts.join(", ")
-            ));
+            let text = format!("DNS names servers outside {domain}: {}", hosts.join(", "));
+            self.log_once(Reason::new(&directory::DNS_NAME_OUTSIDE_DOMAIN, text));
         }
         in_order(believed, &self.random)
     }
 
     /// Logs each problem once.
-    fn log_once(&self, complaint: String) {
+    fn log_once(&self, complaint: Reason) {
         let mut before = self.last_complaint.lock();
-        if *before == complaint {
+        if before.as_ref() == Some(&complaint) {
             tracing::debug!("{complaint}");
         } else {
-            tracing::warn!("{complaint}");
-            *before = complaint;
+            log!(WARN, complaint.message, "{complaint}");
+            *before = Some(complaint);
         }
     }
 }
@@ -383,7 +384,7 @@ mod tests {
             last_complaint: Mutex::default(),
             random: RandomState::new(),
         };
-        let named = [
+        let hosts_named = [
             "corp.test",
             "LDAP.Corp.Test",
             "evilcorp.test",
@@ -391,20 +392,23 @@ mod tests {
             "evil\\.corp.test",
             "test",
         ];
-        let services =
-            || named.iter().zip(0..).map(|(host, priority)| service(host, priority, 1)).collect();
+        let services = || {
+            hosts_named.iter().zip(0..).map(|(host, priority)| service(host, priority, 1)).collect()
+        };
         let hosts = |servers: &ServerSelection| -> Vec<String> {
             let believed = servers.trusted("corp.test", services());
             believed.into_iter().map(|service| service.host).collect()
         };
         assert_eq!(hosts(&servers), ["corp.test", "LDAP.Corp.Test"]);
-        let complaint = servers.last_complaint.lock().clone();
-        assert_eq!(servers.no_servers_reason(), format!("no server is known: {complaint}"));
-        assert!(complaint.contains("corp.test.evil.test, evil\\.corp.test, evilcorp.test, test; "));
+        let complaint = servers.last_complaint.lock().clone().expect("a complaint");
+        assert_eq!(servers.no_servers_reason(), complaint.clone().of("no server is known"));
+        assert_eq!(complaint.message, &directory::DNS_NAME_OUTSIDE_DOMAIN);
+        let named = "outside corp.test: corp.test.evil.test, evil\\.corp.test, evilcorp.test, test";
+        assert!(complaint.text.ends_with(named), "{complaint}");
         servers.trusts_any_name = true;
-        assert_eq!(hosts(&servers), named);
-        assert_eq!(*servers.last_complaint.lock(), "");
-        assert!(servers.no_servers_reason().contains("none is configured"));
+        assert_eq!(hosts(&servers), hosts_named);
+        assert_eq!(*servers.last_complaint.lock(), None);
+        assert_eq!(servers.no_servers_reason().message, &directory::NO_SERVER);
     }
 
     #[test]

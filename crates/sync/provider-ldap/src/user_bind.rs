@@ -18,13 +18,16 @@ use crate::LdapProvider;
 use crate::ber::BerError;
 use crate::bind_result::{self, BindOutcome};
 use crate::connection::{ConnectionSettings, LdapConnection};
-use crate::error::LdapError;
+use crate::error::{LdapError, join_reasons};
 use crate::message::{LdapRequest, RequestControl};
 use crate::server_selection::{ServerCandidate, ServerFailures, describe};
 use parking_lot::Mutex;
 use roster_config::{DomainConfig, DomainSecrets, LdapServer, ProviderConfig as Configured};
+use roster_messages::log;
+use roster_messages::table::{directory, login};
 use roster_provider::LookupError;
 use roster_provider::authenticator::{AuthOutcome, Authenticator, LoginUser};
+use roster_provider::reason::Reason;
 use roster_request::AuthResult;
 use roster_secret::Secret;
 use std::future::Future;
@@ -74,7 +77,7 @@ struct BindPool {
     idle: Mutex<Vec<PooledConnection>>,
     verified: Mutex<Vec<VerifiedUser>>,
     /// The reason that no server is reachable. `None` while one is.
-    unreachable_reason: Mutex<Option<String>>,
+    unreachable_reason: Mutex<Option<Reason>>,
     /// Servers with recent failures, which are tried after the others.
     server_failures: ServerFailures,
 }
@@ -105,20 +108,20 @@ struct BindReply {
 /// The reason that no server decided a bind.
 enum BindFailure {
     /// No server is reachable.
-    Unreachable(String),
+    Unreachable(Reason),
     /// The result is known without a reply.
     Answered(AuthOutcome),
 }
 
 impl BindFailure {
     /// A server is reachable and does not verify this password, so no cached credential may verify it either.
-    fn unanswered(reason: impl Into<String>) -> Self {
-        Self::Answered(AuthOutcome::with_reason(AuthResult::Misconfigured, reason))
+    fn unanswered(reason: Reason) -> Self {
+        Self::Answered(AuthOutcome::for_reason(AuthResult::Misconfigured, reason))
     }
 
     fn into_outcome(self) -> AuthOutcome {
         match self {
-            Self::Unreachable(reason) => AuthOutcome::with_reason(AuthResult::Unreachable, reason),
+            Self::Unreachable(reason) => AuthOutcome::for_reason(AuthResult::Unreachable, reason),
             Self::Answered(answer) => answer,
         }
     }
@@ -136,7 +139,7 @@ impl BindAuthenticator {
         ldap: Arc<LdapProvider>,
     ) -> Result<Self, String> {
         let Configured::Ldap(config) = &domain.provider else {
-            return Err("its provider is not ldap".to_owned());
+            return Err("the provider is not ldap".to_owned());
         };
         Ok(Self(Arc::new(BindPool {
             settings: Arc::new(ConnectionSettings::for_user_binds(config, secrets)?),
@@ -238,18 +241,24 @@ impl Authenticator for BindAuthenticator {
                     return AuthOutcome::with_reason(AuthResult::UnknownUser, reason);
                 }
                 Ok(BindOutcome::TryAnotherServer(reason)) => {
-                    return AuthOutcome::with_reason(AuthResult::Unreachable, reason);
+                    return AuthOutcome::for_reason(AuthResult::Unreachable, undecided(reason));
                 }
                 Err(error) if was_proven && is_stale_connection(&error) => {}
                 // The server may have changed the password. The next attempt shows it.
                 Err(error) => {
-                    let reason = format!("{}: {error}", describe(&warm.server));
-                    return AuthOutcome::with_reason(AuthResult::Unreachable, reason);
+                    let reason = error.reason(&describe(&warm.server));
+                    return AuthOutcome::for_reason(AuthResult::Unreachable, reason);
                 }
             }
         }
-        AuthOutcome::with_reason(AuthResult::Unreachable, "the server closes each connection")
+        let reason = Reason::new(&directory::CONNECTION_LOST, "the server closes each connection");
+        AuthOutcome::for_reason(AuthResult::Unreachable, reason)
     }
+}
+
+/// Returns the reason of a server that accepts and rejects nothing.
+fn undecided(text: impl Into<String>) -> Reason {
+    Reason::new(&login::BIND_UNDECIDED, text)
 }
 
 /// Returns whether the connection ended while it was idle.
@@ -307,25 +316,29 @@ impl BindPool {
                     reason,
                 )))
             }
-            BindOutcome::TryAnotherServer(reason) => Err(BindFailure::unanswered(reason)),
+            BindOutcome::TryAnotherServer(reason) => {
+                Err(BindFailure::unanswered(undecided(reason)))
+            }
         }
     }
 
     /// Returns the present DN of the user in the directory.
     async fn find_dn(&self, person: &LoginUser, patience: Duration) -> Result<String, BindFailure> {
         let found = self.lookup_user(&person.name, patience).await?;
-        let unknown = |reason| {
-            Err(BindFailure::Answered(AuthOutcome::with_reason(AuthResult::UnknownUser, reason)))
+        let unknown = |message, text: String| {
+            let reason = Reason::new(message, text);
+            Err(BindFailure::Answered(AuthOutcome::for_reason(AuthResult::UnknownUser, reason)))
         };
         match found {
             Ok(Some((dn, uid))) if uid == person.uid && !dn.is_empty() => Ok(dn),
             Ok(Some((dn, uid))) => {
-                unknown(format!("{dn} has the uid {uid}, and is served with {}", person.uid))
+                let text = format!("{dn} has uid {uid}; this host serves uid {}", person.uid);
+                unknown(&login::DIRECTORY_UID_MISMATCH, text)
             }
-            Ok(None) => unknown("the directory has nobody of that name".to_owned()),
-            Err(LookupError::Unreachable(reason) | LookupError::Failed(reason)) => {
-                Err(BindFailure::unanswered(reason))
+            Ok(None) => {
+                unknown(&login::UNKNOWN_USER, "the directory has no user of this name".to_owned())
             }
+            Err(error) => Err(BindFailure::unanswered(error.into_reason())),
         }
     }
 
@@ -335,9 +348,12 @@ impl BindPool {
         name: &[u8],
         patience: Duration,
     ) -> Result<Result<Option<(String, u32)>, LookupError>, BindFailure> {
-        let failure = |error: LdapError| match error {
-            LdapError::BusyServer { .. } => BindFailure::unanswered(error.to_string()),
-            _ => BindFailure::Unreachable(error.to_string()),
+        let failure = |error: LdapError| {
+            let reason = Reason::new(error.message(), error.to_string());
+            match error {
+                LdapError::BusyServer { .. } => BindFailure::unanswered(reason),
+                _ => BindFailure::Unreachable(reason),
+            }
         };
         let asked = async {
             tokio::select! {
@@ -388,7 +404,7 @@ impl BindPool {
         password: &Secret,
         patience: Duration,
     ) -> Result<(PooledConnection, BindOutcome), BindFailure> {
-        let mut reasons: Vec<String> = Vec::new();
+        let mut reasons: Vec<Reason> = Vec::new();
         let mut passed_over: Vec<LdapServer> = Vec::new();
         let mut is_there = false;
         for _ in 0..SERVERS_MAX + IDLE_MAX {
@@ -406,24 +422,21 @@ impl BindPool {
                 },
             };
             if !self.allow_clear && !self.settings.is_private(&warm.server) {
-                let reason = "users' passwords would cross the network in clear: use ldaps:// or start_tls, or \
-                              allow it with allow_clear_user_passwords = true";
-                return Err(BindFailure::Answered(AuthOutcome::with_reason(
-                    AuthResult::Misconfigured,
-                    reason,
-                )));
+                let text = "user passwords would cross the network unencrypted";
+                let reason = Reason::new(&login::USER_PASSWORD_UNENCRYPTED, text);
+                return Err(BindFailure::unanswered(reason.of(describe(&warm.server))));
             }
             let request = LdapRequest::SimpleBind { dn, password: password.as_bytes() };
             match self.send_request(&mut warm, &request, patience).await {
                 Ok(BindOutcome::TryAnotherServer(reason)) => {
-                    reasons.push(format!("{}: {reason}", describe(&warm.server)));
+                    reasons.push(undecided(reason).of(describe(&warm.server)));
                     passed_over.push(warm.server);
                     is_there = true;
                 }
                 Ok(said) => return Ok((warm, said)),
                 Err(error) if was_kept && is_stale_connection(&error) => {}
                 Err(error) => {
-                    reasons.push(format!("{}: {error}", describe(&warm.server)));
+                    reasons.push(error.reason(&describe(&warm.server)));
                     let answers = match error {
                         LdapError::BusyServer { .. } => true,
                         LdapError::NoReply { .. } => false,
@@ -441,7 +454,7 @@ impl BindPool {
                 }
             }
         }
-        let reason = reasons.join("; ");
+        let reason = join_reasons(reasons).unwrap_or_else(|| undecided("no server is left"));
         Err(if is_there {
             BindFailure::unanswered(reason)
         } else {
@@ -461,7 +474,7 @@ impl BindPool {
             let response = connection.exchange(request, &[RequestControl::PasswordPolicy]).await?;
             let policy = response.controls.password_policy()?;
             bind_result::interpret_response(request, response.operation, policy)
-                .ok_or(BerError("another answer than that to the request").into())
+                .ok_or(BerError("a reply to another request").into())
         };
         let said = self.wait_while_alive(Some(server), patience, asked).await?;
         *used = Instant::now();
@@ -481,7 +494,7 @@ impl BindPool {
         work: impl Future<Output = T>,
     ) -> Result<T, LdapError> {
         let deadline = self.timeout;
-        let what = "a log-in";
+        let what = "a login";
         let has_answered = AtomicBool::new(false);
         let waited = async {
             let mut work = pin!(work);
@@ -557,7 +570,7 @@ impl BindPool {
         &self,
         passed_over: &[LdapServer],
         patience: Duration,
-    ) -> Result<PooledConnection, Vec<String>> {
+    ) -> Result<PooledConnection, Vec<Reason>> {
         let candidates = self.candidates(passed_over).await;
         let setbacks = &self.server_failures;
         if candidates.is_empty() {
@@ -585,7 +598,7 @@ impl BindPool {
                         Some(Ok((server, Err(error)))) => {
                             let server = describe(&server);
                             setbacks.add(&server, Instant::now());
-                            reasons.push(format!("{server}: {error}"));
+                            reasons.push(error.reason(&server));
                         }
                         Some(Err(_)) => {}
                         None if is_last => return None,
@@ -599,7 +612,8 @@ impl BindPool {
             Ok(Some(warm)) => Ok(warm),
             Ok(None) => Err(reasons),
             Err(_) => {
-                reasons.push(format!("no server answers within {} s", patience.as_secs_f32()));
+                let text = format!("no server replies within {} s", patience.as_secs_f32());
+                reasons.push(Reason::new(&directory::NO_REPLY, text));
                 Err(reasons)
             }
         }
@@ -695,14 +709,19 @@ impl BindPool {
     }
 
     /// Records that no server is reachable. Binds then fail at once, until a server replies to a liveness check.
-    fn mark_unreachable(self: &Arc<Self>, reason: &str) {
+    fn mark_unreachable(self: &Arc<Self>, reason: &Reason) {
         let mut away = self.unreachable_reason.lock();
         if away.is_none() {
-            tracing::warn!("nobody can be asked about passwords: {reason}");
+            log!(
+                WARN,
+                &login::PASSWORD_CHECKS_OFFLINE,
+                "password authentication offline: {}",
+                reason.with_code()
+            );
             self.idle.lock().clear();
             tokio::spawn(check_until_alive(Arc::downgrade(self)));
         }
-        *away = Some(reason.to_owned());
+        *away = Some(reason.clone());
     }
 }
 
@@ -719,7 +738,7 @@ async fn check_until_alive(inner: Weak<BindPool>) {
         let begun = Instant::now();
         if timeout(inner.timeout, inner.check_liveness(None)).await == Ok(true) {
             *inner.unreachable_reason.lock() = None;
-            tracing::info!("passwords can be asked about again");
+            tracing::info!("password authentication online again");
             return;
         }
         silent += u32::from(begun.elapsed() > REFUSED_WITHIN);

@@ -5,6 +5,7 @@ mod common;
 use common::{Mirror, address, domain, keys, secrets};
 use roster_config::BindMethod;
 use roster_config::LdapServer::Ldap;
+use roster_messages::table::directory;
 use roster_system_tests::servers::{Relay, ServerCertificate};
 use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions};
 use std::sync::Arc;
@@ -53,7 +54,7 @@ fn a_server_that_hangs_is_given_up_and_found_again() {
     slapd.process().freeze();
     mirror.within(Duration::from_secs(120), "offline", |book| book.offline().is_some());
     let reason = mirror.book.offline().unwrap_or_default();
-    assert!(reason.contains("no answer"), "{reason}");
+    assert!(reason.contains(directory::NO_REPLY.code), "{reason}");
     slapd.process().thaw();
     mirror.until("online again", |book| book.online().is_some());
     assert!(mirror.book.users().contains_key("alice"));
@@ -94,10 +95,10 @@ fn servers_wrong_protocol_port_is_named() {
     let slapd = Slapd::serving(setup, &ldif());
     let authority = secrets(Some(&slapd.authority()));
     let (plain, secure) = (slapd.uri(), slapd.ldaps_uri());
-    for (uri, start_tls, advice) in [
-        (plain.replace("ldap:", "ldaps:"), false, "takes ldap:// with start_tls"),
-        (secure.replace("ldaps:", "ldap:"), false, "takes ldaps://"),
-        (secure.replace("ldaps:", "ldap:"), true, "takes ldaps://"),
+    for (uri, start_tls, message) in [
+        (plain.replace("ldap:", "ldaps:"), false, &directory::TLS_NOT_SPOKEN),
+        (secure.replace("ldaps:", "ldap:"), false, &directory::CLOSED_BEFORE_REPLY),
+        (secure.replace("ldaps:", "ldap:"), true, &directory::CLOSED_BEFORE_REPLY),
     ] {
         let mut domain = domain(&slapd);
         let keys = keys(&mut domain);
@@ -105,7 +106,7 @@ fn servers_wrong_protocol_port_is_named() {
         keys.servers = vec![address(&uri)];
         let mirror = Mirror::start(&domain, &authority);
         let reason = offline_reason(&mirror);
-        assert!(reason.contains(advice), "{uri}, start_tls {start_tls}: {reason}");
+        assert!(reason.contains(message.code), "{uri}, start_tls {start_tls}: {reason}");
     }
 }
 
@@ -123,16 +124,16 @@ fn certificates_are_checked_for_name_time_and_authority() {
         if !start_tls {
             keys.servers = vec![address(&slapd.ldaps_uri())];
         }
-        for (certificate, complaint) in [
-            (ServerCertificate::Expired, "has expired"),
-            (ServerCertificate::OtherName, "not for the name \"127.0.0.1\""),
+        for (certificate, message) in [
+            (ServerCertificate::Expired, &directory::TLS_CERTIFICATE_EXPIRED),
+            (ServerCertificate::OtherName, &directory::TLS_CERTIFICATE_NAME),
         ] {
             slapd.stop();
             slapd.set_certificate(certificate);
             slapd.start();
             let mirror = Mirror::start(&domain, &authority);
             let reason = offline_reason(&mirror);
-            assert!(reason.contains(complaint), "{certificate:?}: {reason}");
+            assert!(reason.contains(message.code), "{certificate:?}: {reason}");
         }
         slapd.stop();
         slapd.set_certificate(ServerCertificate::Good);
@@ -141,7 +142,7 @@ fn certificates_are_checked_for_name_time_and_authority() {
         mirror.until("alice", |book| book.users().contains_key("alice"));
         let mirror = Mirror::start(&domain, &secrets(None));
         let reason = offline_reason(&mirror);
-        assert!(reason.contains("no authority that is trusted here"), "{reason}");
+        assert!(reason.contains(directory::TLS_AUTHORITY_UNKNOWN.code), "{reason}");
     }
 }
 
@@ -157,7 +158,7 @@ fn a_password_does_not_cross_the_network_in_clear() {
     keys(&mut domain).servers = vec![mapped];
     let mirror = Mirror::start(&domain, &secrets(None));
     let reason = offline_reason(&mirror);
-    assert!(reason.contains("allow_clear_password"), "{reason}");
+    assert!(reason.contains(directory::BIND_PASSWORD_UNENCRYPTED.code), "{reason}");
 }
 
 #[test]
@@ -176,7 +177,10 @@ fn a_wrong_password_and_a_wrong_base_are_named() {
     keys(&mut domain).users.base = "ou=nowhere,dc=example,dc=com".to_owned();
     let mirror = Mirror::start(&domain, &secrets(None));
     let reason = offline_reason(&mirror);
-    assert!(reason.contains("ou=nowhere") && reason.contains("check the base"), "{reason}");
+    assert!(
+        reason.contains("ou=nowhere") && reason.contains(directory::SEARCH_BASE_MISSING.code),
+        "{reason}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
 use roster_config::DomainMode;
+use roster_messages::table::directory;
 use roster_provider::{LookupError, LookupQuery, Provider};
 use roster_provider_ldap::ber::{BerReader, BerWriter, MessageFrame, frame, tag};
 use roster_provider_ldap::message::oid;
@@ -269,7 +270,7 @@ fn a_refresh_that_is_cut_short_is_no_refresh() {
     fails_with(|stream, id| send(stream, &[synchronized(id), done(id, 0x65, 51)].concat()), "busy");
     fails_with(
         |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 0)].concat()),
-        "although it was to go on",
+        directory::SEARCH_INTERRUPTED.code,
     );
 }
 
@@ -280,20 +281,20 @@ fn a_connection_that_ends_in_a_refresh_is_no_refresh() {
             send(stream, &synchronized(id));
             let _ = stream.shutdown(std::net::Shutdown::Both);
         },
-        "closed the connection",
+        directory::CONNECTION_LOST.code,
     );
     fails_with(
         |stream, id| {
             let announcement = done(0, 0x78, 52);
             send(stream, &[synchronized(id), announcement].concat());
         },
-        "the server ends the connection: unavailable (52)",
+        "server ends the connection: unavailable (52)",
     );
 }
 
 #[test]
 fn silence_in_a_refresh_is_a_failure() {
-    fails_with(|stream, id| send(stream, &synchronized(id)), "no answer to a search within 1 s");
+    fails_with(|stream, id| send(stream, &synchronized(id)), "no reply to a search within 1 s");
 }
 
 #[test]
@@ -330,7 +331,7 @@ fn folders_without_end_are_refused() {
                 send(stream, &entry_of(id, &dn, &[class], &added(number.to_be_bytes())));
             }
         },
-        "the names of folders below \"dc=example,dc=com\" take more than 96 MiB",
+        "container names below \"dc=example,dc=com\" take more than 96 MiB",
     );
 }
 
@@ -400,7 +401,7 @@ fn a_server_that_leaves_a_question_and_a_probe_unanswered_is_gone() {
         ldap.lookup(&user("alice")).await
     });
     mirror.until("offline", |book| {
-        book.offline().is_some_and(|reason| reason.contains("no answer to a probe"))
+        book.offline().is_some_and(|reason| reason.contains("no reply to a keepalive"))
     });
     let failed = asked.recv_timeout(common::SOON).expect("told with the others");
     assert!(matches!(failed, Err(LookupError::Unreachable(_))), "{failed:?}");
@@ -418,7 +419,8 @@ fn frozen_during_search_second_connection_reports_offline() {
     });
     let mirror = patient_mirror_of(&uri);
     mirror.until("offline", |book| {
-        book.offline().is_some_and(|reason| reason.contains("no answer to a probe over a second"))
+        book.offline()
+            .is_some_and(|reason| reason.contains("no reply to a keepalive over a second"))
     });
     assert!(stage.accepted.load(Ordering::SeqCst) >= 2, "there was a second connection");
 }
@@ -460,7 +462,7 @@ fn frozen_while_idle_probe_reports_offline() {
     mirror.until("eve", |book| book.users().contains_key("eve"));
     stage.frozen.store(true, Ordering::SeqCst);
     mirror.until("offline", |book| {
-        book.offline().is_some_and(|reason| reason.contains("no answer to a probe"))
+        book.offline().is_some_and(|reason| reason.contains("no reply to a keepalive"))
     });
 }
 
@@ -479,7 +481,7 @@ fn an_answer_without_end_is_refused_and_the_others_come() {
     }));
     let failed = mirror.run_query(|ldap| async move { ldap.lookup(&user("vast")).await });
     let Err(LookupError::Failed(reason)) = failed else { panic!("{failed:?}") };
-    assert!(reason.contains("64 MiB at once"), "{reason}");
+    assert_eq!(reason.message, &directory::RESULTS_TOO_LARGE);
     assert_eq!(mirror.look_up(user("quick")), Ok(false));
 }
 
@@ -501,7 +503,8 @@ fn duplicates_same_uuid_second_is_reported() {
     let rejected = mirror.book.rejected();
     let reason = &rejected["uid=adam,dc=example,dc=com"];
     let uuid = "07070707-0707-0707-0707-070707070707";
-    assert_eq!(*reason, format!("has the same UUID ({uuid}) as another entry, which is served"));
+    let text = format!("the entry has UUID {uuid} of another entry, which is served");
+    assert_eq!(*reason, format!("{text} [{}]", directory::DUPLICATE_UUID.code));
     assert_eq!(
         (mirror.book.ends().len(), mirror.book.offline()),
         (1, None),
@@ -670,7 +673,9 @@ fn rejects_the_group(rest: fn(u32) -> Vec<u8>) {
         }
     }));
     mirror.until("a rejection", |book| book.rejected().contains_key(STAFF));
-    assert!(mirror.book.rejected()[STAFF].contains("shows the first 3 members and not the rest"));
+    let reason = &mirror.book.rejected()[STAFF];
+    assert!(reason.contains("returns only the first 3 members"), "{reason}");
+    assert!(reason.contains(directory::MEMBERS_CUT.code), "{reason}");
     assert!(!mirror.book.groups().contains_key("staff"));
 }
 

@@ -193,7 +193,7 @@ fn connect_silent_servers_are_passed_over_and_named() {
         mirror.until("online", |book| book.online() == Some(good.uri()));
         let passed_over = mirror.book.passed_over();
         assert!(passed_over.contains(&format!("{dead}: cannot connect: ")), "{passed_over}");
-        assert!(passed_over.contains(&format!("{mute}: no answer to connect")), "{passed_over}");
+        assert!(passed_over.contains(&format!("{mute}: no reply to connect")), "{passed_over}");
         if mode == DomainMode::OnDemand {
             assert_eq!(mirror.look_up(user("alice")), Ok(true));
         }

@@ -169,7 +169,7 @@ pub fn decide(access: &AccessConfig, facts: &AccessFacts<'_>) -> AccessEvaluatio
         None => rules.add(
             "account",
             AccessDecision::Unknown,
-            "nothing is known of the account: it was not read since log-ins were configured",
+            "the account data is unknown: the user was not read since logins were configured",
         ),
     }
     rules.check_lists("", &access.lists, facts);
@@ -275,7 +275,7 @@ impl RuleChecks {
                 self.add(
                     name,
                     AccessDecision::Allowed,
-                    "when the password was changed is not known",
+                    "the date of the last password change is unknown",
                 );
             }
             (Some(changed), _) if changed > today => {
@@ -483,7 +483,7 @@ impl RuleChecks {
                     (AccessDecision::Unknown, format!("the domain has no group {group}"))
                 }
                 Membership::Unknown => {
-                    (AccessDecision::Unknown, format!("who is in {group} is not known"))
+                    (AccessDecision::Unknown, format!("the members of {group} are unknown"))
                 }
             };
             if found.0 != AccessDecision::Denied {
@@ -504,7 +504,8 @@ impl RuleChecks {
                 Membership::NotMember => {}
                 Membership::NoSuchGroup => found.1 = format!("the domain has no group {group}"),
                 Membership::Unknown => {
-                    found = (AccessDecision::Unknown, format!("who is in {group} is not known"));
+                    found =
+                        (AccessDecision::Unknown, format!("the members of {group} are unknown"));
                 }
             }
         }

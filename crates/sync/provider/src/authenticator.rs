@@ -1,6 +1,8 @@
 //! The interface of logins: an [`Authenticator`] verifies a password at the directory or at a KDC. It decides neither
 //! about offline logins nor about access rules.
 
+use crate::reason::Reason;
+use roster_messages::{Message, table::login};
 use roster_request::{AuthResult, auth::MESSAGES_MAX};
 use roster_secret::Secret;
 use std::future::Future;
@@ -31,6 +33,8 @@ pub struct AuthOutcome {
     pub result: AuthResult,
     /// Messages for the user. Before the password is verified, they state no more than the result.
     pub messages: Vec<LoginMessage>,
+    /// The row of the table for the reason. `None`: that of the result, see [`message`](Self::message).
+    pub message: Option<&'static Message>,
     /// The reason for the log, in one line. Empty if the result is sufficient.
     pub reason: String,
     /// Data for the user's session: a credential cache. Only with [`AuthResult::Success`] and
@@ -53,6 +57,7 @@ impl AuthOutcome {
         Self {
             result: verdict,
             messages: Vec::new(),
+            message: None,
             reason: String::new(),
             blob: None,
             is_offline: false,
@@ -61,10 +66,39 @@ impl AuthOutcome {
         }
     }
 
-    /// Returns an outcome with a reason for the log.
+    /// Returns an outcome with a reason for the log and the code of the result.
     #[must_use]
     pub fn with_reason(verdict: AuthResult, reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), ..Self::from_result(verdict) }
+    }
+
+    /// Returns an outcome with a coded reason for the log.
+    #[must_use]
+    pub fn for_reason(verdict: AuthResult, reason: Reason) -> Self {
+        let Reason { message, text } = reason;
+        Self { message: Some(message), ..Self::with_reason(verdict, text) }
+    }
+
+    /// Returns the row of the table for a refusal. `None` for a success.
+    #[must_use]
+    pub fn message(&self) -> Option<&'static Message> {
+        Some(match self.result {
+            AuthResult::Success | AuthResult::NotHandled => return None,
+            _ if self.message.is_some() => return self.message,
+            AuthResult::WrongPassword => &login::WRONG_PASSWORD,
+            AuthResult::UnknownUser => &login::UNKNOWN_USER,
+            AuthResult::MustChange => &login::PASSWORD_MUST_CHANGE,
+            AuthResult::PasswordExpired => &login::PASSWORD_EXPIRED,
+            AuthResult::AccountExpired => &login::ACCOUNT_EXPIRED,
+            AuthResult::Locked => &login::ACCOUNT_LOCKED,
+            AuthResult::Disabled => &login::ACCOUNT_DISABLED,
+            AuthResult::Denied => &login::DENIED,
+            AuthResult::Unreachable => &login::DIRECTORY_UNREACHABLE,
+            AuthResult::Misconfigured => &login::REJECTED_BY_DIRECTORY,
+            AuthResult::TooManyAttempts => &login::TOO_MANY_ATTEMPTS,
+            AuthResult::NotPermitted => &login::CALLER_NOT_PERMITTED,
+            AuthResult::NewPasswordRefused => &login::NEW_PASSWORD_REJECTED,
+        })
     }
 
     /// Adds a message, up to the limit.

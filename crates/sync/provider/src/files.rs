@@ -6,6 +6,7 @@
 
 use crate::account::Account;
 use crate::file_watch::{FileChange, FileWatch, wait_for_change};
+use crate::reason::Reason;
 use crate::stable_file::{FileStamps, STABLE_FOR};
 use crate::{
     DirectoryEntry, DirectoryGroup, EntryId, KeySearchResult, LookupKeys, LookupQuery, LookupScope,
@@ -13,6 +14,7 @@ use crate::{
 };
 use crate::{DirectoryUser, EntrySink, LookupError, UnlistedEntries, UnreadableEntry, overrides};
 use roster_config::{FilesConfig, HomeShellOverrides};
+use roster_messages::{log, table};
 use roster_passwd_format::is_nis;
 use roster_passwd_format::lines::{self, GroupLine, ParsedLine};
 use std::borrow::Cow;
@@ -83,7 +85,7 @@ impl FilesProvider {
         &self,
         watch: &mut Option<FileWatch>,
         mut change: FileChange,
-    ) -> Result<FileTexts, String> {
+    ) -> Result<FileTexts, Reason> {
         let (began, mut is_said) = (Instant::now(), false);
         let mut seen: Option<(Instant, FileTexts)> = None;
         loop {
@@ -118,12 +120,20 @@ impl FilesProvider {
                 change = FileChange::Written;
             }
             if began.elapsed() > BUSY_WARNING_AFTER && !std::mem::replace(&mut is_said, true) {
-                let files = format!("{} and {}", passwd.display(), group.display());
-                tracing::warn!(
-                    "{files} are written all the time; what was read last goes on counting"
+                log!(
+                    WARN,
+                    &table::directory::FILES_NEVER_STABLE,
+                    "{}: files are written continuously; the last content stays served",
+                    self.source()
                 );
             }
         }
+    }
+
+    /// Returns the names of both files.
+    fn source(&self) -> String {
+        let FilesConfig { passwd, group } = &self.files;
+        format!("{} and {}", passwd.display(), group.display())
     }
 
     async fn file_stamps(&self) -> Option<FileStamps> {
@@ -138,7 +148,7 @@ impl FilesProvider {
     fn report_entries(&self, texts: &FileTexts) {
         let FilesConfig { passwd, group } = &self.files;
         let FileTexts { passwd: users, group: groups } = texts;
-        self.sink.online(&format!("{} and {}", passwd.display(), group.display()), "");
+        self.sink.online(&self.source(), None);
         self.refresh(USERS, passwd, users, lines::passwd_line, |user| {
             let text = |field: Option<&'_ [u8]>| Cow::Owned(field.unwrap_or_default().to_vec());
             let name = Cow::Borrowed(user.name);
@@ -175,26 +185,28 @@ impl FilesProvider {
         self.sink.refresh_began(part);
         let mut names = HashSet::new();
         for (number, line) in (1_u64..).zip(text.split(|&byte| byte == b'\n')) {
-            let reject = |reason: &str| {
+            let reject = |message, text: String| {
                 let id = entry_id(part, b"line", &number.to_le_bytes());
                 let name = format!("{}:{number}", path.display());
-                self.sink.rejected(
-                    part,
-                    id,
-                    &UnreadableEntry { name: &name, reference: b"", reason },
-                );
+                let reason = Reason::new(message, text);
+                let entry = UnreadableEntry { name: &name, reference: b"", reason: &reason };
+                self.sink.rejected(part, id, &entry);
             };
             match parse(line) {
                 ParsedLine::Blank => {}
-                ParsedLine::Skipped(skip) => reject(&skip.to_string()),
+                ParsedLine::Skipped(skip) => {
+                    reject(&table::directory::LINE_MALFORMED, skip.to_string());
+                }
                 ParsedLine::Entry(parsed) => {
                     let (name, entry) = entry(parsed);
                     if is_nis(name) {
-                        reject("it is for NIS, which is not asked");
+                        let text = "the line requests NIS, which is not supported";
+                        reject(&table::directory::LINE_NIS, text.to_owned());
                     } else if names.insert(name) {
                         self.sink.put(part, entry_id(part, b"name", name), entry);
                     } else {
-                        reject("an earlier line has the same name");
+                        let text = "an earlier line has the same name";
+                        reject(&table::directory::LINE_DUPLICATE, text.to_owned());
                     }
                 }
             }
@@ -216,14 +228,20 @@ impl Provider for FilesProvider {
         "inotify".into()
     }
 
-    async fn mirror(&self, _cookies: Vec<(SearchId, SyncCookie)>) -> String {
+    async fn mirror(&self, _cookies: Vec<(SearchId, SyncCookie)>) -> Reason {
         let mut watch = None;
         let mut change = FileChange::Written;
         loop {
             if watch.is_none() {
                 let files = [self.files.passwd.clone(), self.files.group.clone()];
                 let made = FileWatch::new(files).inspect_err(|error| {
-                    tracing::warn!("cannot watch the files, looking every 5 s instead: {error}");
+                    log!(
+                        WARN,
+                        &table::directory::FILES_NOT_WATCHED,
+                        "{}: files cannot be watched and are read every {} s: {error}",
+                        self.source(),
+                        RETRY.as_secs()
+                    );
                 });
                 watch = made.ok();
             }
@@ -321,8 +339,11 @@ impl Provider for FilesProvider {
 }
 
 /// Reads a file. The error names it.
-async fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
+async fn read(path: &Path) -> Result<Vec<u8>, Reason> {
+    let failed = |error: io::Error| {
+        let text = format!("{}: file cannot be read: {error}", path.display());
+        Reason::new(&table::directory::FILE_UNREADABLE, text)
+    };
     let file: PathBuf = path.to_owned();
     // Access to the file may block. It must not block the process.
     let read = tokio::task::spawn_blocking(move || {
@@ -336,7 +357,8 @@ async fn read(path: &Path) -> Result<Vec<u8>, String> {
     let text = read.map_err(failed)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         let largest = FILE_BYTES_MAX >> 20;
-        return Err(format!("{} is longer than {largest} MiB", path.display()));
+        let text = format!("{}: file is longer than {largest} MiB", path.display());
+        return Err(Reason::new(&table::directory::FILE_TOO_LARGE, text));
     }
     Ok(text)
 }

@@ -15,10 +15,12 @@ pub mod files;
 pub mod jitter;
 pub mod mass_deletion;
 pub mod overrides;
+pub mod reason;
 pub mod ssh_keys;
 pub mod stable_file;
 
 use account::Account;
+use reason::Reason;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -148,11 +150,11 @@ pub enum UnlistedEntries {
 /// The receiver of entries in a backend. Calls take effect in their order. A change becomes visible outside with the
 /// next [`EntrySink::flush`]. No call waits.
 pub trait EntrySink: Send + Sync {
-    /// The directory replies through this server. `passed_over` has the reasons that servers of higher rank were not
-    /// used, and may be empty.
-    fn online(&self, server: &str, passed_over: &str);
+    /// The directory replies through this server. `passed_over` has the reason that servers of higher rank are not
+    /// used, if there are any.
+    fn online(&self, server: &str, passed_over: Option<&Reason>);
     /// The directory is unreachable for this reason. The cached entries are still served.
-    fn offline(&self, reason: &str);
+    fn offline(&self, reason: &Reason);
     /// A refresh of a search begins. It replaces an unfinished one of the same search.
     fn refresh_began(&self, part: SearchId);
     /// Stores the present state of an entry. Replaces the entry with the same id.
@@ -208,7 +210,7 @@ pub struct UnreadableEntry<'a> {
     /// incomplete members.
     pub reference: &'a [u8],
     /// The reason.
-    pub reason: &'a str,
+    pub reason: &'a Reason,
 }
 
 /// A lookup in a directory in on-demand mode. A query for groups of a user reports the user, the groups, and
@@ -263,11 +265,20 @@ pub struct KeySearchResult {
 pub enum LookupError {
     /// No server replies.
     #[error("{0}")]
-    Unreachable(String),
+    Unreachable(Reason),
     /// A server is reachable, but this lookup failed: it met a limit, took too long, or returned unreadable data. Other
     /// lookups may succeed.
     #[error("{0}")]
-    Failed(String),
+    Failed(Reason),
+}
+
+impl LookupError {
+    /// Returns the reason.
+    #[must_use]
+    pub fn into_reason(self) -> Reason {
+        let (Self::Unreachable(reason) | Self::Failed(reason)) = self;
+        reason
+    }
 }
 
 /// A source of users and groups. One task runs [`mirror`](Self::mirror), and lookups run beside it.
@@ -286,7 +297,7 @@ pub trait Provider: Send + Sync {
 
     /// Mirrors the source into the sink until the process ends, and reconnects after failures. In on-demand mode it
     /// only maintains the connection, and reports online and offline. Returns only an error that no retry can fix.
-    fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> impl Future<Output = String> + Send;
+    fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> impl Future<Output = Reason> + Send;
 
     /// Runs one lookup and reports its entries to the sink. Returns `true` if it found an entry. A group is reported
     /// after all its members are known. If they stay unknown, it is reported without them, which is an error. The

@@ -6,6 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use roster_messages::{Message, table::login};
 use std::fmt;
 
 /// Limit of the options of a key.
@@ -41,23 +42,36 @@ const TYPES: [(&str, KeyType); 7] = [
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRejection {
     /// The value has bytes that do not occur in a line of text.
-    #[error("it is not one line of text")]
+    #[error("the value is not one line of text")]
     NotText,
     /// The type is unknown.
-    #[error("its type is not one that is taken: {0}")]
+    #[error("key type {0} is not supported")]
     Type(String),
     /// The key does not have the format of its type.
-    #[error("the key is not one: {0}")]
+    #[error("the key is malformed: {0}")]
     Key(&'static str),
     /// The key is too weak.
-    #[error("an RSA key of {0} bits is too short, {RSA_BITS_MIN} are the least")]
+    #[error("the RSA key has {0} bits; the minimum is {RSA_BITS_MIN}")]
     Weak(usize),
     /// The options are malformed.
-    #[error("its options cannot be read")]
+    #[error("the options are malformed")]
     Options,
     /// An option is not allowed.
-    #[error("the option {0} is not among ssh_key_options")]
+    #[error("option {0} is not in ssh_key_options")]
     NotAllowed(String),
+}
+
+impl KeyRejection {
+    /// Returns the row of the table.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::NotText | Self::Key(_) | Self::Options => &login::SSH_KEY_MALFORMED,
+            Self::Type(_) => &login::SSH_KEY_TYPE,
+            Self::Weak(_) => &login::SSH_KEY_WEAK,
+            Self::NotAllowed(_) => &login::SSH_KEY_OPTION,
+        }
+    }
 }
 
 /// A valid line for sshd.
@@ -103,7 +117,7 @@ pub fn parse_line(
     }
     let rest = rest.get(name.len()..).unwrap_or_default().trim_start();
     let (encoded, comment) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
-    let blob = STANDARD.decode(encoded).map_err(|_| KeyRejection::Key("it is not in base64"))?;
+    let blob = STANDARD.decode(encoded).map_err(|_| KeyRejection::Key("invalid base64"))?;
     check(&blob, name, kind)?;
     let words = [options, name, encoded, comment.trim()];
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
@@ -185,9 +199,9 @@ fn value_length(value: &str) -> Result<usize, KeyRejection> {
 /// Checks that the bytes are exactly one key of that type.
 fn check(blob: &[u8], name: &str, kind: KeyType) -> Result<(), KeyRejection> {
     let mut fields = WireFields(blob);
-    let cut = KeyRejection::Key("it is cut");
+    let cut = KeyRejection::Key("truncated");
     if fields.next().ok_or(cut.clone())? != name.as_bytes() {
-        return Err(KeyRejection::Key("it is of another type than it says"));
+        return Err(KeyRejection::Key("the key data has another type"));
     }
     match kind {
         KeyType::Ed25519 => fields.expect_length(32)?,
@@ -212,11 +226,11 @@ fn check(blob: &[u8], name: &str, kind: KeyType) -> Result<(), KeyRejection> {
                 return Err(KeyRejection::Weak(bits));
             }
             if bits > RSA_BITS_MAX || modulus.last().is_none_or(|last| last % 2 == 0) {
-                return Err(KeyRejection::Key("its modulus is no modulus of RSA"));
+                return Err(KeyRejection::Key("invalid RSA modulus"));
             }
         }
     }
-    if fields.0.is_empty() { Ok(()) } else { Err(KeyRejection::Key("something follows it")) }
+    if fields.0.is_empty() { Ok(()) } else { Err(KeyRejection::Key("data after the key")) }
 }
 
 /// Returns the bytes of a positive number without its leading zero.
@@ -243,23 +257,23 @@ impl<'a> WireFields<'a> {
     fn expect_length(&mut self, length: usize) -> Result<(), KeyRejection> {
         match self.next() {
             Some(field) if field.len() == length => Ok(()),
-            _ => Err(KeyRejection::Key("it has another length than its type")),
+            _ => Err(KeyRejection::Key("the length does not match the type")),
         }
     }
 
     fn point(&mut self, curve: &str, length: usize) -> Result<(), KeyRejection> {
         if self.next() != Some(curve.as_bytes()) {
-            return Err(KeyRejection::Key("it is on another curve than its type"));
+            return Err(KeyRejection::Key("the curve does not match the type"));
         }
         match self.next() {
             Some([4, rest @ ..]) if rest.len() + 1 == length => Ok(()),
-            _ => Err(KeyRejection::Key("it is no point of its curve")),
+            _ => Err(KeyRejection::Key("not a point of the curve")),
         }
     }
 
     fn application(&mut self) -> Result<(), KeyRejection> {
         let name = self.next().filter(|name| !name.is_empty());
-        name.map(|_| ()).ok_or(KeyRejection::Key("it names no application"))
+        name.map(|_| ()).ok_or(KeyRejection::Key("no application"))
     }
 }
 
@@ -320,18 +334,18 @@ mod tests {
             ("", KeyRejection::Type(String::new())),
             ("# a comment", KeyRejection::Type("a".into())),
             ("ssh-dss AAAAB3NzaC1kc3M=", KeyRejection::Type("AAAAB3NzaC1kc3M=".into())),
-            ("ssh-ed25519", KeyRejection::Key("it is cut")),
-            ("ssh-ed25519 ?", KeyRejection::Key("it is not in base64")),
-            (&other, KeyRejection::Key("it is of another type than it says")),
-            (&cut, KeyRejection::Key("it is not in base64")),
+            ("ssh-ed25519", KeyRejection::Key("truncated")),
+            ("ssh-ed25519 ?", KeyRejection::Key("invalid base64")),
+            (&other, KeyRejection::Key("the key data has another type")),
+            (&cut, KeyRejection::Key("invalid base64")),
             (&rsa(1024), KeyRejection::Weak(1024)),
             (&rsa(2040), KeyRejection::Weak(2040)),
-            (&rsa(16_392), KeyRejection::Key("its modulus is no modulus of RSA")),
+            (&rsa(16_392), KeyRejection::Key("invalid RSA modulus")),
             (
                 &key("ssh-ed25519", &[&[7; 31]]),
-                KeyRejection::Key("it has another length than its type"),
+                KeyRejection::Key("the length does not match the type"),
             ),
-            (&key("ssh-ed25519", &[&[7; 32], b""]), KeyRejection::Key("something follows it")),
+            (&key("ssh-ed25519", &[&[7; 32], b""]), KeyRejection::Key("data after the key")),
             (&format!("{}\n{}", ed25519(), ed25519()), KeyRejection::NotText),
             (&format!("{}\0", ed25519()), KeyRejection::NotText),
         ];
@@ -339,10 +353,7 @@ mod tests {
             assert_eq!(read(text, &[]), Err(why), "{text:?}");
         }
         let curve = key("ecdsa-sha2-nistp256", &[b"nistp384", &[4; 65]]);
-        assert_eq!(
-            read(&curve, &[]),
-            Err(KeyRejection::Key("it is on another curve than its type"))
-        );
+        assert_eq!(read(&curve, &[]), Err(KeyRejection::Key("the curve does not match the type")));
         let even = key("ssh-rsa", &[&[1, 0, 2], &[0x7f; 256]]);
         assert!(matches!(read(&even, &[]), Err(KeyRejection::Key(_))));
         assert_eq!(parse_line(&[0xff, 0xfe], &[]), Err(KeyRejection::NotText));

@@ -2,7 +2,9 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use roster_config::{FilesConfig, HomeShellOverrides};
+use roster_messages::{Message, table::directory};
 use roster_provider::files::FilesProvider;
+use roster_provider::reason::Reason;
 use roster_provider::stable_file::STABLE_FOR;
 use roster_provider::{
     DirectoryEntry, EntryId, EntrySink, LookupQuery, Member, Provider, SearchId, SyncCookie,
@@ -29,7 +31,7 @@ struct Notes {
 #[derive(Default)]
 struct Known {
     entries: BTreeMap<EntryId, String>,
-    rejected: BTreeMap<String, String>,
+    rejected: BTreeMap<String, &'static Message>,
     mentioned: Vec<EntryId>,
     online: Option<bool>,
     reason: String,
@@ -60,14 +62,14 @@ impl Notes {
 }
 
 impl EntrySink for Notes {
-    fn online(&self, _server: &str, _passed_over: &str) {
+    fn online(&self, _server: &str, _passed_over: Option<&Reason>) {
         let mut known = self.known();
         (known.online, known.reason) = (Some(true), String::new());
     }
 
-    fn offline(&self, reason: &str) {
+    fn offline(&self, reason: &Reason) {
         let mut known = self.known();
-        (known.online, known.reason) = (Some(false), reason.to_owned());
+        (known.online, known.reason) = (Some(false), reason.text.clone());
         self.told.notify_one();
     }
 
@@ -113,7 +115,7 @@ impl EntrySink for Notes {
         let UnreadableEntry { name, reason, .. } = *rejected;
         let mut known = self.known();
         known.mentioned.push(id);
-        known.rejected.insert(name.to_owned(), reason.to_owned());
+        known.rejected.insert(name.to_owned(), reason.message);
     }
 
     fn refresh_ended(
@@ -243,13 +245,12 @@ async fn what_files_would_pass_over_is_named_with_file_and_line() {
     let known = source.notes.known();
     assert_eq!(known.entries.len(), 1);
     let place = |name: &str, line: u32| format!("{}:{line}", source.path(name).display());
-    let rejected: Vec<_> =
-        known.rejected.iter().map(|(name, why)| (name.clone(), &**why)).collect();
+    let rejected: Vec<_> = known.rejected.iter().map(|(name, why)| (name.clone(), *why)).collect();
     let expected = [
-        (place("group", 1), "the gid field is missing"),
-        (place("passwd", 4), "the uid field is not a number"),
-        (place("passwd", 5), "an earlier line has the same name"),
-        (place("passwd", 6), "it is for NIS, which is not asked"),
+        (place("group", 1), &directory::LINE_MALFORMED),
+        (place("passwd", 4), &directory::LINE_MALFORMED),
+        (place("passwd", 5), &directory::LINE_DUPLICATE),
+        (place("passwd", 6), &directory::LINE_NIS),
     ];
     assert_eq!(rejected, expected);
 }

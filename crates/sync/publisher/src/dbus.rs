@@ -8,6 +8,7 @@ use roster_bus::interfaces::{
     RejectedEntry, ServedUser, lookup_kind,
 };
 use roster_bus::zbus::{self, interface, object_server::SignalEmitter};
+use roster_messages::{CodedError, Message, table::daemon};
 use roster_passwd_format::{Group, User};
 use roster_role::directories::SNAPSHOT_FILE;
 use roster_role::usdt_probes::{self, ProbeOutcome};
@@ -68,6 +69,15 @@ fn reply_frame(answer: &LookupReply) -> Vec<u8> {
     }
 }
 
+fn unknown_domain(name: &str) -> BusError {
+    let text = format!("{name}: unknown domain");
+    BusError::Invalid(CodedError::new(&daemon::DOMAIN_UNKNOWN, text).to_string())
+}
+
+fn unavailable(message: &'static Message, text: String) -> BusError {
+    BusError::Unavailable(CodedError::new(message, text).to_string())
+}
+
 #[interface(name = "org.roster.Publisher1")]
 impl PublisherObject {
     async fn look_up(
@@ -119,7 +129,7 @@ impl PublisherObject {
     ) -> Result<Vec<RejectedEntry>, BusError> {
         let state = self.tasks.state.read().await;
         let rejected = state.rejected(&domain, from, at_most.min(REJECTED_PER_REPLY_MAX));
-        rejected.ok_or_else(|| BusError::Invalid(format!("there is no domain {domain}")))
+        rejected.ok_or_else(|| unknown_domain(&domain))
     }
 
     async fn show(&self, kind: u32, name: Vec<u8>) -> Result<Vec<EntryDetails>, BusError> {
@@ -129,8 +139,7 @@ impl PublisherObject {
 
     async fn confirm(&self, domain: String) -> Result<u64, BusError> {
         let confirmed = self.tasks.state.write().await.confirm(&domain);
-        let (position, removals) =
-            confirmed.ok_or_else(|| BusError::Invalid(format!("there is no domain {domain}")))?;
+        let (position, removals) = confirmed.ok_or_else(|| unknown_domain(&domain))?;
         self.tasks.domain_wakeups[position].notify_one();
         Ok(removals)
     }
@@ -139,12 +148,18 @@ impl PublisherObject {
         let attempted = tokio::time::timeout(PUBLISH_DEADLINE, self.tasks.wait_for_attempt()).await;
         let status = self.tasks.status.lock().clone();
         match attempted {
-            Ok(()) if !status.error.is_empty() => Err(BusError::Unavailable(status.error)),
+            Ok(()) if !status.error.is_empty() => {
+                Err(unavailable(&daemon::PUBLISH_FAILED, status.error))
+            }
             Ok(()) if !status.waits_for.is_empty() => {
-                Err(BusError::Unavailable(format!("the next is made when {}", status.waits_for)))
+                let text = format!("publication is on hold until {}", status.waits_for);
+                Err(unavailable(&daemon::PUBLICATION_WAITS, text))
             }
             Ok(()) => Ok(status.generation),
-            Err(_) => Err(BusError::Unavailable(format!("{SNAPSHOT_FILE} is still being written"))),
+            Err(_) => {
+                let text = format!("{SNAPSHOT_FILE}: still being written");
+                Err(unavailable(&daemon::PUBLICATION_RUNNING, text))
+            }
         }
     }
 

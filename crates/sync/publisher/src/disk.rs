@@ -5,6 +5,7 @@
 //! the file system allows it.
 
 use super::PublisherTasks;
+use roster_messages::{log, table::daemon};
 use roster_snapshot_build::copy;
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
@@ -54,7 +55,8 @@ impl PublisherTasks {
                 self.restore_copy();
             }
             Err(error) => {
-                tracing::error!("{} cannot be read: {error}", self.snapshot.display());
+                let snapshot = self.snapshot.display();
+                log!(ERROR, &daemon::SNAPSHOT_DISK_ERROR, "{snapshot}: cannot be read: {error}");
                 self.update_status(|status| status.disk_error = error.to_string());
                 self.copies.disk_read_due.notify_one();
             }
@@ -106,7 +108,7 @@ impl PublisherTasks {
         };
         self.update_status(|status| {
             if !error.is_empty() && status.copy_error != error {
-                tracing::warn!("the copy of the snapshot in memory is missing: {error}");
+                log!(WARN, &daemon::SNAPSHOT_COPY_MISSING, "{error}");
             }
             status.copy_error = error;
         });
@@ -119,7 +121,14 @@ pub fn read_snapshot(snapshot: &Path, copies: Option<&Path>) -> io::Result<Vec<u
         let file = fs::symlink_metadata(snapshot);
         let copied = copies.and_then(|folder| copy::read(folder, &file.ok()?));
         copied
-            .inspect(|_| tracing::warn!("{}: {error}: its copy is read", snapshot.display()))
+            .inspect(|_| {
+                let snapshot = snapshot.display();
+                log!(
+                    WARN,
+                    &daemon::SNAPSHOT_DISK_ERROR,
+                    "{snapshot}: cannot be read: {error}; using its copy in memory"
+                );
+            })
             .ok_or(error)
     })
 }

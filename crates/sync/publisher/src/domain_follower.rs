@@ -1,10 +1,11 @@
 //! Fetches the state of one domain from its backend, at the start and after each change.
 
 use super::PublisherTasks;
-use super::state::{HELD_REASON, ImageOutcome};
+use super::state::{DeferReason, ImageOutcome};
 use anyhow::Context as _;
 use futures_util::{Stream, StreamExt};
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE};
+use roster_messages::{log, table::daemon};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,8 +30,8 @@ pub(super) struct DomainFollower {
     /// The whole state is fetched next, because a change could not be applied.
     from_start: bool,
     pause: Duration,
-    /// Reason why the last state was not applied. Empty if it was applied.
-    deferred_for: &'static str,
+    /// Reason why the last state was not applied. `None` if it was applied.
+    deferred_for: Option<DeferReason>,
     /// Start of the present wait for an approval of removals.
     held_since: Option<Instant>,
 }
@@ -51,7 +52,7 @@ impl DomainFollower {
             changed,
             from_start: false,
             pause: RETRY_MIN,
-            deferred_for: "",
+            deferred_for: None,
             held_since: None,
         }
     }
@@ -59,7 +60,13 @@ impl DomainFollower {
     /// Fetches until the process ends.
     pub(super) async fn run(mut self) {
         if let Err(error) = self.listen().await {
-            return tracing::error!(domain = self.name, "cannot listen: {error:#}");
+            return log!(
+                ERROR,
+                &daemon::DOMAIN_SIGNALS_MISSING,
+                domain = self.name,
+                "{}: cannot receive signals of its backend: {error:#}",
+                self.name
+            );
         }
         loop {
             let (epoch, since) = match self.from_start {
@@ -112,7 +119,7 @@ impl DomainFollower {
         sleep(start.elapsed().min(RETRY_MAX)).await;
         match outcome {
             Ok(ImageOutcome::Changed(forget)) => {
-                self.tasks.record_update_error(self.position, "").await;
+                self.tasks.record_update_error(self.position, None).await;
                 if forget.all {
                     self.tasks.backends.clear_negative(self.position);
                 }
@@ -123,18 +130,18 @@ impl DomainFollower {
                 self.wait_for_change().await;
             }
             Ok(ImageOutcome::Unchanged) => {
-                self.tasks.record_update_error(self.position, "").await;
+                self.tasks.record_update_error(self.position, None).await;
                 self.wait_for_change().await;
             }
             Ok(ImageOutcome::Deferred(reason)) => self.defer(reason).await,
             Err(error) if !self.from_start => {
-                tracing::info!(domain = self.name, "fetching everything: {error}");
+                tracing::info!(domain = self.name, "{}: fetching everything: {error}", self.name);
                 self.from_start = true;
             }
             Err(error) => {
-                self.tasks.record_update_error(self.position, &error.to_string()).await;
+                self.tasks.record_update_error(self.position, Some(&error)).await;
                 // The fault may be in the state that this process has.
-                (self.from_start, self.deferred_for, self.held_since) = (false, "", None);
+                (self.from_start, self.deferred_for, self.held_since) = (false, None, None);
                 self.wait_for_retry().await;
             }
         }
@@ -142,20 +149,26 @@ impl DomainFollower {
 
     async fn wait_for_change(&mut self) {
         (self.from_start, self.deferred_for, self.pause, self.held_since) =
-            (false, "", RETRY_MIN, None);
+            (false, None, RETRY_MIN, None);
         self.changed.notified().await;
     }
 
     /// Retains the present state. While removals wait, the backend reads its directory again every [`REREAD_INTERVAL`].
-    async fn defer(&mut self, reason: &'static str) {
-        if reason != self.deferred_for {
-            tracing::warn!(domain = self.name, "what is here stays: {reason}");
-            self.deferred_for = reason;
+    async fn defer(&mut self, reason: DeferReason) {
+        if self.deferred_for != Some(reason) {
+            let name = &self.name;
+            log!(
+                WARN,
+                reason.message(),
+                domain = name,
+                "{name}: the previous entries stay: {reason}"
+            );
+            self.deferred_for = Some(reason);
             self.tasks.is_waiting().await;
         }
         self.from_start = false;
         let since = self.held_since.unwrap_or_else(Instant::now);
-        self.held_since = (reason == HELD_REASON).then_some(since);
+        self.held_since = (reason == DeferReason::RemovalsHeld).then_some(since);
         if self.held_since.is_some_and(|since| since.elapsed() >= REREAD_INTERVAL) {
             self.held_since = Some(Instant::now());
             if let Ok(Err(error)) = timeout(CALL_DEADLINE, self.proxy.refresh()).await {

@@ -4,8 +4,9 @@
 use super::memory_limit::{DOMAIN_BYTES_MAX, MemoryEstimate};
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser, NO_REFERENCES};
 use roster_bus::domain_image::{
-    self, ImageDecodeError, ImageHeader, NO_REFERENCE, Record, Records,
+    self, IMAGE_BYTES_MAX, ImageDecodeError, ImageHeader, NO_REFERENCE, Record, Records,
 };
+use roster_messages::{Message, table::daemon};
 use std::array;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -23,11 +24,14 @@ pub enum ImageRejection {
     /// The image cannot be read, for this reason.
     #[error("{0}")]
     Unreadable(String),
+    /// The image has too many bytes.
+    #[error("the image has {0} bytes; the limit is {IMAGE_BYTES_MAX} bytes")]
+    TooLong(u64),
     /// A number is out of bounds.
-    #[error("it names entry or reference {0}, and there are at most {NUMBERS_MAX}")]
+    #[error("the image has entry or reference {0}; the limit is {NUMBERS_MAX}")]
     Number(u32),
     /// The image starts from another state than the domain has.
-    #[error("it leads on from change {since} and change {here} is here")]
+    #[error("the image starts at change {since}, expected {here}")]
     Gap {
         /// The image's start.
         since: u64,
@@ -35,15 +39,25 @@ pub enum ImageRejection {
         here: u64,
     },
     /// A list has duplicates.
-    #[error("it has a list of {0}, and there are at most {NUMBERS_MAX} different ones")]
+    #[error("the image has a list of {0} references; the limit is {NUMBERS_MAX}")]
     List(usize),
     /// The domain would need more memory than its limit.
-    #[error(
-        "a domain may take {} MiB of memory, and this one would take more: narrow down what it takes \
-         in, with base or filter",
-        DOMAIN_BYTES_MAX >> 20
-    )]
+    #[error("the domain needs more memory than the limit of {} MiB", DOMAIN_BYTES_MAX >> 20)]
     TooMuch,
+}
+
+impl ImageRejection {
+    /// Returns the code.
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::TooLong(_) | Self::TooMuch => &daemon::DOMAIN_TOO_LARGE,
+            Self::Malformed(_)
+            | Self::Unreadable(_)
+            | Self::Number(_)
+            | Self::Gap { .. }
+            | Self::List(_) => &daemon::UPDATE_REJECTED,
+        }
+    }
 }
 
 /// Entries that are copied together when one of them changes while others are being read.

@@ -5,6 +5,7 @@ use super::entry_counts::{EntryCounts, ServedCounts, counts_of_snapshot};
 use super::own::{CurrentSnapshot, SnapshotIdentity, SnapshotStamp};
 use super::own_record;
 use crate::role_config::PublisherRoleConfig;
+use roster_messages::{log, table::daemon};
 use roster_snapshot::layout::SnapshotKind;
 use roster_snapshot_build::verify::verify;
 use std::io;
@@ -43,15 +44,13 @@ impl ExistingSnapshot {
                 return Self { newest, ..Self::default() };
             }
             Err(error) => {
-                tracing::warn!("cannot read {}: {error}", snapshot.display());
+                let snapshot = snapshot.display();
+                log!(WARN, &daemon::SNAPSHOT_DISK_ERROR, "{snapshot}: cannot be read: {error}");
                 Vec::new()
             }
         };
         let Some(records) = records else {
-            tracing::warn!(
-                "{}: missing or damaged. The next snapshot waits for every domain, and its removals are not limited.",
-                own_record::FILE
-            );
+            log!(WARN, &daemon::OWN_RECORD_MISSING, "{}: missing or damaged", own_record::FILE);
             let served = every_domain(config);
             return Self { served, previous: Some(bytes), newest, ..Self::default() };
         };
@@ -87,11 +86,12 @@ impl ExistingSnapshot {
             Some(_) => {
                 let newest = records.iter().map(|record| record.generation).max();
                 let foreign = format!(
-                    "it is generation {}, which rosterd did not write; its last generation is {}",
+                    "generation {} was not written by rosterd, whose last generation is {}",
                     generation.unwrap_or_default(),
                     newest.unwrap_or(0)
                 );
-                tracing::error!("{} is not rosterd's: {foreign}", snapshot.display());
+                let snapshot = snapshot.display();
+                log!(ERROR, &daemon::SNAPSHOT_FOREIGN, "{snapshot}: {foreign}");
                 // Holds until all domains are present, or until the wait for them ends.
                 Self { served: every_domain(config), foreign, ..Self::default() }
             }

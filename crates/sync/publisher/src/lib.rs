@@ -69,11 +69,11 @@ mod tests;
 pub use role_config::{DomainRules, PublisherRoleConfig};
 use roster_role::clock::unix_now_ms;
 use roster_role::directories::{SNAPSHOT_COPY_DIR, SNAPSHOT_DIR, SNAPSHOT_FILE};
+use roster_role::error_code::WithCode;
 use roster_role::launch::Launch;
 use roster_role::{RoleContext, RoleProgram, Shutdown, parent_dirs};
 use roster_sandbox::SandboxSpec;
 
-use anyhow::Context as _;
 use dbus::PublisherObject;
 use domain_follower::DomainFollower;
 use domain_model::{DomainImage, ImageRejection};
@@ -86,9 +86,12 @@ use parking_lot::Mutex;
 use publish_rate::PublishRate;
 use roster_admission::LocalFiles;
 use roster_bus::bus_names::RoleName;
-use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
+use roster_bus::domain_image::IMAGE_BYTES_MAX;
+use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus, RejectionCount};
 use roster_bus::zbus;
 use roster_config::DomainMode;
+use roster_messages::table::{daemon, directory};
+use roster_messages::{CodedError, log};
 use roster_provider::file_watch::FileWatch;
 use roster_provider::stable_file::STABLE_FOR;
 use roster_snapshot::layout::SnapshotKind;
@@ -98,7 +101,7 @@ use roster_snapshot_build::verify::verify;
 use rustix::fs::SealFlags;
 use state::{ImageOutcome, Invalidation, MergeResult, PublisherState, SnapshotInput};
 use std::fs::File;
-use std::io::{Cursor, Read, Write};
+use std::io::{Cursor, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -255,8 +258,10 @@ async fn run(mut context: RoleContext<PublisherRoleConfig>) -> anyhow::Result<()
         backends: asker,
     });
     let local_files = LocalFiles::new(&config.host);
-    let watch =
-        FileWatch::new(local_files.paths()).context("cannot watch the host's own accounts")?;
+    let watch = FileWatch::new(local_files.paths()).with_code(
+        &daemon::LOCAL_ACCOUNTS_NOT_WATCHED,
+        || "host accounts: cannot watch the files",
+    )?;
     tokio::spawn(follow_locals(Arc::clone(&hub), local_files, watch));
     for (position, (domain, proxy)) in config.domains.iter().zip(proxies).enumerate() {
         tokio::spawn(accept_stale_data(Arc::clone(&hub), position, proxy.clone()));
@@ -322,7 +327,8 @@ async fn publish_changes(
             () = shutdown.wait() => return Ok(()),
         }
         if let Some(folder) = guard.moved_dir() {
-            anyhow::bail!("{}: the directory is another one than at the start", folder.display());
+            let text = format!("{}: the directory was removed or replaced", folder.display());
+            return Err(CodedError::new(&daemon::SNAPSHOT_DIR_REPLACED, text).into());
         }
         let start = Instant::now();
         hub.publications.attempts_begun.fetch_add(1, Ordering::Relaxed);
@@ -373,7 +379,7 @@ async fn attempt_publish(hub: &Arc<PublisherTasks>, is_lost: bool) -> bool {
         state.domain_counts()
     };
     for domain in &counts {
-        let refused: u64 = domain.refused.iter().map(|(_, count)| count).sum();
+        let refused: u64 = domain.refused.iter().map(|reason| reason.entries).sum();
         metrics::gauge!("roster_refused_entries", "domain" => domain.domain.clone())
             .set(refused as f64);
     }
@@ -474,7 +480,7 @@ fn publish_image(
 }
 
 /// Counts of rejections by domain and reason.
-type RejectionCounts = Vec<(String, Vec<(String, u64)>)>;
+type RejectionCounts = Vec<(String, Vec<RejectionCount>)>;
 
 /// Logs one line for each reason whenever the counts change.
 fn log_rejections(counts: &[roster_bus::interfaces::PublishedDomain]) {
@@ -486,9 +492,10 @@ fn log_rejections(counts: &[roster_bus::interfaces::PublishedDomain]) {
         return;
     }
     for (domain, refused) in &now {
-        for (reason, count) in refused {
-            let entries = if *count == 1 { "entry" } else { "entries" };
-            tracing::warn!(domain = %domain, "{count} {entries} rejected: {reason}");
+        for RejectionCount { reason, code, entries, .. } in refused {
+            let noun = if *entries == 1 { "entry" } else { "entries" };
+            let message = roster_messages::find(code).unwrap_or(&directory::ENTRIES_REJECTED);
+            log!(WARN, message, domain, "{domain}: {entries} {noun} rejected: {reason}");
         }
     }
     *said = now;
@@ -502,7 +509,7 @@ impl PublisherTasks {
         drop(state);
         self.update_status(|status| {
             if status.waits_for != text {
-                tracing::warn!("the last snapshot goes on serving; the next is made when {text}");
+                log!(WARN, &daemon::PUBLICATION_WAITS, "publication is on hold until {text}");
             }
             status.waits_for = text;
             status.error.clear();
@@ -512,7 +519,7 @@ impl PublisherTasks {
 
     /// Reports a failed publication, which is worth a retry.
     fn record_failure(&self, error: &anyhow::Error) -> bool {
-        tracing::error!("the last snapshot goes on serving: {error:#}");
+        log!(ERROR, &daemon::PUBLISH_FAILED, "the new snapshot is not published: {error:#}");
         metrics::counter!("roster_publish_failures_total").increment(1);
         self.update_status(|status| status.error = format!("{error:#}"));
         false
@@ -549,8 +556,7 @@ impl PublisherTasks {
     ) -> Result<ImageOutcome, ImageRejection> {
         let hub = Arc::clone(self);
         let take = move || {
-            let image = read_image(image)
-                .map_err(|error| ImageRejection::Unreadable(format!("{error:#}")))?;
+            let image = read_image(image)?;
             let image = DomainImage::read(&image)?;
             hub.state.blocking_write().apply(domain, image)
         };
@@ -558,12 +564,15 @@ impl PublisherTasks {
         taken.unwrap_or_else(|error| Err(ImageRejection::Unreadable(error.to_string())))
     }
 
-    /// Records the reason why a domain's updates are rejected. Empty if they are accepted.
-    async fn record_update_error(&self, position: usize, why: &str) {
+    /// Records the reason why a domain's updates are rejected. `None` if they are accepted.
+    async fn record_update_error(&self, position: usize, error: Option<&ImageRejection>) {
         let mut state = self.state.write().await;
-        if state.set_update_error(position, why) && !why.is_empty() {
+        let why = error.map(ToString::to_string).unwrap_or_default();
+        if state.set_update_error(position, &why)
+            && let Some(error) = error
+        {
             let domain = &state.domains[position].name;
-            tracing::error!(domain, "what its back-end hands over is not taken: {why}");
+            log!(ERROR, error.message(), domain, "{domain}: rejected the backend's update: {why}");
         }
     }
 
@@ -597,12 +606,13 @@ impl PublisherTasks {
             };
             if let Ok(Some(why)) = tokio::task::spawn_blocking(look).await {
                 let snapshot = self.snapshot.display();
-                tracing::warn!("{snapshot} is published again: {why}");
+                log!(WARN, &daemon::SNAPSHOT_LOST, "{snapshot}: publishing it again: {why}");
                 return;
             }
             if self.is_unreadable() {
                 let snapshot = self.snapshot.display();
-                tracing::warn!("{snapshot} is published again: it cannot be read");
+                let why = "it cannot be read from its disk";
+                log!(WARN, &daemon::SNAPSHOT_LOST, "{snapshot}: publishing it again: {why}");
                 return;
             }
             if guard.moved_dir().is_some() {
@@ -626,13 +636,8 @@ impl PublisherTasks {
         else {
             return;
         };
-        match timeout(SIGNAL_DEADLINE, PublisherObject::snapshot_published(&emitter, generation))
-            .await
-        {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("cannot announce generation {generation}: {error}"),
-            Err(_) => tracing::warn!("cannot announce generation {generation}: the bus hangs"),
-        }
+        let signal = PublisherObject::snapshot_published(&emitter, generation);
+        send_signal(&format!("generation {generation}"), signal).await;
     }
 
     /// Makes other roles drop cached entries.
@@ -654,12 +659,18 @@ impl PublisherTasks {
             }
             Ok(())
         };
-        match timeout(SIGNAL_DEADLINE, told).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("cannot tell what to forget: {error}"),
-            Err(_) => tracing::warn!("cannot tell what to forget: the bus hangs"),
-        }
+        send_signal("invalidation of cached entries", told).await;
     }
+}
+
+/// Sends a signal, with a time limit.
+async fn send_signal(what: &str, signal: impl Future<Output = zbus::Result<()>>) {
+    let error = match timeout(SIGNAL_DEADLINE, signal).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("the bus accepted nothing within {SIGNAL_DEADLINE:?}"),
+    };
+    log!(WARN, &daemon::SIGNAL_NOT_SENT, "{what}: cannot send the signal: {error}");
 }
 
 /// Reads the host's own accounts, now and after each change.
@@ -674,9 +685,7 @@ async fn follow_locals(hub: Arc<PublisherTasks>, files: LocalFiles, mut watch: F
         let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
         hub.update_status(|status| {
             if !error.is_empty() && status.locals_error != error {
-                tracing::error!(
-                    "what was read last of the host's own accounts goes on counting: {error}"
-                );
+                log!(ERROR, &daemon::LOCAL_ACCOUNTS_UNREADABLE, "{error}");
             }
             status.locals_error = error;
         });
@@ -705,19 +714,19 @@ async fn follow_locals(hub: Arc<PublisherTasks>, files: LocalFiles, mut watch: F
 }
 
 /// Reads a sealed image into this process's own memory.
-fn read_image(descriptor: OwnedFd) -> anyhow::Result<Vec<u8>> {
-    let seals = rustix::fs::fcntl_get_seals(&descriptor).context("that is no memfd")?;
+fn read_image(descriptor: OwnedFd) -> Result<Vec<u8>, ImageRejection> {
+    let unreadable = |error: std::io::Error| ImageRejection::Unreadable(error.to_string());
+    let seals = rustix::fs::fcntl_get_seals(&descriptor);
     let wanted = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-    anyhow::ensure!(seals.contains(wanted), "the memfd is not sealed");
+    if !seals.is_ok_and(|seals| seals.contains(wanted)) {
+        return Err(ImageRejection::Unreadable("the descriptor is not a sealed memfd".into()));
+    }
     let mut file = File::from(descriptor);
-    let length = file.metadata()?.len();
-    anyhow::ensure!(
-        length <= roster_bus::domain_image::IMAGE_BYTES_MAX,
-        "it is {length} bytes long, which is more than any domain may have: narrow down what the \
-         domain takes in, with base or filter"
-    );
-    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
-    let mut image = Vec::with_capacity(usize::try_from(length)?);
-    file.read_to_end(&mut image)?;
+    let length = file.metadata().map_err(unreadable)?.len();
+    if length > IMAGE_BYTES_MAX {
+        return Err(ImageRejection::TooLong(length));
+    }
+    let mut image = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+    file.rewind().and_then(|()| file.read_to_end(&mut image)).map_err(unreadable)?;
     Ok(image)
 }

@@ -27,6 +27,7 @@ use roster_bus::interfaces::{
     self, BackendProxy, LOOKUP_DEADLINE, LOOKUPS_PER_CALL_MAX, TraceContext,
 };
 use roster_config::DomainMode;
+use roster_messages::log;
 use roster_request::{LookupKind, Query};
 use roster_role::usdt_probes::{self, CallKind, ProbeOutcome};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -255,7 +256,7 @@ fn probe_outcome(asked: &BackendReply) -> ProbeOutcome {
 }
 
 fn timeout_error() -> Unavailable {
-    Unavailable("the back-end did not answer in time".into())
+    Unavailable("the backend did not reply in time".into())
 }
 
 /// Returns the queries for an entry that these records answer.
@@ -456,7 +457,7 @@ async fn try_lookup(
         return Ok(None);
     }
     if state.lacks_list(question.kind(), claimant) {
-        return Err(Unavailable("the directory did not say who belongs to it".into()));
+        return Err(Unavailable("the directory did not return the members".into()));
     }
     Ok(state.lookup_reply(question.kind(), claimant))
 }
@@ -535,7 +536,7 @@ async fn apply_lookup(
     let learnt = state.apply_lookup(domain, found);
     drop(state);
     let forget = learnt.map_err(|error| {
-        tracing::error!("what the back-end answers is not believed: {error}");
+        log!(ERROR, error.message(), "rejected a lookup reply of the backend: {error}");
         Unavailable(error.to_string())
     })?;
     if let Some(forget) = forget {
@@ -549,8 +550,7 @@ impl PublisherState {
     /// Whether the query is about a local account. No directory is queried for such an account.
     fn is_local(&self, question: &LookupRequest) -> Result<bool, Unavailable> {
         let locals = self.locals.as_ref();
-        let locals =
-            locals.ok_or_else(|| Unavailable("the host's own accounts were not read".into()))?;
+        let locals = locals.ok_or_else(|| Unavailable("the host accounts were not read".into()))?;
         Ok(match question {
             Query::UserByName(name) | Query::GroupsOf(name) => locals.user_names.contains(name),
             Query::UserByUid(uid) => locals.uids.contains(uid),
@@ -632,7 +632,7 @@ impl PublisherState {
             return Ok(());
         }
         let name = &self.domains[domain].name;
-        Err(Unavailable(format!("domain {name}: its back-end began anew and was not read yet")))
+        Err(Unavailable(format!("domain {name}: its backend restarted and was not read yet")))
     }
 
     /// Returns the queries that show whether an entry owns its name and ids with respect to another domain.

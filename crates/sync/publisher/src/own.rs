@@ -4,6 +4,7 @@
 //! The check is for mistakes, such as a restore or a job that writes to the same path. It does not stop code under the
 //! publisher's own user, which could write the record as well. The readers' floor limits that.
 
+use roster_messages::{log, table::daemon};
 use roster_provider::file_watch::{FileWatch, wait_for_change};
 use roster_snapshot::Snapshot;
 use roster_snapshot::hash;
@@ -85,7 +86,7 @@ impl CurrentSnapshot {
         let now = match SnapshotStamp::from_path(path) {
             Ok(now) => now,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Some("it was removed".to_owned());
+                return Some("the file was removed".to_owned());
             }
             Err(error) => return Some(error.to_string()),
         };
@@ -93,20 +94,19 @@ impl CurrentSnapshot {
             Some(stamp) if stamp == now => return None,
             Some(stamp) if stamp.is_same_file(&now) => {}
             Some(stamp) if stamp.file == now.file => {
-                return Some("its length, owner or mode was changed".to_owned());
+                return Some("its length, owner or mode changed".to_owned());
             }
-            _ => return Some("another file has taken its place".to_owned()),
+            _ => return Some("another file replaced it".to_owned()),
         }
         match fs::read(path).map(|bytes| SnapshotIdentity::from_bytes(&bytes)) {
             Ok(found) if found == Some(self.identity) => {
                 self.stamp = Some(now);
                 None
             }
-            Ok(Some(found)) if found.generation != self.identity.generation => Some(format!(
-                "another snapshot, generation {}, has taken its place",
-                found.generation
-            )),
-            Ok(_) => Some("its bytes were changed".to_owned()),
+            Ok(Some(found)) if found.generation != self.identity.generation => {
+                Some(format!("another snapshot, generation {}, replaced it", found.generation))
+            }
+            Ok(_) => Some("its content changed".to_owned()),
             Err(error) => Some(error.to_string()),
         }
     }
@@ -124,8 +124,10 @@ impl SnapshotWatch {
     /// Starts a watch of the snapshot. `copies` is the directory of its copies.
     #[must_use]
     pub fn new(path: &Path, copies: &Path) -> Self {
-        let watch = FileWatch::new([path.to_owned()])
-            .inspect_err(|error| tracing::warn!("{}: cannot be watched: {error}", path.display()));
+        let watch = FileWatch::new([path.to_owned()]).inspect_err(|error| {
+            let path = path.display();
+            log!(WARN, &daemon::SNAPSHOT_NOT_WATCHED, "{path}: cannot be watched: {error}");
+        });
         let folders = [path.parent().and_then(dir_identity), dir_identity(copies)];
         Self { path: path.to_owned(), copies: copies.to_owned(), dirs: folders, watch: watch.ok() }
     }
@@ -205,9 +207,9 @@ mod tests {
             assert!(lost().is_some(), "{damage}");
         }
         put(&snapshot(2000, 7));
-        assert_eq!(lost(), Some("its bytes were changed".to_owned()));
+        assert_eq!(lost(), Some("its content changed".to_owned()));
         put(&snapshot(1000, 3));
-        let other = "another snapshot, generation 3, has taken its place";
+        let other = "another snapshot, generation 3, replaced it";
         assert_eq!(lost(), Some(other.to_owned()));
         put(&own);
         assert_eq!(lost(), None, "the same bytes in another file serve as well");

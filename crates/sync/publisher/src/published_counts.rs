@@ -2,7 +2,7 @@
 
 use super::merge::MergedDomains;
 use roster_admission::Refusal;
-use roster_bus::interfaces::PublishedDomain;
+use roster_bus::interfaces::{PublishedDomain, RejectionCount};
 use std::collections::HashMap;
 
 /// Reasons that the status lists for one domain. All others share one line.
@@ -29,7 +29,7 @@ pub fn domain_counts(names: &[&str], merged: &MergedDomains<'_>) -> Vec<Publishe
 }
 
 /// Returns reasons with counts, most frequent first.
-fn reasons(refused: &[(u32, Refusal)]) -> Vec<(String, u64)> {
+fn reasons(refused: &[(u32, Refusal)]) -> Vec<RejectionCount> {
     let mut refusals: HashMap<Refusal, u64> = HashMap::new();
     refused.iter().for_each(|(_, refusal)| *refusals.entry(*refusal).or_default() += 1);
     let mut faults: HashMap<String, Vec<(Refusal, u64)>> = HashMap::new();
@@ -38,17 +38,26 @@ fn reasons(refused: &[(u32, Refusal)]) -> Vec<(String, u64)> {
     }
     let mut reasons = Vec::new();
     for (fault, refusals) in faults {
+        let count = |(refusal, entries): &(Refusal, u64)| RejectionCount {
+            reason: refusal.to_string(),
+            code: refusal.message().code.to_owned(),
+            fix: refusal.fix().unwrap_or_default(),
+            entries: *entries,
+        };
         if refusals.len() > IDS_MAX {
-            reasons.push((fault, refusals.iter().map(|(_, count)| count).sum()));
+            let entries = refusals.iter().map(|(_, count)| count).sum();
+            let code = refusals[0].0.message().code.to_owned();
+            reasons.push(RejectionCount { reason: fault, code, fix: String::new(), entries });
         } else {
-            reasons.extend(refusals.iter().map(|(refusal, count)| (refusal.to_string(), *count)));
+            reasons.extend(refusals.iter().map(count));
         }
     }
-    reasons.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    reasons.sort_by(|a, b| b.entries.cmp(&a.entries).then_with(|| a.reason.cmp(&b.reason)));
     if reasons.len() > REASONS_MAX {
         let others = reasons.split_off(REASONS_MAX);
-        let count = others.iter().map(|(_, count)| count).sum();
-        reasons.push((format!("{} other reasons", others.len()), count));
+        let reason = format!("{} other reasons", others.len());
+        let entries = others.iter().map(|other| other.entries).sum();
+        reasons.push(RejectionCount { reason, entries, ..RejectionCount::default() });
     }
     reasons
 }

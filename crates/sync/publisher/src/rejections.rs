@@ -5,6 +5,7 @@ use super::state::{DomainState, PublisherState};
 use roster_admission::Refusal;
 use roster_bus::domain_image::NO_REFERENCE;
 use roster_bus::interfaces::{EntryDetails, RejectedEntry};
+use roster_messages::table::directory;
 use roster_request::LookupKind;
 use std::collections::HashSet;
 
@@ -37,7 +38,8 @@ impl PublisherState {
             let shown = domain.show_entries(kind, name);
             shown.into_iter().map(move |shown| match first {
                 Some(first) => EntryDetails {
-                    refused: format!("domain {first}, which goes before, was never read"),
+                    refused: format!("the higher-priority domain {first} was not read yet"),
+                    refused_code: directory::DOMAIN_NOT_READ.code.to_owned(),
                     ..shown
                 },
                 None => shown,
@@ -51,14 +53,14 @@ impl DomainState {
     fn show_entries(&self, kind: LookupKind, name: &[u8]) -> Vec<EntryDetails> {
         let refused = |number: u32| {
             let found = self.rejected.iter().find(|(refused, _)| *refused == number);
-            found.map(|(_, refusal)| refusal.to_string()).unwrap_or_default()
+            found.map_or_else(Default::default, |(_, refusal)| {
+                (refusal.to_string(), refusal.message().code.to_owned())
+            })
         };
-        let shown = |number, id| EntryDetails {
-            domain: self.name.clone(),
-            name: printable(name),
-            id,
-            refused: refused(number),
-            ..EntryDetails::default()
+        let shown = |number, id| {
+            let (refused, refused_code) = refused(number);
+            let (domain, name) = (self.name.clone(), printable(name));
+            EntryDetails { domain, name, id, refused, refused_code, ..EntryDetails::default() }
         };
         match kind {
             LookupKind::UserByName | LookupKind::UserByUid | LookupKind::GroupsOf => {
@@ -90,7 +92,9 @@ impl DomainState {
             ModelEntry::Group(group) => ("group", &*group.name),
         };
         let name = printable(name);
-        Some(RejectedEntry { kind: kind.into(), name, reason: refusal.to_string() })
+        let code = refusal.message().code.to_owned();
+        let (reason, fix) = (refusal.to_string(), refusal.fix().unwrap_or_default());
+        Some(RejectedEntry { kind: kind.into(), name, reason, code, fix })
     }
 
     /// Returns names behind a group's references; names of groups are in parentheses.

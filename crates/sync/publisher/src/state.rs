@@ -16,6 +16,7 @@ use roster_admission::{Locals, Refusal, Rules};
 use roster_bus::domain_image::{COMPLETE, CURRENT, REMOVALS_JUDGED, Record};
 use roster_bus::interfaces::PublishedDomain;
 use roster_config::{DomainMode, HostConfig};
+use roster_messages::{Message, table::daemon};
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
 use roster_snapshot::Snapshot;
 use roster_snapshot_build::{self as snapshot, TooLarge};
@@ -31,8 +32,30 @@ const NAMES_LISTED_MAX: usize = 100;
 /// again.
 const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Reason to reject updates while removals wait for an approval.
-pub(super) const HELD_REASON: &str = "more entries would go at once than go without a confirmation";
+/// Reasons not to apply an image for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeferReason {
+    /// The backend still reads its directory.
+    #[error("the backend has not read all entries yet")]
+    Incomplete,
+    /// The backend has only its cache.
+    #[error("the backend has not reached its directory yet")]
+    DirectoryNotReached,
+    /// Removals wait for an approval.
+    #[error("the update removes more entries than mass_deletion_threshold allows")]
+    RemovalsHeld,
+}
+
+impl DeferReason {
+    /// Returns the code.
+    pub fn message(self) -> &'static Message {
+        match self {
+            Self::Incomplete => &daemon::DOMAIN_INCOMPLETE,
+            Self::DirectoryNotReached => &daemon::DOMAIN_NOT_REACHED,
+            Self::RemovalsHeld => &daemon::REMOVALS_HELD,
+        }
+    }
+}
 
 /// One domain.
 pub struct DomainState {
@@ -109,7 +132,7 @@ pub struct MergeResult {
 #[derive(Debug, PartialEq, Eq)]
 pub enum ImageOutcome {
     /// The image is not applied for now, for this reason.
-    Deferred(&'static str),
+    Deferred(DeferReason),
     /// A snapshot would show no difference.
     Unchanged,
     /// A new snapshot is due.
@@ -203,11 +226,11 @@ impl PublisherState {
         let current = header.flags & CURRENT != 0;
         let is_another = header.epoch != domain.entries.epoch;
         if domain.mode == DomainMode::Replicate && !complete {
-            return Ok(ImageOutcome::Deferred("the back-end does not have everything yet"));
+            return Ok(ImageOutcome::Deferred(DeferReason::Incomplete));
         }
         let has_entries = domain.entries.is_present;
         if domain.mode == DomainMode::Replicate && has_entries && is_another && !current {
-            return Ok(ImageOutcome::Deferred("the back-end has not heard from its directory yet"));
+            return Ok(ImageOutcome::Deferred(DeferReason::DirectoryNotReached));
         }
         let mut forget = Invalidation::default();
         match image {
@@ -217,7 +240,7 @@ impl PublisherState {
                     let held = self.excess_removals(position, &entries, is_judged);
                     self.domains[position].held_removals = held;
                     if held.is_some() {
-                        return Ok(ImageOutcome::Deferred(HELD_REASON));
+                        return Ok(ImageOutcome::Deferred(DeferReason::RemovalsHeld));
                     }
                     self.domains[position].confirmed_removals = None;
                 }

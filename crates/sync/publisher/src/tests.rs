@@ -14,6 +14,7 @@ use roster_admission::Locals;
 use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
+use roster_bus::interfaces::RejectionCount;
 use roster_config::{AdmissionExceptions, DomainMode, HostConfig};
 use roster_request::LookupKind as LookUp;
 use roster_snapshot::Snapshot;
@@ -296,7 +297,7 @@ fn ids_that_no_directory_may_give_out_are_refused_with_the_reason() {
         (u32::MAX, 5000, "uid 4294967295 is reserved"),
         (4_100_000_000, 5000, "uid 4100000000 is above max_id (4000000000)"),
         (5000, 0, "primary gid 0 is reserved"),
-        (5000, 42, "gid 42 is below min_id (1000)"),
+        (5000, 42, "primary gid 42 is below min_id (1000)"),
     ] {
         let mut state = host(&["corp"]);
         let image = Image::full().user(1, "mallory", uid, gid).bytes();
@@ -428,7 +429,7 @@ fn names_of_privileged_accounts_need_an_exception() {
         let mut state = host_with(AdmissionExceptions::default(), Locals::default());
         apply_image(&mut state, 0, image()).expect("well formed");
         published(&mut state, |snapshot| assert_eq!(uid_of(snapshot, name), None, "{name}"));
-        let reason = "the name belongs to a privileged account on many hosts";
+        let reason = "the name belongs to a privileged account";
         let expected = [format!("group {name}: {reason}"), format!("user {name}: {reason}")];
         assert_eq!(sorted_reasons(&state), expected);
         let exceptions =
@@ -458,8 +459,8 @@ fn gids_of_local_users_need_an_exception() {
     assert_eq!(
         sorted_reasons(&state),
         [
-            "group bobsgroup: gid 1500 is a local user's primary gid",
-            "user mallory: primary gid 1500 is a local user's primary gid"
+            "group bobsgroup: gid 1500 is the primary gid of a local user",
+            "user mallory: primary gid 1500 is the primary gid of a local user"
         ]
     );
     let exceptions =
@@ -533,8 +534,10 @@ fn admission_low_primary_gid_needs_permission() {
     apply_image(&mut state, 0, image).expect("well formed");
     let uids = published(&mut state, |s| (uid_of(s, "a"), uid_of(s, "b"), members_of(s, "users")));
     assert_eq!(uids, (Some(5001), None, None));
-    let (a, b) =
-        ("user b: gid 27 is below min_id (1000)", "group users: gid 100 is below min_id (1000)");
+    let (a, b) = (
+        "user b: primary gid 27 is below min_id (1000)",
+        "group users: gid 100 is below min_id (1000)",
+    );
     let mut said = reasons(&state, "corp");
     said.sort();
     assert_eq!(said, [b, a]);
@@ -589,10 +592,10 @@ fn of_two_domains_the_first_wins_and_the_other_is_listed() {
     assert_eq!(
         reasons(&state, "lab"),
         [
-            "group staff: an earlier domain has this name",
-            "group crew: an earlier domain has gid 6000",
-            "user alice: an earlier domain has this name",
-            "user bob: an earlier domain has uid 5001",
+            "group staff: a higher-priority domain has this name",
+            "group crew: a higher-priority domain has gid 6000",
+            "user alice: a higher-priority domain has this name",
+            "user bob: a higher-priority domain has uid 5001",
         ]
     );
 }
@@ -603,7 +606,7 @@ fn a_primary_group_of_another_domain_makes_nobody_its_member() {
     apply_image(&mut state, 0, Image::full().group(1, "riders", 6000, &[])).expect("well formed");
     apply_image(&mut state, 1, Image::full().user(1, "mallory", 7000, 6000)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "mallory")), None);
-    let reason = "user mallory: primary gid 6000 is a group of an earlier domain";
+    let reason = "user mallory: primary gid 6000 is a group of a higher-priority domain";
     assert_eq!(reasons(&state, "second"), [reason]);
 
     // If a user would be a member of a group by its primary gid, the lower-priority entry is rejected.
@@ -614,7 +617,7 @@ fn a_primary_group_of_another_domain_makes_nobody_its_member() {
         assert_eq!(uid_of(snapshot, "alice"), Some(5001));
         assert_eq!(members_of(snapshot, "evil"), None);
     });
-    let reason = "group evil: gid 6000 is the primary gid of an earlier domain's user";
+    let reason = "group evil: gid 6000 is the primary gid of a higher-priority domain's user";
     assert_eq!(reasons(&state, "second"), [reason]);
 }
 
@@ -638,7 +641,7 @@ fn who_is_refused_leaves_the_name_to_nobody_of_a_later_domain() {
     apply_image(&mut state, 1, Image::full().user(1, "alice", 5001, 6000)).expect("well formed");
     apply_image(&mut state, 2, Image::full().user(1, "alice", 9001, 9001)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
-    assert_eq!(reasons(&state, "lab"), ["user alice: an earlier domain has this name"]);
+    assert_eq!(reasons(&state, "lab"), ["user alice: a higher-priority domain has this name"]);
 }
 
 #[test]
@@ -1012,7 +1015,7 @@ fn behind_a_domain_that_was_never_read_nothing_is_served() {
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
     assert_eq!(state.domain_counts()[1].waits_for, "corp");
     let shown = state.show_entries(LookUp::UserByName, b"alice");
-    assert_eq!(shown[0].refused, "domain corp, which goes before, was never read");
+    assert_eq!(shown[0].refused, "the higher-priority domain corp was not read yet");
     apply_image(&mut state, 0, Image::full().user(1, "bob", 5001, 5001)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(7001));
     assert_eq!(state.domain_counts()[1].waits_for, "");
@@ -1045,8 +1048,10 @@ fn nested_groups_too_large_are_refused_alone() {
         assert_eq!(members_of(snapshot, "g1").expect("there"), ["alice"]);
     });
     let refused = &state.domain_counts()[0].refused;
-    let [(reason, count)] = &refused[..] else { panic!("{refused:?}") };
-    assert_eq!(reason, "the groups within the domain's groups add up to too much");
+    let [RejectionCount { reason, entries: count, .. }] = &refused[..] else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(reason, "nested groups exceed the membership limit");
     assert_eq!(reasons(&state, "corp").len(), (*count).min(100) as usize);
     assert!((1..11_999).contains(count), "{count}");
 }
@@ -1079,7 +1084,8 @@ fn many_ids_with_one_fault_are_one_reason() {
     published(&mut state, |_| {});
     let refused = &state.domain_counts()[0].refused;
     let expected = ["gid 100 is below min_id (1000)", "uids below min_id (1000)"];
-    assert_eq!(refused[..], expected.map(|reason| (reason.to_owned(), 300)));
+    let refused: Vec<_> = refused.iter().map(|one| (&*one.reason, one.entries)).collect();
+    assert_eq!(refused, expected.map(|reason| (reason, 300)));
     assert_eq!(reasons(&state, "corp")[0], "group g0: gid 100 is below min_id (1000)");
 }
 
@@ -1210,7 +1216,7 @@ fn show_tells_every_domains_entry_and_which_is_served() {
     let shown = state.show_entries(LookUp::UserByName, b"alice");
     assert_eq!(shown.len(), 2);
     assert_eq!((shown[0].refused.as_str(), &shown[0].related[..]), ("", &["staff".to_owned()][..]));
-    assert_eq!(shown[1].refused, "an earlier domain has this name");
+    assert_eq!(shown[1].refused, "a higher-priority domain has this name");
 }
 
 /// Writes the snapshot of a state to a directory, with that generation.

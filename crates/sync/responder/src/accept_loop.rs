@@ -1,11 +1,12 @@
 //! Accepts connections, and serves each in a separate task. `connection_limits` bounds the connections of one user.
 
 use super::connection_limits::{self, ConnectionLimits, ConnectionSlot, ConnectionTable};
+use roster_messages::{log, table::daemon};
 use roster_role::Shutdown;
 use std::io;
 use std::time::Duration;
 use tokio::time::sleep;
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// Pause after an error of accept(2), which is most likely a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -21,7 +22,7 @@ pub async fn serve_connections<C, S>(
 {
     metrics::describe_counter!(
         "roster_refused_connections_total",
-        "Connections closed at once, for their user had too many"
+        "Connections refused because their user, or all users, had too many"
     );
     let table = ConnectionTable::new(limits);
     loop {
@@ -32,7 +33,7 @@ pub async fn serve_connections<C, S>(
         let (uid, connection) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                warn!("cannot accept a connection: {error}");
+                log!(WARN, &daemon::ACCEPT_FAILED, "cannot accept a connection: {error}");
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }

@@ -3,12 +3,26 @@
 //! of a request.
 
 use roster_fd_passing::peer_credentials;
+use roster_messages::{CodedError, table::daemon};
+use roster_role::RoleContext;
+use roster_role::error_code::WithCode;
 use rustix::net::{SocketFlags, accept_with};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// Returns the listening socket that the monitor passed, as `listener` wraps it.
+pub fn take_socket<C, L>(
+    context: &mut RoleContext<C>,
+    listener: impl FnOnce(OwnedFd) -> io::Result<L>,
+) -> Result<L, CodedError> {
+    let missing = || CodedError::new(&daemon::RESPONDER_SOCKET_MISSING, "no listening socket");
+    let socket = context.listener.take().ok_or_else(missing)?;
+    let unusable = || "the listening socket cannot be used";
+    listener(socket).with_code(&daemon::RESPONDER_SOCKET_MISSING, unusable)
+}
 
 /// The listening socket.
 pub struct ClientListener(AsyncFd<OwnedFd>);

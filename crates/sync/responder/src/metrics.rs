@@ -5,8 +5,8 @@
 //! close.
 
 use super::accept_loop::serve_connections;
+use super::client_connection::take_socket;
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
-use anyhow::Context as _;
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::RoleProxy;
 use roster_bus::zbus::Connection;
@@ -70,8 +70,7 @@ impl RoleProgram for MetricsRole {
 }
 
 async fn run(mut context: RoleContext<MetricsRoleConfig>) -> anyhow::Result<()> {
-    let socket = context.listener.take().context("the monitor gave no socket to listen at")?;
-    let listener = MetricsListener::new(socket).context("cannot listen at the socket given")?;
+    let listener = take_socket(&mut context, MetricsListener::new)?;
     let roles = context.config.roles.iter().filter_map(|role| RoleName::parse(role)).collect();
     let source = Arc::new(MetricsSource {
         connection: context.connection.clone(),

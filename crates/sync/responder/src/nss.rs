@@ -13,10 +13,9 @@ mod negative_cache;
 mod reply_cache;
 
 use super::accept_loop::serve_connections;
-use super::client_connection::{ClientConnection, ClientListener};
+use super::client_connection::{ClientConnection, ClientListener, take_socket};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::version_mismatch::VersionLog;
-use anyhow::Context as _;
 use futures_util::StreamExt;
 use parking_lot::{Mutex, MutexGuard};
 use reply_cache::{CachedReply, ReplyCache};
@@ -25,7 +24,9 @@ use roster_bus::coalesce::{CallKey, Coalescer};
 use roster_bus::interfaces::{LOOKUP_DEADLINE, PublisherProxy, lookup_number};
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_bus::zbus::{self, MatchRule, MessageStream, message};
+use roster_messages::{log, table::daemon};
 use roster_request::LookupKind;
+use roster_role::error_code::WithCode;
 use roster_role::launch::Launch;
 use roster_role::sandbox::ResourceLimits;
 use roster_role::usdt_probes::{self, ProbeOutcome};
@@ -40,7 +41,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// Connection limits. All services of root use one user id.
 const LIMITS: ConnectionLimits = ConnectionLimits { per_user: 64, for_root: 512, total: 2048 };
@@ -80,8 +81,7 @@ impl RoleProgram for NssRole {
 }
 
 async fn run(mut context: RoleContext<NssRoleConfig>) -> anyhow::Result<()> {
-    let socket = context.listener.take().context("the monitor gave no socket to listen at")?;
-    let listener = ClientListener::new(socket).context("cannot listen at the socket given")?;
+    let listener = take_socket(&mut context, ClientListener::new)?;
     let publisher = PublisherProxy::builder(&context.connection)
         .cache_properties(CacheProperties::No)
         .build()
@@ -95,7 +95,7 @@ async fn run(mut context: RoleContext<NssRoleConfig>) -> anyhow::Result<()> {
     });
     follow_invalidations(&responder, &context.connection)
         .await
-        .context("cannot listen for signals")?;
+        .with_code(&daemon::RESPONDER_SIGNALS_MISSING, || "cannot receive signals of the bus")?;
     describe_metrics();
     context.announce_ready().await?;
     let serve = |uid, connection, slot| {
@@ -108,20 +108,17 @@ async fn run(mut context: RoleContext<NssRoleConfig>) -> anyhow::Result<()> {
 }
 
 fn describe_metrics() {
-    metrics::describe_counter!("roster_lookups_total", "Questions answered, by kind and result");
+    metrics::describe_counter!("roster_lookups_total", "Replies to programs, by kind and result");
     metrics::describe_counter!(
         "roster_coalesced_requests_total",
-        "Questions that waited for the answer to an equal one"
+        "Requests that joined an equal request"
     );
-    metrics::describe_counter!(
-        "roster_negative_hits_total",
-        "Questions about what was known not to exist"
-    );
+    metrics::describe_counter!("roster_negative_hits_total", "Replies from the negative cache");
     metrics::describe_counter!(
         "roster_repeated_answers_total",
-        "Questions answered with a large answer that was made a moment ago"
+        "Replies from the cache of large replies"
     );
-    metrics::describe_histogram!("roster_lookup_seconds", "From a question to its answer");
+    metrics::describe_histogram!("roster_lookup_seconds", "Time from request to reply");
 }
 
 /// Serves one connection.
@@ -249,7 +246,11 @@ impl NssResponder {
                     ReplyFrame::from(frame)
                 }
                 Ok(Ok(_)) => {
-                    warn!("the publisher's answer is no reply; both are of one version, or should");
+                    log!(
+                        WARN,
+                        &daemon::PUBLISHER_REPLY_MALFORMED,
+                        "malformed reply from the publisher"
+                    );
                     Arc::from(encode::UNAVAILABLE)
                 }
                 Ok(Err(error)) => {

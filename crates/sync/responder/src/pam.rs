@@ -20,10 +20,9 @@ mod reply;
 mod user_cache;
 
 use super::accept_loop::serve_connections;
-use super::client_connection::{ClientConnection, ClientListener};
+use super::client_connection::{ClientConnection, ClientListener, take_socket};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::version_mismatch::VersionLog;
-use anyhow::Context as _;
 use audit_log::{AuditRecord, request_label};
 use futures_util::StreamExt;
 use parking_lot::Mutex;
@@ -39,7 +38,10 @@ use roster_bus::interfaces::{
 use roster_bus::secret_pipe;
 use roster_bus::zbus;
 use roster_bus::zbus::proxy::CacheProperties;
+use roster_messages::log;
+use roster_messages::table::{daemon, login};
 use roster_request::{AuthRequestKind, AuthResult, auth::BLOB_BYTES_MAX};
+use roster_role::error_code::WithCode;
 use roster_role::launch::Launch;
 use roster_role::sandbox::ResourceLimits;
 use roster_role::{RoleContext, RoleProgram};
@@ -51,7 +53,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
-use tracing::warn;
 use user_cache::UserCache;
 
 /// Connection limits. All services of root use one user id, and root's services make every login.
@@ -104,10 +105,11 @@ impl RoleProgram for PamRole {
 }
 
 async fn run(mut context: RoleContext<PamRoleConfig>) -> anyhow::Result<()> {
-    let socket = context.listener.take().context("the monitor gave no socket to listen at")?;
-    let listener = ClientListener::new(socket).context("cannot listen at the socket given")?;
+    let listener = take_socket(&mut context, ClientListener::new)?;
     let responder = Arc::new(PamResponder::new(&context).await?);
-    responder.follow_invalidations().await.context("cannot listen for signals")?;
+    let followed = responder.follow_invalidations().await;
+    followed
+        .with_code(&daemon::RESPONDER_SIGNALS_MISSING, || "cannot receive signals of the bus")?;
     describe_metrics();
     context.announce_ready().await?;
     let serve = |uid, connection, slot| {
@@ -120,8 +122,8 @@ async fn run(mut context: RoleContext<PamRoleConfig>) -> anyhow::Result<()> {
 }
 
 fn describe_metrics() {
-    metrics::describe_counter!("roster_log_ins_total", "Requests of PAM, by kind and verdict");
-    metrics::describe_histogram!("roster_log_in_seconds", "From a request of PAM to its answer");
+    metrics::describe_counter!("roster_log_ins_total", "PAM requests, by kind and verdict");
+    metrics::describe_histogram!("roster_log_in_seconds", "Time from a PAM request to its reply");
 }
 
 /// Serves one connection.
@@ -305,7 +307,8 @@ impl PamResponder {
                 Some(found)
             }
             Err(error) => {
-                warn!("whose user somebody is cannot be told: {error}");
+                let text = "cannot determine which domain serves the user";
+                log!(WARN, &login::USER_DOMAIN_UNKNOWN, "{text}: {error}");
                 None
             }
         }
@@ -355,10 +358,13 @@ impl PamResponder {
             *known = Some(request.user.to_vec());
         }
         if is_other_user(request.uid, &found) {
-            warn!(
-                user = %request.user.escape_ascii(),
+            let user = request.user.escape_ascii();
+            log!(
+                WARN,
+                &login::UID_MISMATCH,
+                %user,
                 uid = found.uid,
-                "the user has another uid in the program that asks: something else serves the name, too",
+                "{user}: login refused: the calling program resolves the name to another uid"
             );
             return PamReply::from_result(AuthResult::Denied).into();
         }
@@ -461,7 +467,8 @@ impl PamResponder {
                 PamReply { result: verdict, blob, ..answer }
             }
             Err(error) => {
-                warn!(user = %request.user.escape_ascii(), "the back-end gives no answer: {error}");
+                let user = request.user.escape_ascii();
+                log!(WARN, &login::BACKEND_NO_REPLY, %user, "{user}: no reply from the backend: {error}");
                 PamReply::from_result(AuthResult::Unreachable)
             }
         }
@@ -494,14 +501,21 @@ impl PamResponder {
                     let line = format!("{}\n", one_line(key));
                     // A key that does not fit is omitted completely.
                     if blob.as_mut().and_then(|blob| blob.extend(line.as_bytes())).is_none() {
-                        warn!(user = %request.user.escape_ascii(), "a key is left out: there is no room for it");
+                        let user = request.user.escape_ascii();
+                        log!(
+                            WARN,
+                            &login::SSH_KEYS_TOO_LARGE,
+                            %user,
+                            "{user}: an SSH key is left out: the keys exceed {BLOB_BYTES_MAX} bytes"
+                        );
                     }
                 }
                 answer.blob = blob;
                 answer
             }
             Err(error) => {
-                warn!(user = %request.user.escape_ascii(), "the back-end gives no keys: {error}");
+                let user = request.user.escape_ascii();
+                log!(WARN, &login::BACKEND_NO_REPLY, %user, "{user}: no SSH keys from the backend: {error}");
                 PamReply::from_result(AuthResult::Unreachable)
             }
         }

@@ -2,8 +2,8 @@
 //! replaced one after the other, so this happens. It must not fill the log.
 
 use parking_lot::Mutex;
+use roster_messages::{log, table::daemon};
 use std::time::{Duration, Instant};
-use tracing::warn;
 
 /// Shortest time between two lines.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -16,11 +16,11 @@ impl VersionLog {
     /// Records a request with that protocol version from a program of that user.
     pub fn note(&self, version: u16, uid: u32) {
         if self.is_log_due(Instant::now()) {
-            warn!(
+            log!(
+                WARN,
+                &daemon::MODULE_VERSION_MISMATCH,
                 uid,
-                "a program has a module that speaks version {version} of the protocol, and this is rosterd {}, \
-                 which speaks version {}: it is told nothing; restart programs that began before the module was \
-                 replaced, and rosterd if it did",
+                "protocol version mismatch: a program of uid {uid} uses version {version}, rosterd {} uses {}",
                 env!("CARGO_PKG_VERSION"),
                 roster_wire::VERSION,
             );

@@ -1,5 +1,7 @@
 //! Exit statuses, from sysexits.h if it has one.
 
+use crate::error_code::CodedErrors;
+
 /// The command line is invalid.
 pub const USAGE: u8 = 64;
 /// A user for a role does not exist.
@@ -22,8 +24,8 @@ pub const CONFIG: u8 = 78;
 pub struct ExitFailure {
     /// Exit status.
     pub status: u8,
-    /// The error to report.
-    pub error: anyhow::Error,
+    /// The errors to report.
+    pub errors: CodedErrors,
 }
 
 /// Adds an exit status to errors.
@@ -36,8 +38,8 @@ pub trait WithExitStatus<T> {
     fn with_exit_status(self, status: u8) -> Result<T, ExitFailure>;
 }
 
-impl<T, E: Into<anyhow::Error>> WithExitStatus<T> for Result<T, E> {
+impl<T, E: Into<CodedErrors>> WithExitStatus<T> for Result<T, E> {
     fn with_exit_status(self, status: u8) -> Result<T, ExitFailure> {
-        self.map_err(|error| ExitFailure { status, error: error.into() })
+        self.map_err(|error| ExitFailure { status, errors: error.into() })
     }
 }

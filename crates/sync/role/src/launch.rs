@@ -1,7 +1,8 @@
 //! The interface between the monitor and a role's process: standard input and the exit message.
 
-use anyhow::{Context as _, bail};
+use crate::error_code::WithCode;
 use roster_config::LogConfig;
+use roster_messages::{CodedError, table::daemon};
 use rustix::process::{DumpableBehavior, Signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -65,10 +66,13 @@ pub(crate) fn write_exit_message(why: &str) {
 /// # Errors
 ///
 /// Standard input does not hold a [`Launch`], or the monitor has ended.
-pub fn read_launch<C: DeserializeOwned>() -> anyhow::Result<Launch<C>> {
-    let text = read_launch_text().context("cannot read standard input")?;
-    let launch: Launch<C> =
-        serde_json::from_slice(&text).context("standard input is not what a monitor hands over")?;
+pub fn read_launch<C: DeserializeOwned>() -> Result<Launch<C>, CodedError> {
+    let text = read_launch_text()
+        .with_code(&daemon::ROLE_WITHOUT_MONITOR, || "standard input: cannot be read")?;
+    let launch: Launch<C> = serde_json::from_slice(&text).with_code(
+        &daemon::ROLE_WITHOUT_MONITOR,
+        || "standard input: not a role's configuration",
+    )?;
     let _ = rustix::thread::set_name(c"rosterd");
     // Readable memory and core dumps would show what the configuration keeps secret.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
@@ -78,11 +82,13 @@ pub fn read_launch<C: DeserializeOwned>() -> anyhow::Result<Launch<C>> {
 }
 
 /// Makes the kernel end this process with the monitor. Fails if the monitor has ended.
-fn exit_with_monitor(monitor: u32) -> anyhow::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+fn exit_with_monitor(monitor: u32) -> Result<(), CodedError> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+        .with_code(&daemon::PROCESS_SETUP_FAILED, || "cannot set the parent-death signal")?;
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
     if parent != Some(monitor) {
-        bail!("the monitor, process {monitor}, is gone");
+        let text = format!("process {monitor}: the monitor has exited");
+        return Err(CodedError::new(&daemon::ROLE_WITHOUT_MONITOR, text));
     }
     Ok(())
 }

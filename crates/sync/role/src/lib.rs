@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod directories;
+pub mod error_code;
 pub mod exit_status;
 pub mod launch;
 pub mod logging;

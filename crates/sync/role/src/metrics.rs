@@ -1,7 +1,7 @@
 //! The counters of one process: set through the `metrics` facade, read as Prometheus text through
 //! `org.roster.Role1.Metrics`.
 
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 /// Bounds of histograms, in seconds: lookups take microseconds, a refresh may take a minute.
 const BUCKETS: [f64; 14] =
@@ -15,13 +15,11 @@ impl Counters {
     /// Starts counting, once for each process.
     #[must_use]
     pub fn start() -> Self {
-        let builder = PrometheusBuilder::new();
-        // An error would mean that there are no buckets.
-        let builder = builder.set_buckets(&BUCKETS).unwrap_or_default();
-        let recorder = builder.build_recorder();
+        let recorder = recorder();
         let handle = recorder.handle();
         let _ = metrics::set_global_recorder(recorder);
         metrics::describe_gauge!("roster_memory_bytes", "Resident memory of the process");
+        metrics::describe_counter!("roster_messages_total", "Log events with a code, by code");
         Self(handle)
     }
 
@@ -39,6 +37,19 @@ impl Counters {
     pub fn run_upkeep(&self) {
         self.0.run_upkeep();
     }
+}
+
+fn recorder() -> PrometheusRecorder {
+    // An error would mean that there are no buckets.
+    PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap_or_default().build_recorder()
+}
+
+/// Returns what `act` counts, as Prometheus text.
+#[cfg(test)]
+pub(crate) fn test_counters(act: impl FnOnce()) -> String {
+    let recorder = recorder();
+    metrics::with_local_recorder(&recorder, act);
+    recorder.handle().render()
 }
 
 #[allow(clippy::cast_precision_loss)] // a gauge

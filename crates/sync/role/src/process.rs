@@ -3,15 +3,16 @@
 //! Standard output of the process is the listening socket of the role. A role without one gets a file instead, for
 //! the exit message.
 
+use crate::error_code::{WithCode, code_of, ensure_code};
 use crate::launch::{Launch, write_exit_message};
 use crate::logging::{self, LogLevel, print_stderr};
 use crate::metrics::Counters;
 use crate::role_object::RoleObject;
 use crate::watched_path_check::WatchedPaths;
 use crate::{RoleContext, RoleProgram, Shutdown, exit_status, runtime, sandbox};
-use anyhow::{Context as _, anyhow};
 use roster_bus::bus_names::{RoleName, bus_address};
 use roster_bus::zbus;
+use roster_messages::{CodedError, log, table::daemon};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use std::pin::pin;
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
-use tracing::{error, info, warn};
+use tracing::info;
 
 /// Time limit from the connection attempt until the role is on the bus.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -36,28 +37,33 @@ pub fn run<R: RoleProgram>(launch: Launch<R::Config>) -> u8 {
     let helper = match R::start_helper(&launch) {
         Ok(helper) => helper,
         Err(error) => {
+            let error = ensure_code(error, &daemon::ROLE_HELPER_FAILED);
             print_stderr(format_args!("rosterd: {role}: {error:#}"));
             return exit_status::SOFTWARE;
         }
     };
     let limits = sandbox::apply(&R::sandbox(&launch), &R::LIMITS);
+    // Counts from the first event of the log.
+    let counters = Counters::start();
     let level = logging::start(&role, &launch.log);
-    match serve::<R>(role, launch, helper, limits, &reach, level) {
+    match serve::<R>(role, launch, helper, limits, &reach, (level, counters)) {
         Ok(()) => 0,
         Err(RoleFailure::BusLost) => {
-            warn!("the bus is gone; this process ends with it and will be started again");
+            log!(WARN, &daemon::BUS_LOST, "the bus: connection lost; this process exits");
             exit_status::TEMPORARY
         }
         Err(RoleFailure::OutsideSandbox(file)) => {
-            warn!(
-                "{} is in another folder than at the start, which this process may not read; \
-                 it ends and will be started again",
+            log!(
+                WARN,
+                &daemon::FILE_OUTSIDE_SANDBOX,
+                "{}: moved outside this process's Landlock sandbox; this process exits",
                 file.display()
             );
             exit_status::TEMPORARY
         }
         Err(RoleFailure::Failed(error)) => {
-            error!("{error:#}");
+            let error = ensure_code(error, &daemon::ROLE_FAILED);
+            log!(ERROR, code_of(&error, &daemon::ROLE_FAILED), "{error:#}");
             write_exit_message(&format!("{error:#}"));
             exit_status::SOFTWARE
         }
@@ -84,13 +90,14 @@ fn serve<R: RoleProgram>(
     helper: R::Helper,
     sandbox: String,
     reach: &WatchedPaths,
-    level: LogLevel,
+    (level, counters): (LogLevel, Counters),
 ) -> Result<(), RoleFailure> {
-    let counters = Counters::start();
-    let runtime = runtime::new(R::BLOCKING_THREADS_MAX, R::SERVES_PROGRAMS)?;
+    let runtime = runtime::new(R::BLOCKING_THREADS_MAX, R::SERVES_PROGRAMS)
+        .with_code(&daemon::PROCESS_SETUP_FAILED, || "cannot start the event loop")?;
     let result = runtime.block_on(async {
         let (stop, shutdown) = Shutdown::new();
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut terminate = signal(SignalKind::terminate())
+            .with_code(&daemon::PROCESS_SETUP_FAILED, || "cannot receive SIGTERM")?;
         let object = RoleObject {
             role: role.clone(),
             started: SystemTime::now(),
@@ -106,10 +113,12 @@ fn serve<R: RoleProgram>(
             .serve_at(role.path(), object)
             .build();
         let connection = match timeout(CONNECT_WAIT, connecting).await {
-            Ok(connection) => {
-                connection.with_context(|| format!("cannot join the bus {address}"))?
+            Ok(connection) => connection
+                .with_code(&daemon::BUS_UNREACHABLE, || format!("{address}: cannot connect"))?,
+            Err(_) => {
+                let text = format!("{address}: no reply within {CONNECT_WAIT:?}");
+                return Err(CodedError::new(&daemon::BUS_NO_REPLY, text).into());
             }
-            Err(_) => return Err(anyhow!("the bus {address} does not answer").into()),
         };
         let closing = connection.clone();
         let Launch { config, state_dir, run_dir, .. } = launch;
@@ -131,7 +140,10 @@ fn serve<R: RoleProgram>(
         match (timeout(STOP_WAIT, work).await, why) {
             (_, Some(why)) => Err(why),
             (Ok(result), None) => result.map_err(RoleFailure::Failed),
-            (Err(_), None) => Err(anyhow!("did not stop in {STOP_WAIT:?}").into()),
+            (Err(_), None) => {
+                let text = format!("stop request: not finished within {STOP_WAIT:?}");
+                Err(CodedError::new(&daemon::ROLE_STOP_TIMEOUT, text).into())
+            }
         }
     });
     // Blocking work that still runs after this time is abandoned.

@@ -1,13 +1,14 @@
 //! The interface between a role's code and the process around it.
 
 use crate::directories::SNAPSHOT_DIR;
+use crate::error_code::WithCode;
 use crate::launch::Launch;
 use crate::sandbox::ResourceLimits;
-use anyhow::{Context as _, bail};
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces;
 use roster_bus::zbus::fdo::{RequestNameFlags, RequestNameReply};
 use roster_bus::zbus::{self, Connection};
+use roster_messages::{CodedError, table::daemon};
 use roster_sandbox::SandboxSpec;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -135,8 +136,13 @@ impl<C> RoleContext<C> {
             }
         };
         match timeout(NAME_WAIT, taken).await {
-            Ok(taken) => taken.with_context(|| format!("the bus does not give the name {name}")),
-            Err(_) => bail!("another process holds the name {name} on the bus"),
+            Ok(taken) => Ok(taken.with_code(&daemon::BUS_NAME_DENIED, || {
+                format!("{name}: the bus denies the name")
+            })?),
+            Err(_) => {
+                let text = format!("{name}: another process owns the name on the bus");
+                Err(CodedError::new(&daemon::BUS_NAME_TAKEN, text).into())
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use roster_bus::zbus::fdo::DBusProxy;
 use roster_bus::zbus::message::Header;
 use roster_bus::zbus::names::BusName;
 use roster_bus::zbus::{self, Connection};
+use roster_messages::{CodedError, table::daemon};
 use std::time::SystemTime;
 use tokio::sync::watch;
 use tracing::info;
@@ -24,7 +25,10 @@ pub async fn require_monitor(
     header: &Header<'_>,
     monitor_uid: u32,
 ) -> Result<(), BusError> {
-    let denied = || BusError::Denied("only root and the monitor may do that".into());
+    let denied = || {
+        let text = "request refused: the caller is neither root nor the monitor";
+        BusError::Denied(CodedError::new(&daemon::MONITOR_ONLY, text).to_string())
+    };
     let sender = header.sender().ok_or_else(denied)?;
     let bus = DBusProxy::new(connection).await?;
     let uid = bus.get_connection_unix_user(BusName::from(sender.to_owned())).await;
@@ -79,11 +83,14 @@ impl RoleObject {
     ) -> Result<(), BusError> {
         require_monitor(connection, &header, self.monitor_uid).await?;
         if self.level.set(level) {
-            info!("logs at level {level} from now on");
+            info!("log level: {level}");
             Ok(())
         } else {
-            let levels = "error, warn, info, debug or trace";
-            Err(BusError::Invalid(format!("{level:?} is no log level; write {levels}")))
+            let error = CodedError::new(
+                &daemon::LOG_LEVEL_UNKNOWN,
+                format!("{level:?}: unknown log level"),
+            );
+            Err(BusError::Invalid(error.to_string()))
         }
     }
 

@@ -16,6 +16,7 @@ mod roles;
 
 use clap::{CommandFactory, Parser};
 use roster_cli_docs::PackagerCommand;
+use roster_messages::{CodedError, table::daemon};
 use roster_role::exit_status;
 use roster_role::logging::print_stderr;
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ fn write_packaging(what: &PackagerCommand) -> u8 {
     match what.write(&man_page::PAGE, args::Cli::command(), &mut std::io::stdout()) {
         Ok(()) => 0,
         Err(error) => {
+            let error = CodedError::new(&daemon::PACKAGER_FILE_UNWRITABLE, error.to_string());
             print_stderr(format_args!("rosterd: {error}"));
             exit_status::CANNOT_CREATE
         }

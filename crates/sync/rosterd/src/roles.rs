@@ -1,6 +1,7 @@
 //! The roles by name: their configurations, and the code that runs each.
 
 use roster_backend::{BackendRole, BackendRoleConfig};
+use roster_messages::{CodedError, table::daemon};
 use roster_publisher::{PublisherRole, PublisherRoleConfig};
 use roster_responder::metrics::{MetricsRole, MetricsRoleConfig};
 use roster_responder::nss::{NssRole, NssRoleConfig};
@@ -48,9 +49,7 @@ pub fn main() -> u8 {
     let (config, launch) = match read_launch::<RoleConfig>() {
         Ok(launch) => launch.into_parts(),
         Err(error) => {
-            print_stderr(format_args!(
-                "rosterd role: {error:#}; roles are started by rosterd itself"
-            ));
+            print_stderr(format_args!("rosterd role: {error}"));
             return exit_status::USAGE;
         }
     };
@@ -88,8 +87,9 @@ fn exec_bus(launch: &Launch<BusRoleConfig>) -> u8 {
     // unavailable. In a privileged bus it ignores the variable. Only root can reach the socket of that bus then, and
     // the module sends no request about root.
     command.env("ROSTER_SNAPSHOT", "/dev/null");
-    let error = command.exec();
-    print_stderr(format_args!("rosterd: bus: cannot run {}: {error}", bus.program.display()));
+    let text = format!("bus: cannot run {}", bus.program.display());
+    let error = CodedError::new(&daemon::BUS_NOT_EXECUTABLE, text).caused_by(command.exec());
+    print_stderr(format_args!("rosterd: {error}"));
     exit_status::UNAVAILABLE
 }
 

@@ -5,6 +5,11 @@ mod common;
 use common::{Daemon, lives, poll_until, refused, signal};
 use roster_bus::interfaces::{MonitorProxy, PublisherProxy};
 use roster_bus::zbus::{self, Connection};
+use roster_messages::table::config::{CONFIG_MISSING, RESPONDER_PATH_TOO_LONG};
+use roster_messages::table::daemon::{
+    LOG_LEVEL_UNKNOWN, NOT_A_DIRECTORY, RELOAD_REJECTED, ROLE_NO_REPLY, ROLE_WITHOUT_MONITOR,
+    RUN_DIR_IN_USE, RUN_DIR_UNUSABLE, STATE_DIR_IN_USE,
+};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use std::fs;
@@ -68,7 +73,8 @@ fn a_bus_that_hangs_is_replaced() {
     let daemon = Daemon::start(&["lab"]);
     let before = daemon.running("bus");
     signal(before, Signal::STOP);
-    daemon.wait_for_log("bus does not answer and is killed");
+    daemon
+        .wait_for_log(&format!("bus: no reply to status calls; sending SIGKILL [{ROLE_NO_REPLY}]"));
     daemon.replaced("bus", before);
     daemon.wait_until_all_run();
 }
@@ -92,10 +98,10 @@ fn a_second_one_in_the_same_folders_is_refused() {
     let (code, said) = refused(&mut daemon.command());
     assert_eq!(code, Some(75));
     let pid = daemon.pid();
-    let told = format!("rosterd: another rosterd, process {pid}, serves");
+    let told = format!("another rosterd, process {pid}, uses it");
+    assert!(said.starts_with("rosterd: ") && said.contains(&told), "{said}");
     assert!(
-        said.contains(&told)
-            && said.trim_end().ends_with("; stop it, or give this one another --run-dir"),
+        said.contains("--run-dir") && said.ends_with(&format!(" [{RUN_DIR_IN_USE}]\n")),
         "{said}"
     );
     let mut elsewhere = Command::new(common::ROSTERD);
@@ -104,7 +110,7 @@ fn a_second_one_in_the_same_folders_is_refused() {
     elsewhere.arg("--run-dir").arg(daemon.path("run2"));
     let (code, said) = refused(&mut elsewhere);
     assert_eq!(code, Some(75));
-    assert!(said.contains("another rosterd keeps its state in"), "{said}");
+    assert!(said.ends_with(&format!(" [{STATE_DIR_IN_USE}]\n")), "{said}");
     daemon.wait_until_all_run();
 }
 
@@ -117,7 +123,7 @@ fn a_wrong_configuration_leaves_the_old_one_in_force() {
 
     signal(daemon.pid(), Signal::HUP);
 
-    daemon.wait_for_log("the old configuration stays in force");
+    daemon.wait_for_log(RELOAD_REJECTED.code);
     let file = daemon.path("roster.toml");
     let error = daemon.status().unwrap().config_error;
     assert!(error.contains(&format!("{}:", file.display())), "{error}");
@@ -330,7 +336,9 @@ fn the_log_level_changes_while_it_runs() {
         daemon.ask_role(role, async |proxy| proxy.set_log_level("debug").await).unwrap();
         assert_eq!(level(), "debug");
         let refused = daemon.ask_role(role, async |proxy| proxy.set_log_level("loud").await);
-        assert!(refused.unwrap_err().contains("write error, warn, info, debug or trace"));
+        let refused = refused.unwrap_err();
+        assert!(refused.contains("error, warn, info, debug or trace"), "{refused}");
+        assert!(refused.contains(LOG_LEVEL_UNKNOWN.code), "{refused}");
         assert_eq!(level(), "debug");
     }
     let pid = daemon.running("publisher");
@@ -436,7 +444,10 @@ fn a_role_that_cannot_start_is_tried_again() {
     fs::create_dir_all(daemon.path("state/domains")).unwrap();
     daemon.write("state/domains/lab", "in the way");
     daemon.launch();
-    daemon.wait_for_log("lab is no folder; remove it");
+    daemon.wait_for_log(&format!(
+        "lab: not a directory. {} [{NOT_A_DIRECTORY}]",
+        NOT_A_DIRECTORY.fix
+    ));
     let state = poll_until("the bus", || daemon.role("backend:lab"));
     assert_eq!(state.1, 0);
     fs::remove_file(daemon.path("state/domains/lab")).unwrap();
@@ -452,11 +463,12 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     // Only the monitor starts roles.
     let (code, said) = refused(Command::new(common::ROSTERD).args(["role", "publisher"]));
     assert_eq!(code, Some(64), "{said}");
+    assert!(said.contains(ROLE_WITHOUT_MONITOR.code), "{said}");
 
     daemon.write("run", "a file");
     let (code, said) = refused(&mut daemon.command());
     assert_eq!(code, Some(73), "{said}");
-    assert!(said.contains("--run-dir"), "{said}");
+    assert!(said.contains("--run-dir") && said.contains(RUN_DIR_UNUSABLE.code), "{said}");
     fs::remove_file(daemon.path("run")).unwrap();
 
     daemon.configure(&["lab"], ON_DEMAND);
@@ -469,7 +481,9 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     let (code, said) = refused(&mut elsewhere);
     assert_eq!(code, Some(73), "{said}");
     assert!(
-        said.contains("79 bytes that a snapshot has room for") && said.contains("--run-dir"),
+        said.contains("the limit is 79")
+            && said.contains("--run-dir")
+            && said.contains(RESPONDER_PATH_TOO_LONG.code),
         "{said}"
     );
 
@@ -481,7 +495,12 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     fs::remove_file(daemon.path("roster.toml")).unwrap();
     let (code, said) = refused(&mut daemon.command());
     assert_eq!(code, Some(78), "{said}");
-    assert!(said.contains("cannot read") && said.contains("roster.toml"), "{said}");
+    assert!(
+        said.contains("cannot read")
+            && said.contains("roster.toml")
+            && said.contains(CONFIG_MISSING.code),
+        "{said}"
+    );
 }
 
 /// A further domain, with an unreachable server.

@@ -8,6 +8,10 @@ use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::{BackendProxy, PublisherProxy, RoleProxy};
 use roster_bus::zbus::fdo::RequestNameFlags;
 use roster_bus::zbus::{self, Connection};
+use roster_messages::table::daemon::{
+    CACHE_FILE_FOREIGN, DIR_OWNER_UNEXPECTED, NOT_A_DIRECTORY, ROLE_START_TIMEOUT,
+    ROLE_USERS_MISSING, SUBDIR_OWNER_UNEXPECTED, UID_NOT_IN_PASSWD,
+};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::fs;
@@ -64,8 +68,8 @@ fn bus_unknown_user_is_reported_once() {
     chown(daemon.folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let mut command = daemon.command();
     daemon.launch_by(command.uid(NOBODY).gid(NOBODY));
-    daemon.wait_for_log("/etc/passwd has no user 64999: unless another name service knows him");
-    daemon.wait_for_log("bus did not get ready in time and is killed");
+    daemon.wait_for_log(&format!("uid 64999: not in /etc/passwd [{UID_NOT_IN_PASSWD}]"));
+    daemon.wait_for_log(&format!("sending SIGKILL [{ROLE_START_TIMEOUT}]"));
     let log = daemon.log();
     let complaints = log.lines().filter(|line| line.contains("bus: dbus-daemon[")).count();
     assert_eq!(complaints, 1, "{log}");
@@ -228,13 +232,14 @@ fn folders_of_a_stranger_are_refused() {
     if !needs_root() {
         return;
     }
-    for (folder, hint) in [("state", "chown it to uid 0"), ("run", "chown it to uid 0")] {
+    for folder in ["state", "run"] {
         let daemon = prepared(&["lab"]);
         let _ = fs::create_dir(daemon.path(folder));
         chown(daemon.path(folder), Some(65_000), None).unwrap();
         let (code, said) = refused(&mut command(&daemon));
         assert_eq!(code, Some(73), "{said}");
-        assert!(said.contains("it belongs to uid 65000") && said.contains(hint), "{said}");
+        let hint = "belongs to uid 65000. Run `chown 0 ";
+        assert!(said.contains(hint) && said.contains(DIR_OWNER_UNEXPECTED.code), "{said}");
     }
 }
 
@@ -250,7 +255,10 @@ fn what_a_hijacked_publisher_puts_in_place_of_folders_is_refused() {
     std::os::unix::fs::symlink(&outside, daemon.path("state/domains/lab")).unwrap();
     let mut command = command(&daemon);
     daemon.launch_by(&mut command);
-    daemon.wait_for_log("lab is no folder; remove it");
+    daemon.wait_for_log(&format!(
+        "lab: not a directory. {} [{NOT_A_DIRECTORY}]",
+        NOT_A_DIRECTORY.fix
+    ));
     assert_eq!(fs::metadata(&outside).unwrap().uid(), 0, "a link was followed");
 
     // A file of another user, under a second name in a cache that gets a new owner.
@@ -260,7 +268,12 @@ fn what_a_hijacked_publisher_puts_in_place_of_folders_is_refused() {
     fs::create_dir(daemon.path("state/domains/lab")).unwrap();
     chown(daemon.path("state/domains/lab"), Some(BACKENDS + 3), None).unwrap();
     fs::hard_link(&victim, daemon.path("state/domains/lab/cache.redb")).unwrap();
-    daemon.wait_for_log("cache.redb is no file of the user");
+    daemon.wait_for_log(&format!("{}]", CACHE_FILE_FOREIGN.code));
+    assert!(
+        daemon.log().contains("lab/cache.redb: not a regular file of uid "),
+        "{}",
+        daemon.log()
+    );
     assert_eq!(fs::metadata(&victim).unwrap().uid(), 0, "a stranger's file was given away");
 }
 
@@ -288,7 +301,10 @@ fn monitor_planted_state_folder_refused() {
         let (code, said) = refused(&mut command(&daemon));
         assert_eq!(code, Some(73), "{folder}: {said}");
         let found = format!("belongs to uid {owner}");
-        assert!(said.contains(&found) && said.contains("chown it to uid"), "{folder}: {said}");
+        assert!(said.contains(&found) && said.contains("un `chown "), "{folder}: {said}");
+        let message =
+            if folder == "state" { &DIR_OWNER_UNEXPECTED } else { &SUBDIR_OWNER_UNEXPECTED };
+        assert!(said.contains(message.code), "{folder}: {said}");
         assert_eq!(fs::metadata(&planted).unwrap().uid(), PUBLISHER, "{folder}: was given away");
         assert_eq!(fs::metadata(daemon.path(folder)).unwrap().uid(), owner, "{folder}");
     }
@@ -309,7 +325,7 @@ fn monitor_planted_cache_refused() {
     }
     let mut command = command(&daemon);
     daemon.launch_by(&mut command);
-    daemon.wait_for_log("lab belongs to uid 64902, which may have planted files in it");
+    daemon.wait_for_log("lab: belongs to uid 64902, which may have planted files");
     daemon.running("backend:corp");
     assert_eq!(fs::metadata(&planted).unwrap().uid(), PUBLISHER, "it was given away");
     fs::rename(&lab, daemon.path("state/planted")).unwrap();
@@ -343,8 +359,9 @@ fn users_that_are_missing_are_named() {
     let (code, said) = refused(&mut command(&daemon));
     assert_eq!(code, Some(67), "{said}");
     // Roles that are not configured need no users.
-    let names = "roster-bus, roster-publisher, roster-backend-0;";
+    let names = "roster-bus, roster-publisher, roster-backend-0. ";
     assert!(said.contains(names) && said.contains("systemd-sysusers"), "{said}");
+    assert!(said.contains(ROLE_USERS_MISSING.code), "{said}");
 }
 
 #[test]

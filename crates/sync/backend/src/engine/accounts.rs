@@ -89,7 +89,7 @@ impl Engine {
                 // Opened under the lock: all other batches are in the cache.
                 Some(store) => store.reader().map_err(unreadable)?,
                 None if state.cache.next_number.is_some() => {
-                    return Err(ViewUnavailable::Cache(state.cache.error.clone()));
+                    return Err(ViewUnavailable::Cache(state.cache.closed_reason()));
                 }
                 None => return Ok(None),
             }

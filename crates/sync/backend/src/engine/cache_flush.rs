@@ -4,6 +4,7 @@ use super::super::change_batch::ChangeBatch;
 use super::Engine;
 use roster_config::DomainMode;
 use roster_domain_cache::DomainCache;
+use roster_provider::reason::Reason;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -41,17 +42,16 @@ impl Engine {
             }
         }
         self.committed.send_modify(|committed| committed.is_failing = false);
-        if !state.cache.error.is_empty() {
+        if state.cache.error.take().is_some() {
             tracing::info!("the cache is written again");
-            state.cache.error.clear();
         }
     }
 
     /// Records that the cache cannot be written.
-    pub fn set_cache_error(&self, error: &str) {
+    pub fn set_cache_error(&self, error: Reason) {
         let mut state = self.state();
         state.cache.store = None;
-        error.clone_into(&mut state.cache.error);
+        state.cache.error = Some(error);
         self.committed.send_modify(|committed| committed.is_failing = true);
     }
 
@@ -65,7 +65,7 @@ impl Engine {
         let mut committed = self.committed.subscribe();
         let place = {
             let state = self.state();
-            if state.cache.store.is_none() || !state.cache.error.is_empty() {
+            if state.cache.store.is_none() || state.cache.error.is_some() {
                 return;
             }
             state.batches.last_visible_index

@@ -1,17 +1,18 @@
 //! The cache of the domain as the engine knows it.
 
 use roster_domain_cache::DomainCache;
+use roster_provider::reason::Reason;
 use std::sync::Arc;
 
-/// Reasons why a cache is empty or missing, as text.
+/// Reasons why a cache is empty or missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheOpenFault {
     /// It cannot be opened at present.
-    NotOpened(String),
+    NotOpened(Reason),
     /// It was damaged.
-    Damaged(String),
+    Damaged(Reason),
     /// It was made with another configuration, or by another version of this program.
-    Foreign(String),
+    Foreign(Reason),
 }
 
 /// The cache, and the reason why it cannot be written.
@@ -22,8 +23,8 @@ pub(super) struct CacheState {
     pub(super) next_number: Option<u32>,
     /// The fault of the cache that the process found.
     fault: Option<CacheOpenFault>,
-    /// The reason why the cache cannot be written. Empty if it can.
-    pub(super) error: String,
+    /// The reason why the cache cannot be written. `None` if it can.
+    pub(super) error: Option<Reason>,
 }
 
 impl CacheState {
@@ -35,21 +36,25 @@ impl CacheState {
     ) -> Self {
         // Damage is reported as long as the process lives. A failure to open is reported until the cache opens.
         let (fault, error) = match fault {
-            Some(CacheOpenFault::NotOpened(error)) => (None, error),
-            fault => (fault, String::new()),
+            Some(CacheOpenFault::NotOpened(error)) => (None, Some(error)),
+            fault => (fault, None),
         };
         let next_number = store.as_ref().map(|_| next_number);
         Self { store, next_number, fault, error }
     }
 
-    /// Returns the text for the status. Damage is reported as long as the process lives. A foreign cache is reported
+    /// Returns the fault for the status. Damage is reported as long as the process lives. A foreign cache is reported
     /// until the domain is complete, and a write error until writes work.
-    pub(super) fn describe_fault(&self, is_complete: bool) -> &str {
-        match &self.fault {
-            _ if !self.error.is_empty() => &self.error,
-            Some(CacheOpenFault::Damaged(text)) => text,
-            Some(CacheOpenFault::Foreign(text)) if !is_complete => text,
-            _ => "",
-        }
+    pub(super) fn fault(&self, is_complete: bool) -> Option<&Reason> {
+        self.error.as_ref().or(match &self.fault {
+            Some(CacheOpenFault::Damaged(reason)) => Some(reason),
+            Some(CacheOpenFault::Foreign(reason)) if !is_complete => Some(reason),
+            _ => None,
+        })
+    }
+
+    /// Returns the reason why the cache is closed, as text.
+    pub(super) fn closed_reason(&self) -> String {
+        self.error.as_ref().map(ToString::to_string).unwrap_or_default()
     }
 }

@@ -8,6 +8,7 @@
 use super::super::entry_index::CachedKind;
 use super::{Engine, EngineSettings, EngineState};
 use roster_domain_cache::EntryKey;
+use roster_messages::{log, table::directory};
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
 use roster_provider::{EntryId, EntrySink, KeySearchResult, SearchId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -291,10 +292,11 @@ impl EngineState {
         self.mark_held_changed(keys);
         if is_first {
             let (domain, kind, count) = (&settings.domain, kind.name(), keys.len());
-            tracing::error!(
-                "{domain}: {count} {kind}s are kept that the directory does not show, shows unreadable or \
-                 names as deleted: too many at once, or its replies are not credible. They stay until \
-                 `roster domain approve-removals {domain}`, or until the directory has them again"
+            log!(
+                ERROR,
+                &directory::REMOVALS_HELD,
+                "{domain}: removal of {count} {kind}s is on hold. If they are gone, run \
+                 `roster domain approve-removals {domain}`."
             );
         }
     }

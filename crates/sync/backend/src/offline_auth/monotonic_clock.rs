@@ -9,6 +9,8 @@
 //! directory.
 
 use roster_domain_cache::credentials::ClockMark;
+use roster_messages::table::login;
+use roster_provider::reason::Reason;
 use roster_role::clock::unix_now;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
@@ -209,24 +211,26 @@ impl MonotonicClock {
         is_steady && dated_unix >= self.latest.moved_unix.max(EARLIEST_UNIX)
     }
 
-    /// Returns the reason why the clock is not trusted, as text; empty if it is.
+    /// Returns the reason why the clock is not trusted; `None` if it is.
     #[must_use]
-    pub fn warning(&self, reading: &ClockReading) -> String {
+    pub fn fault(&self, reading: &ClockReading) -> Option<Reason> {
         let now = self.kernel_time(reading).unwrap_or(self.latest.unix);
         let behind = now.saturating_sub(reading.unix);
         let ahead = self.kernel_time(reading).map_or(0, |now| reading.unix.saturating_sub(now));
         let ahead = self.ahead_secs + if ahead > MOVED_SECS { ahead } else { 0 };
         if reading.unix < EARLIEST_UNIX {
-            "it shows a time before 2026".to_owned()
+            Some(Reason::new(&login::CLOCK_TOO_EARLY, "the clock shows a time before 2026"))
         } else if behind > MOVED_SECS {
-            format!("it is {} behind the latest time that was seen", describe_duration(behind))
+            let behind = describe_duration(behind);
+            let text = format!("the clock is {behind} behind the latest known time");
+            Some(Reason::new(&login::CLOCK_BEHIND, text))
         } else if ahead > 0 {
-            format!(
-                "it was set ahead by {} while the directory did not answer",
-                describe_duration(ahead)
-            )
+            let ahead = describe_duration(ahead);
+            let text =
+                format!("the clock was set ahead by {ahead} while the directory was offline");
+            Some(Reason::new(&login::CLOCK_AHEAD, text))
         } else {
-            String::new()
+            None
         }
     }
 
@@ -274,6 +278,10 @@ mod tests {
 
     fn reading(unix: u64, boot: u8, up: u64) -> ClockReading {
         ClockReading { unix, boot: Some([boot; 16]), up_secs: up }
+    }
+
+    fn text(time: &MonotonicClock, reading: &ClockReading) -> String {
+        time.fault(reading).map(|reason| reason.text).unwrap_or_default()
     }
 
     #[test]
@@ -348,7 +356,7 @@ mod tests {
         assert_eq!(time.confirm(&reading(1000, 2, 20)), START);
         assert_eq!(time.confirm(&reading(1010, 2, 30)), START + 10);
         assert_eq!(time.take_corrections(), []);
-        assert_eq!(time.warning(&reading(1010, 2, 30)), "it shows a time before 2026");
+        assert_eq!(text(&time, &reading(1010, 2, 30)), "the clock shows a time before 2026");
         // On a host without an earlier correct time.
         let mut time = MonotonicClock::default();
         assert_eq!(time.confirm(&reading(1000, 2, 20)), 1000);
@@ -380,21 +388,21 @@ mod tests {
     fn clock_doubts_name_what_is_wrong() {
         let mut time = MonotonicClock::default();
         time.confirm(&reading(START, 1, 100));
-        assert_eq!(time.warning(&reading(START + 9, 1, 110)), "");
+        assert_eq!(text(&time, &reading(START + 9, 1, 110)), "");
         assert_eq!(
-            time.warning(&reading(START - 7 * 3600, 1, 100)),
-            "it is 7 h behind the latest time that was seen"
+            text(&time, &reading(START - 7 * 3600, 1, 100)),
+            "the clock is 7 h behind the latest known time"
         );
         let ahead = reading(START + 8 * DAY, 1, 100);
-        let text = "it was set ahead by 8 d while the directory did not answer";
-        assert_eq!(time.warning(&ahead), text);
+        let set_ahead = "the clock was set ahead by 8 d while the directory was offline";
+        assert_eq!(text(&time, &ahead), set_ahead);
         time.now(&ahead);
-        assert_eq!(time.warning(&ahead), text, "also after it was seen");
+        assert_eq!(text(&time, &ahead), set_ahead, "also after it was seen");
         assert_eq!(
-            time.warning(&reading(START, 1, 100)),
-            "it is 8 d behind the latest time that was seen"
+            text(&time, &reading(START, 1, 100)),
+            "the clock is 8 d behind the latest known time"
         );
         time.confirm(&reading(START, 1, 100));
-        assert_eq!(time.warning(&reading(START, 1, 101)), "");
+        assert_eq!(text(&time, &reading(START, 1, 101)), "");
     }
 }

@@ -12,6 +12,8 @@ use roster_domain_cache::credentials::{
     OpenedCredentials, StoredCredential,
 };
 use roster_domain_cache::{CacheError, QuarantinedFile};
+use roster_messages::{log, table::login};
+use roster_provider::reason::Reason;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +26,11 @@ use tokio::time::sleep;
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// The longest pause.
 const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// State of a file that cannot be opened.
+const UNREADABLE: &str = "cached credentials cannot be read, and new ones stay in memory";
+/// State of a file that does not accept changes.
+const NOT_WRITTEN: &str = "cached credentials cannot be written and stay in memory";
 
 /// The credentials of a domain's users: the file, and pending changes.
 pub struct CredentialStore {
@@ -77,9 +84,10 @@ impl CredentialStore {
 
     fn into_opened(self) -> Arc<Self> {
         if let Err(error) = self.reopen() {
-            tracing::error!(
-                "passwords for offline logins cannot be read, and new ones are kept in memory; next attempt in \
-                 {RETRY_MIN:?}: {error}"
+            log!(
+                ERROR,
+                &login::CREDENTIALS_UNREADABLE,
+                "{UNREADABLE}; next attempt in {RETRY_MIN:?}: {error}"
             );
             self.state.lock().error = error.to_string();
             self.failed.notify_one();
@@ -205,20 +213,18 @@ impl CredentialStore {
         Ok(())
     }
 
-    /// Returns the reason why changes wait or reads fail, as text; empty without a fault.
+    /// Returns the reason why changes wait or reads fail; `None` without a fault.
     #[must_use]
-    pub fn warning(&self) -> String {
+    pub fn fault(&self) -> Option<Reason> {
         let state = self.state.lock();
         if state.error.is_empty() {
-            return String::new();
+            return None;
         }
-        let what = match state.file {
-            Some(_) => {
-                "passwords for offline logins are kept in memory, for the file takes no changes"
-            }
-            None => "passwords for offline logins cannot be read, and new ones are kept in memory",
+        let (message, what) = match state.file {
+            Some(_) => (&login::CREDENTIALS_NOT_WRITTEN, NOT_WRITTEN),
+            None => (&login::CREDENTIALS_UNREADABLE, UNREADABLE),
         };
-        format!("{what}: {}", state.error)
+        Some(Reason::new(message, format!("{what}: {}", state.error)))
     }
 
     /// Opens the file again after an error, and writes pending changes. Runs forever.
@@ -252,7 +258,7 @@ impl CredentialStore {
             Ok(()) => {
                 state.waiting = CredentialChanges::default();
                 state.error.clear();
-                tracing::info!("passwords for offline logins are written again");
+                tracing::info!("cached credentials are written again");
             }
             Err(error) => {
                 state.error = error.to_string();
@@ -306,14 +312,17 @@ impl CredentialStore {
         for QuarantinedFile { path, reason, .. } in set_aside {
             let path = path.display();
             if is_lost {
-                tracing::error!(
-                    "what was kept of passwords was set aside as {path}; everybody has to log in once while \
-                     the directory answers: {reason}"
+                log!(
+                    ERROR,
+                    &login::CREDENTIALS_LOST,
+                    "cached credentials were damaged and moved to {path}; users must log in once online: {reason}"
                 );
             } else {
-                tracing::warn!(
-                    "one of the two files of passwords was set aside as {path}, and made again from the other: \
-                     {reason}"
+                log!(
+                    WARN,
+                    &login::CREDENTIALS_RESTORED,
+                    "one of two files of cached credentials was damaged and moved to {path}, and replaced from the \
+                     other: {reason}"
                 );
             }
         }
@@ -322,8 +331,10 @@ impl CredentialStore {
         let mut state = self.state.lock();
         state.file = Some(Arc::new(file));
         if !trouble.is_empty() && state.error.is_empty() {
-            tracing::error!(
-                "passwords for offline logins are in one file instead of two: {trouble}"
+            log!(
+                ERROR,
+                &login::CREDENTIALS_ONE_COPY,
+                "cached credentials are in one file instead of two: {trouble}"
             );
             state.error = trouble;
             self.failed.notify_one();
@@ -342,9 +353,7 @@ impl CredentialStore {
         let mut state = self.state.lock();
         state.file = None;
         if state.error.is_empty() {
-            tracing::error!(
-                "passwords for offline logins are kept in memory until the file takes changes: {error}"
-            );
+            log!(ERROR, &login::CREDENTIALS_NOT_WRITTEN, "{NOT_WRITTEN}: {error}");
         }
         state.error = error.to_string();
         drop(state);

@@ -100,9 +100,9 @@ impl Host {
     /// Sets whether the directory replies from now on.
     fn directory_answers(&self, answers: bool) {
         if answers {
-            self.engine.online("ldap://server", "");
+            self.engine.online("ldap://server", None);
         } else {
-            self.engine.offline("no server answers");
+            self.engine.offline(&Reason::new(&login::KDC_UNREACHABLE, "no server replies"));
         }
     }
 

@@ -129,7 +129,7 @@ async fn unreachable_directory_decides_nothing() {
     assert_eq!((users(&played), held(&played)), (20, 0));
     assert!(played.engine.has_missing());
     *played.unreachable.lock() = false;
-    played.engine.online("ldap://server", "");
+    played.engine.online("ldap://server", None);
     let gone = async {
         while users(&played) == 20 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -355,7 +355,7 @@ async fn failing_disk_holds_up_no_reply() {
     engine.flush();
     let failing = async {
         tokio::task::yield_now().await;
-        engine.set_cache_error("the disk is full");
+        engine.set_cache_error(because("the disk is full"));
     };
     tokio::join!(engine.wait_until_committed(), failing);
     engine.wait_until_committed().await;

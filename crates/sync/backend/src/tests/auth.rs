@@ -202,8 +202,8 @@ fn membership_through_an_unreadable_group_is_unknown() {
     assert!(followed.is_ready(&["outer".to_owned()]));
 
     // The directory has it now, and no served entry has changed.
-    let cut =
-        UnreadableEntry { name: "cn=inner", reference: b"inner", reason: "a part of the list" };
+    let part = because("a part of the list");
+    let cut = UnreadableEntry { name: "cn=inner", reference: b"inner", reason: &part };
     engine.rejected(GROUPS, named("inner"), &cut);
     engine.flush();
     assert!(!followed.is_ready(&["outer".to_owned()]));
@@ -233,7 +233,7 @@ fn membership_in_held_unreadable_group_is_unknown() {
     };
     assert_eq!((is_in("alice"), is_in("bob")), (Membership::Member, Membership::NotMember));
     for name in &groups {
-        engine.rejected(GROUPS, named(name), &unreadable(name, "member;x-part"));
+        engine.rejected(GROUPS, named(name), &unreadable(name, &because("member;x-part")));
     }
     engine.flush();
     assert_eq!(fetched(&engine).entries.len(), 22, "all are served");

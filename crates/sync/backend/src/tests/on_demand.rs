@@ -345,7 +345,7 @@ async fn a_mirror_is_not_asked() {
 async fn answers_are_asked_for_again_and_go_when_the_entry_does() {
     let directory = Directory::new(DomainMode::OnDemand);
     directory.lookup_records("alice").await.expect("an answer");
-    directory.engine.online("files", "");
+    directory.engine.online("files", None);
     directory.asking.expire_all();
     std::fs::write(directory.folder.path().join("passwd"), "").expect("written");
     let alice = LookupQuery::UserByName(b"alice".to_vec());
@@ -475,11 +475,11 @@ impl Played {
     fn answer(&self, of: Option<LookupScope>, names: &[String]) -> Result<(), LookupError> {
         self.asked.lock().push((of, names.to_vec()));
         if *self.unreachable.lock() {
-            return Err(LookupError::Unreachable("it is away".into()));
+            return Err(LookupError::Unreachable(because("it is away")));
         }
         let failing = self.failing.lock();
         match names.iter().find(|name| failing.contains(*name)) {
-            Some(name) => Err(LookupError::Failed(format!("{name} is too much"))),
+            Some(name) => Err(LookupError::Failed(because(&format!("{name} is too much")))),
             None => Ok(()),
         }
     }
@@ -502,7 +502,7 @@ impl Provider for Played {
         "on demand".into()
     }
 
-    async fn mirror(&self, _: Vec<(SearchId, SyncCookie)>) -> String {
+    async fn mirror(&self, _: Vec<(SearchId, SyncCookie)>) -> Reason {
         std::future::pending().await
     }
 
@@ -547,7 +547,7 @@ impl Provider for Played {
         control: &[EntryId],
     ) -> Result<KeySearchResult, LookupError> {
         if *self.unreachable.lock() {
-            return Err(LookupError::Unreachable("it is away".into()));
+            return Err(LookupError::Unreachable(because("it is away")));
         }
         self.looked_for.lock().push(missing.len() + control.len());
         let users = self.users.lock().clone();
@@ -782,7 +782,7 @@ async fn an_entry_that_failed_is_asked_for_again_when_a_server_is_back() {
     let again = async {
         tokio::task::yield_now().await;
         for server in ["one", "another"] {
-            played.engine.offline("it is away");
+            played.engine.offline(&because("it is away"));
             played.failing.lock().insert("user1".into());
             played.engine.expire_all();
             asking.refresh(AGE).await;
@@ -793,7 +793,7 @@ async fn an_entry_that_failed_is_asked_for_again_when_a_server_is_back() {
                 1,
                 "it is left alone"
             );
-            played.engine.online(server, "");
+            played.engine.online(server, None);
             while !played.engine.stale_entries(LookupScope::Users, AGE).is_empty() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 asking.refresh(AGE).await;

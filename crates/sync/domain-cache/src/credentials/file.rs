@@ -100,7 +100,7 @@ impl CredentialFile {
         let database = opened.map_err(|error| CacheError::from_redb("open", path, error.into()))?;
         let mut file = Self { database, path: path.to_owned(), identity: [0; 16], sequence: 0 };
         if file.meta(META_FORMAT)?.as_deref() != Some(&FORMAT.to_le_bytes()) {
-            return Err(CacheError::damaged(path, "it is of another version"));
+            return Err(CacheError::damaged(path, "the file is of another version"));
         }
         file.identity = file.number(META_IDENTITY)?;
         file.sequence = u64::from_le_bytes(file.number(META_SEQUENCE)?);
@@ -201,7 +201,7 @@ impl CredentialFile {
     }
 
     fn damaged(&self) -> CacheError {
-        CacheError::damaged(&self.path, "a value is not what this program writes")
+        CacheError::damaged(&self.path, "a value has an invalid form")
     }
 
     fn failed(&self, error: impl Into<redb::Error>) -> CacheError {

@@ -16,6 +16,7 @@ use crate::message::{
     LdapRequest, LdapResponse, LdapResult, RawEntry, ResponseOperation, Scope, SearchRequest, code,
 };
 use crate::schema::{DYNAMIC_CLASSES, MirrorSearch, SearchKind};
+use roster_messages::{log, table::directory};
 use tokio::time::Instant;
 
 /// More groups than this are read at intervals only.
@@ -76,10 +77,11 @@ impl DynamicGroups {
     fn give_up(&mut self, connection: &mut LdapConnection, sink: &mut TrackSink) {
         let Some(reading) = self.reading.take() else { return };
         connection.queue(&LdapRequest::Abandon(reading.request), &[]);
-        tracing::warn!(
+        log!(
+            WARN,
+            &directory::DYNAMIC_GROUPS_TIMEOUT,
             base = self.search.base,
-            "the server was silent for {:?} while it listed the groups whose members it works out, which \
-             is tried again later; a higher search_timeout gives it more time",
+            "no reply for {:?} to the search for dynamic groups; retrying later",
             self.timing.silence_max
         );
         self.end(&reading, sink);
@@ -115,9 +117,11 @@ impl DynamicGroups {
             _ => Some(search_failed(&self.search, outcome)),
         };
         if let Some(error) = failure {
-            tracing::warn!(
+            log!(
+                WARN,
+                &directory::DYNAMIC_GROUPS_UNREADABLE,
                 %error,
-                "not all groups whose members the server works out can be read, which is tried again later"
+                "dynamic groups cannot be read; retrying later"
             );
         }
         self.end(&reading, sink);

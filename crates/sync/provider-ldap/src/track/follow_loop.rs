@@ -142,8 +142,10 @@ impl<'a> FollowLoop<'a> {
             let response = self.connection.take_response()?;
             let is_referral = matches!(response.operation, ResponseOperation::Reference);
             if is_referral && !std::mem::replace(&mut self.is_referral_logged, true) {
-                tracing::info!(
-                    "the server refers to others, which is not followed: name them as domains of their own"
+                roster_messages::log!(
+                    INFO,
+                    &roster_messages::table::directory::REFERRAL,
+                    "the server returned a referral; referrals are not followed. Configure the referred server as a separate domain."
                 );
             }
             if !self.liveness.accept_response(&response)

@@ -20,6 +20,7 @@ use crate::message::{
     SearchRequest, code,
 };
 use crate::schema::MirrorSearch;
+use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, jitter};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -237,10 +238,11 @@ impl KeyReconciliation {
             place.schedule.schedule_soon(now);
             self.drop_listing(connection);
         } else if now >= listing.last_received + self.timing.silence_max {
-            tracing::warn!(
+            log!(
+                WARN,
+                &directory::KEY_LISTING_TIMEOUT,
                 base = place.search.base,
-                "the server was silent for {:?} while it listed the keys of all entries, which is tried \
-                 again later; a higher search_timeout gives it more time",
+                "no reply for {:?} to the listing of all keys; retrying later",
                 self.timing.silence_max
             );
             self.drop_listing(connection).into_iter().for_each(|one| self.end(one, false, sink));
@@ -322,9 +324,11 @@ impl KeyReconciliation {
             _ => Some(search_failed(&place.search, outcome)),
         };
         if let Some(error) = &failure {
-            tracing::warn!(
+            log!(
+                WARN,
+                &directory::KEY_LISTING_FAILED,
                 %error,
-                "the keys of all entries cannot be listed, which is tried again later"
+                "the keys of all entries cannot be listed; retrying later"
             );
         }
         listing.request = None;

@@ -51,7 +51,7 @@ mod track_sink;
 
 use crate::connection::LdapConnection;
 use crate::error::LdapError;
-use crate::message::{LdapResponse, LdapResult, code};
+use crate::message::{LdapResponse, LdapResult};
 use crate::schema::MirrorSearch;
 use containers::Containers;
 use duplicate_uuid::LimitExceeded;
@@ -98,24 +98,10 @@ pub fn reencode_cookie(kept: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the error of a search that ended too early, with a known fix.
+/// Returns the error of a search that ended too early.
 fn search_failed(search: &MirrorSearch, outcome: LdapResult<'_>) -> LdapError {
-    let advice = match outcome.code {
-        code::SUCCESS => "; the server ended it although it was to go on",
-        code::SIZE_LIMIT | code::ADMIN_LIMIT | code::TIME_LIMIT => {
-            "; lift the server's limits for the bind DN, a part of the directory is never taken for \
-             the whole"
-        }
-        code::NO_SUCH_OBJECT => "; check the base, and that the bind DN may read it",
-        code::INSUFFICIENT_ACCESS => "; the bind DN may not search there",
-        code::SYNC_REFRESH_REQUIRED => "; the server's content synchronization does not work",
-        _ => "",
-    };
-    LdapError::Search {
-        base: search.base.clone(),
-        outcome: format!("{outcome}{advice}"),
-        code: outcome.code,
-    }
+    let (base, code) = (search.base.clone(), outcome.code);
+    LdapError::Search { base, outcome: outcome.to_string(), code }
 }
 
 /// Returns whether a stamp is later than another one. A longer stamp is later (numbers). Otherwise the text decides

@@ -23,6 +23,7 @@ use crate::message::{
     ResponseOperation, Scope, SearchRequest, code,
 };
 use crate::schema::MirrorSearch;
+use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, UnlistedEntries};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -109,10 +110,11 @@ impl ModifyStamps {
         let attribute = self.attribute;
         if self.is_missing {
             self.missing.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(
+            log!(
+                WARN,
+                &directory::STAMP_UNREADABLE_POLL,
                 base,
-                "users or groups do not show {attribute}, by which their changes would be found: \
-                 everything is read anew at each poll; let the bind DN read it"
+                "{attribute} is not readable on some entries; every poll reads everything"
             );
         } else {
             self.missing.fetch_sub(1, Ordering::Relaxed);

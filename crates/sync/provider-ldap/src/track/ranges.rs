@@ -9,7 +9,9 @@ use crate::connection::LdapConnection;
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
 use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest};
-use crate::schema::{MirrorSearch, ReadResult, RemainingMembers, incomplete_list_reason};
+use crate::schema::{
+    MirrorSearch, ReadResult, RemainingMembers, dn_not_utf8, incomplete_list_reason,
+};
 use roster_provider::{EntryId, Member};
 use tokio::time::Instant;
 
@@ -46,7 +48,7 @@ impl Track for RangeRetrieval {
                 continue;
             };
             let Ok(base) = std::str::from_utf8(&begun.dn) else {
-                sink.adapter.reject_incomplete_group(self.search.id, id, "its DN is not UTF-8");
+                sink.adapter.reject_incomplete_group(self.search.id, id, &dn_not_utf8());
                 continue;
             };
             let request = SearchRequest {
@@ -97,7 +99,9 @@ impl Track for RangeRetrieval {
             ResponseOperation::SearchDone(outcome) => {
                 let id = asked.id;
                 let told = asked.received.take().unwrap_or_else(|| {
-                    Err(format!("{}: {outcome}", incomplete_list_reason(asked.rest)))
+                    let mut reason = incomplete_list_reason(asked.rest);
+                    reason.text += &format!(": {outcome}");
+                    Err(reason)
                 });
                 self.pending = None;
                 match told {

@@ -84,7 +84,7 @@ impl SyncCheckpoint {
     /// Parses a stored cookie to the changes and the server's cookie.
     pub fn parse(kept: &[u8]) -> Result<(Self, &[u8]), BerError> {
         let MessageFrame::Whole(length) = frame(kept, kept.len())? else {
-            return Err(BerError("a cookie that is not whole"));
+            return Err(BerError("an incomplete cookie"));
         };
         let (own, cookie) = kept.split_at(length);
         let mut own = BerReader::new(own).inner(tag::SEQUENCE)?;

@@ -157,7 +157,7 @@ impl<'a> ServerLiveness<'a> {
         if answers {
             return Ok(());
         }
-        let what = "a probe over a second connection";
+        let what = "a keepalive over a second connection";
         Err(LdapError::NoReply { what, deadline: KEEPALIVE_DEADLINE })
     }
 }

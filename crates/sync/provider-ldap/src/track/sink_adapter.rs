@@ -8,6 +8,8 @@ use crate::message::{RawEntry, printable};
 use crate::schema::{
     AttributeMapping, EntryKind, MirrorSearch, PartialGroup, group_id, has_dynamic_class,
 };
+use roster_messages::table::directory;
+use roster_provider::reason::Reason;
 use roster_provider::{
     DirectoryEntry, EntryId, EntrySink, SearchId, SyncCookie, UnlistedEntries, UnreadableEntry,
 };
@@ -152,12 +154,13 @@ impl SinkAdapter {
         kind: EntryKind,
     ) {
         self.is_changed = true;
-        let reason = format!("has the same UUID ({id}) as another entry, which is served");
+        let text = format!("the entry has UUID {id} of another entry, which is served");
+        let reason = Reason::new(&directory::DUPLICATE_UUID, text);
         let reference = if kind.group { self.mapping.reference(entry) } else { b"".into() };
         self.reject(part, duplicate_id(id, name), entry.dn, &reference, &reason);
     }
 
-    fn reject(&self, part: SearchId, id: EntryId, dn: &[u8], reference: &[u8], reason: &str) {
+    fn reject(&self, part: SearchId, id: EntryId, dn: &[u8], reference: &[u8], reason: &Reason) {
         let rejected = UnreadableEntry { name: &printable(dn), reference, reason };
         self.sink.rejected(part, id, &rejected);
     }
@@ -209,7 +212,7 @@ impl SinkAdapter {
     }
 
     /// Rejects a group with an unreadable rest of its members.
-    pub fn reject_incomplete_group(&mut self, part: SearchId, id: EntryId, reason: &str) {
+    pub fn reject_incomplete_group(&mut self, part: SearchId, id: EntryId, reason: &Reason) {
         if let Some(IncompleteGroup { dn, group, .. }) = self.incomplete_groups.remove(part, id) {
             self.is_changed = true;
             self.reject(part, id, &dn, &group.reference, reason);

@@ -2,6 +2,7 @@
 
 use crate::ber::BerError;
 use crate::message::{RawEntry, printable};
+use roster_messages::{log, table::directory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -34,10 +35,11 @@ impl StampAttribute {
             return false;
         }
         self.missing_searches.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(
+        log!(
+            WARN,
+            &directory::STAMP_UNREADABLE_SYNC,
             entry = printable(entry.dn),
-            "the server does not show {}, and without it no resumption is believed: everything is read \
-             anew at each connection; let the bind DN read it",
+            "{} is not readable; rosterd cannot verify resumption and reads everything on each connection",
             self.name
         );
         true

@@ -12,6 +12,7 @@ use crate::dn;
 use crate::error::LdapError;
 use crate::message::RawEntry;
 use crate::schema::{AttributeMapping, MirrorSearch, has_dynamic_class};
+use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, EntrySink, SearchId, SyncCookie, UnlistedEntries};
 use std::sync::Arc;
 
@@ -81,10 +82,11 @@ impl TrackSink {
         self.cookies.replace(part, cookie.clone());
         let duplicates = self.known.end_refresh(part);
         if duplicates > 0 {
-            tracing::warn!(
-                twins = duplicates,
-                "entries have the UUID of another entry and are not served: `roster domain \
-                 rejected` names them; create each again in the directory"
+            log!(
+                WARN,
+                &directory::DUPLICATE_UUIDS,
+                duplicates,
+                "entries have the UUID of another entry and are not served"
             );
         }
         let kept = cookie.and_then(|cookie| self.add_containers(part, &cookie));

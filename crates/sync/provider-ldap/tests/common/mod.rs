@@ -9,6 +9,7 @@ use roster_config::{
     MemberValues, ProviderConfig as Configured, SearchConfig, SecretFile,
 };
 use roster_provider::account::Account;
+use roster_provider::reason::Reason;
 use roster_provider::{
     DirectoryEntry, DirectoryGroup, DirectoryUser, EntryId, EntrySink, LookupError,
     LookupKeys as Sought, LookupQuery, LookupScope, Member, Provider, SearchId, SyncCookie,
@@ -191,15 +192,15 @@ fn owned(bytes: &[u8]) -> Cow<'static, [u8]> {
 }
 
 impl EntrySink for Book {
-    fn online(&self, server: &str, passed_over: &str) {
+    fn online(&self, server: &str, passed_over: Option<&Reason>) {
         let mut now = self.now.lock();
         (now.online, now.offline) = (Some(server.to_owned()), None);
-        now.passed_over = passed_over.to_owned();
+        now.passed_over = passed_over.map(Reason::with_code).unwrap_or_default();
     }
 
-    fn offline(&self, reason: &str) {
+    fn offline(&self, reason: &Reason) {
         let mut now = self.now.lock();
-        (now.online, now.offline) = (None, Some(reason.to_owned()));
+        (now.online, now.offline) = (None, Some(reason.with_code()));
     }
 
     fn refresh_began(&self, part: SearchId) {
@@ -247,7 +248,7 @@ impl EntrySink for Book {
         let mut now = self.now.lock();
         now.forget(id);
         now.mention(part, id);
-        now.rejected.insert(name.to_owned(), reason.to_owned());
+        now.rejected.insert(name.to_owned(), reason.with_code());
         now.rejected_ids.insert(id, name.to_owned());
     }
 

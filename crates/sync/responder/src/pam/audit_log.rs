@@ -4,8 +4,11 @@
 
 use super::RequestScope;
 use super::reply::PamReply;
+use roster_messages::table::login;
+use roster_messages::{Message, log};
 use roster_request::{AuthRequestKind, AuthResult};
 use roster_wire::pam::AuthRequest;
+use std::fmt::Display;
 use tracing::{debug, info};
 
 /// Facts for the log in addition to request and reply.
@@ -24,21 +27,46 @@ impl AuditRecord {
         let Self { peer, scope: reach, user } = self;
         let user = user.as_deref().unwrap_or(UNKNOWN_NAME).escape_ascii();
         let (outcome, offline) = (answer.result.label(), answer.is_offline);
-        let what = request_label(request.kind);
-        match log_scope(*reach, request.kind, answer.result) {
-            LogScope::All => info!(
+        let text = record_text(&user, request.kind, answer.result);
+        let label = request_label(request.kind);
+        let service = request.service.escape_ascii();
+        let rhost = request.remote_host.escape_ascii();
+        let tty = request.terminal.escape_ascii();
+        let ruser = request.remote_user.escape_ascii();
+        match (log_scope(*reach, request.kind, answer.result), refusal_code(answer)) {
+            (LogScope::All, Some(message)) => log!(
+                INFO,
+                message,
+                request = label,
                 %user,
-                service = %request.service.escape_ascii(),
-                rhost = %request.remote_host.escape_ascii(),
-                tty = %request.terminal.escape_ascii(),
-                ruser = %request.remote_user.escape_ascii(),
+                %service,
+                %rhost,
+                %tty,
+                %ruser,
                 peer,
                 outcome,
                 offline,
-                "{what}",
+                "{text}",
             ),
-            LogScope::Own => info!(%user, peer, outcome, offline, "{what}"),
-            LogScope::Debug => debug!(%user, peer, outcome, "{what}"),
+            (LogScope::All, None) => info!(
+                request = label,
+                %user,
+                %service,
+                %rhost,
+                %tty,
+                %ruser,
+                peer,
+                outcome,
+                offline,
+                "{text}",
+            ),
+            (LogScope::Own, Some(message)) => {
+                log!(INFO, message, request = label, %user, peer, outcome, offline, "{text}");
+            }
+            (LogScope::Own, None) => {
+                info!(request = label, %user, peer, outcome, offline, "{text}");
+            }
+            (LogScope::Debug, _) => debug!(request = label, %user, peer, outcome, "{text}"),
         }
     }
 }
@@ -66,7 +94,58 @@ fn log_scope(reach: RequestScope, kind: AuthRequestKind, verdict: AuthResult) ->
     }
 }
 
-/// Returns the name of a request kind.
+/// Returns the text of a record, such as `alice: login refused: account expired`.
+fn record_text(user: &impl Display, kind: AuthRequestKind, result: AuthResult) -> String {
+    let what = match kind {
+        AuthRequestKind::Authenticate => "login",
+        AuthRequestKind::Account => "account check",
+        AuthRequestKind::PrepareChange => "check before password change",
+        AuthRequestKind::Change => "password change",
+        AuthRequestKind::SshKeys => "SSH keys",
+    };
+    let result = match result {
+        AuthResult::Success => return format!("{user}: {what} accepted"),
+        AuthResult::NotHandled => return format!("{user}: {what} left to other PAM modules"),
+        AuthResult::WrongPassword => "wrong password",
+        AuthResult::UnknownUser => "unknown user",
+        AuthResult::MustChange => "password must be changed",
+        AuthResult::PasswordExpired => "password expired",
+        AuthResult::AccountExpired => "account expired",
+        AuthResult::Locked => "account locked",
+        AuthResult::Disabled => "account disabled",
+        AuthResult::Denied => "denied",
+        AuthResult::Unreachable => "directory unreachable",
+        AuthResult::Misconfigured => "rejected by the directory or the configuration",
+        AuthResult::TooManyAttempts => "too many attempts",
+        AuthResult::NotPermitted => "the calling user may not ask about this user",
+        AuthResult::NewPasswordRefused => "new password rejected",
+    };
+    format!("{user}: {what} refused: {result}")
+}
+
+/// Returns the code of a refusal: the backend's, which is more specific, or that of the result. `None` for another
+/// result.
+fn refusal_code(answer: &PamReply) -> Option<&'static Message> {
+    let by_result = match answer.result {
+        AuthResult::Success | AuthResult::NotHandled => return None,
+        AuthResult::WrongPassword => &login::WRONG_PASSWORD,
+        AuthResult::UnknownUser => &login::UNKNOWN_USER,
+        AuthResult::MustChange => &login::PASSWORD_MUST_CHANGE,
+        AuthResult::PasswordExpired => &login::PASSWORD_EXPIRED,
+        AuthResult::AccountExpired => &login::ACCOUNT_EXPIRED,
+        AuthResult::Locked => &login::ACCOUNT_LOCKED,
+        AuthResult::Disabled => &login::ACCOUNT_DISABLED,
+        AuthResult::Denied => &login::DENIED,
+        AuthResult::Unreachable => &login::DIRECTORY_UNREACHABLE,
+        AuthResult::Misconfigured => &login::REJECTED_BY_DIRECTORY,
+        AuthResult::TooManyAttempts => &login::TOO_MANY_ATTEMPTS,
+        AuthResult::NotPermitted => &login::CALLER_NOT_PERMITTED,
+        AuthResult::NewPasswordRefused => &login::NEW_PASSWORD_REJECTED,
+    };
+    Some(answer.code.unwrap_or(by_result))
+}
+
+/// Returns the label of a request kind in logs and counters.
 pub fn request_label(kind: AuthRequestKind) -> &'static str {
     match kind {
         AuthRequestKind::Authenticate => "log-in",
@@ -92,5 +171,36 @@ mod tests {
         let refused =
             log_scope(RequestScope::Own(1), AuthRequestKind::Account, AuthResult::TooManyAttempts);
         assert_eq!(refused, LogScope::Debug);
+    }
+
+    #[test]
+    fn pam_record_text_says_what_was_refused() {
+        let text = |kind, result| record_text(&"alice", kind, result);
+        assert_eq!(
+            text(AuthRequestKind::Authenticate, AuthResult::AccountExpired),
+            "alice: login refused: account expired"
+        );
+        assert_eq!(
+            text(AuthRequestKind::Change, AuthResult::Success),
+            "alice: password change accepted"
+        );
+        for result in AuthResult::ALL {
+            let text = text(AuthRequestKind::Account, result);
+            let code = refusal_code(&PamReply::from_result(result));
+            assert_eq!(text.contains(" refused: "), code.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pam_module_codes_are_in_table() {
+        let sources = [
+            include_str!("../../../pam/src/pam_user.rs"),
+            include_str!("../../../pam/src/service_functions.rs"),
+            include_str!("../../../pam/src/session_ticket.rs"),
+        ];
+        let codes = sources.iter().flat_map(|source| source.split("[RST-").skip(1));
+        let codes: Vec<_> = codes.filter_map(|rest| rest.get(..4)).collect();
+        assert_eq!(codes.len(), 6, "{codes:?}");
+        assert!(codes.iter().all(|code| roster_messages::find(code).is_some()), "{codes:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 use roster_bus::interfaces::AuthReply;
 use roster_bus::secret_pipe;
+use roster_messages::{Message, log, table::login};
 use roster_request::{
     AuthResult,
     auth::{BLOB_BYTES_MAX, MESSAGES_MAX},
@@ -9,7 +10,6 @@ use roster_request::{
 use roster_secret::Secret;
 use roster_wire::pam::{AuthResponseHeader, write_message};
 use std::io;
-use tracing::warn;
 
 /// A reply to a program.
 pub struct PamReply {
@@ -19,6 +19,8 @@ pub struct PamReply {
     pub is_offline: bool,
     /// Messages for the user: whether each is an error, and the text.
     pub messages: Vec<(bool, String)>,
+    /// The backend's code of a refusal.
+    pub code: Option<&'static Message>,
     /// The session ticket.
     pub blob: Option<Secret>,
 }
@@ -26,13 +28,14 @@ pub struct PamReply {
 impl PamReply {
     /// Makes a reply with only this result.
     pub fn from_result(verdict: AuthResult) -> Self {
-        Self { result: verdict, is_offline: false, messages: Vec::new(), blob: None }
+        Self { result: verdict, is_offline: false, messages: Vec::new(), code: None, blob: None }
     }
 
     /// Converts a backend's reply. Its result is trusted, its bytes are not.
     pub fn from_backend(told: AuthReply) -> Self {
         let Some(verdict) = AuthResult::from_number(told.verdict) else {
-            warn!(verdict = told.verdict, "the back-end's verdict is none");
+            let number = told.verdict;
+            log!(WARN, &login::RESULT_UNKNOWN, "unknown result number {number} from the backend");
             return Self::from_result(AuthResult::Misconfigured);
         };
         let blob = match told.blob.into_iter().next().map(|pipe| secret_pipe::receive(&pipe)) {
@@ -41,13 +44,15 @@ impl PamReply {
                 blobs.pop().filter(|blob| blob.as_bytes().len() <= BLOB_BYTES_MAX)
             }
             Some(Err(error)) => {
-                warn!("what is to open the session did not come: {error}");
+                let text = "session data (Kerberos ticket) was not received";
+                log!(WARN, &login::SESSION_DATA_MISSING, "{text}: {error}");
                 None
             }
         };
         let messages = told.messages.into_iter().take(MESSAGES_MAX);
         let messages = messages.map(|(is_error, text)| (is_error, one_line(&text))).collect();
-        Self { result: verdict, is_offline: told.is_offline, messages, blob }
+        let code = roster_messages::find(&told.code);
+        Self { result: verdict, is_offline: told.is_offline, messages, code, blob }
     }
 
     /// Encodes the reply.
@@ -110,6 +115,7 @@ mod tests {
             verdict,
             is_offline: false,
             messages: Vec::new(),
+            code: String::new(),
             blob: Vec::new(),
         };
         assert_eq!(PamReply::from_backend(told(0)).result, AuthResult::Success);
@@ -125,6 +131,7 @@ mod tests {
             verdict: 1,
             is_offline: false,
             messages: vec![message; 100],
+            code: String::new(),
             blob: Vec::new(),
         };
         let answer = PamReply::from_backend(told);

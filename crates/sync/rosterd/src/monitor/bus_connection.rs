@@ -12,6 +12,7 @@ use roster_bus::zbus::fdo::{DBusProxy, NameOwnerChanged, RequestNameFlags};
 use roster_bus::zbus::names::{BusName, OwnedWellKnownName};
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_bus::zbus::{self, Connection, MatchRule, MessageStream, message};
+use roster_role::error_code::CodedErrors;
 use roster_role::role_object::RoleObject;
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -73,7 +74,7 @@ pub enum MonitorEvent {
     /// The configuration was read again.
     ConfigRead {
         /// Its content.
-        settings: anyhow::Result<Box<LoadedConfig>>,
+        settings: Result<Box<LoadedConfig>, CodedErrors>,
         /// Channel for the outcome.
         done: Option<dbus::ReloadRequest>,
     },

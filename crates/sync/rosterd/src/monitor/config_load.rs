@@ -1,8 +1,10 @@
 //! Reads the configuration and the files that it names, which only the monitor may read.
 
-use anyhow::{Context as _, anyhow, bail};
-use roster_config::{Config, ConfigFiles, ConfigReadError, Diagnostic, DomainSecrets, KeytabState};
+use roster_config::{Config, ConfigFiles, DomainSecrets, KeytabState, ParsedConfig};
+use roster_messages::table::{config as codes, daemon};
+use roster_messages::{CodedError, Diagnostic, Severity};
 use roster_passwd_format::lines::{ParsedLine, passwd_line};
+use roster_role::error_code::{CodedErrors, CodedLine, WithCode};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +42,7 @@ impl ConfigReader {
         path: PathBuf,
         state: PathBuf,
         uses_keytab: bool,
-    ) -> anyhow::Result<LoadedConfig> {
+    ) -> Result<LoadedConfig, CodedErrors> {
         let shown = path.display().to_string();
         let credentials = self.credentials.clone();
         let read = move || {
@@ -54,8 +56,8 @@ impl ConfigReader {
     pub async fn run_in_thread<T: Send + 'static>(
         &self,
         shown: String,
-        read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
-    ) -> anyhow::Result<T> {
+        read: impl FnOnce() -> Result<T, CodedErrors> + Send + 'static,
+    ) -> Result<T, CodedErrors> {
         let read = async {
             let turn = Arc::clone(&self.read_slot).acquire_owned().await?;
             let reading = tokio::task::spawn_blocking(move || {
@@ -63,15 +65,16 @@ impl ConfigReader {
                 drop(turn);
                 outcome
             });
-            reading.await?
+            anyhow::Ok(reading.await?)
         };
         match timeout(self.wait, read).await {
-            Ok(outcome) => outcome,
-            Err(_) => bail!(
-                "{shown}, or a file that it names, could not be read in {:?}: see whether one of \
-                 them lies on a mount that hangs",
-                self.wait,
-            ),
+            Ok(outcome) => outcome
+                .with_code(&daemon::CONFIG_UNREADABLE, || format!("{shown}: cannot be read"))?,
+            Err(_) => {
+                let text =
+                    format!("{shown} or a file that it names: no data within {:?}", self.wait);
+                Err(CodedError::new(&codes::CONFIG_READ_TIMEOUT, text).into())
+            }
         }
     }
 }
@@ -86,28 +89,26 @@ pub struct LoadedConfig {
     pub trusted_uids: Vec<u32>,
     /// Time of the read.
     pub read_at: SystemTime,
-    /// Warnings about probable mistakes, one a line.
-    pub warnings: Vec<String>,
+    /// Warnings about probable mistakes.
+    pub warnings: Vec<CodedLine>,
 }
 
 impl LoadedConfig {
-    fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> anyhow::Result<Self> {
-        let files = ConfigFiles::read(path).map_err(unreadable_error)?;
-        let refused = |problems: Vec<Diagnostic>| anyhow!(problem_lines(&problems).join("\n"));
+    fn read(path: &Path, was_used: bool, credentials: Option<&Path>) -> Result<Self, CodedErrors> {
+        let files = ConfigFiles::read(path).map_err(CodedError::from)?;
+        let refused = |problems: Vec<Diagnostic>| CodedErrors(problem_lines(&problems));
         let changeable = files.check_ownership();
         if !changeable.is_empty() {
             return Err(refused(changeable));
         }
         let parsed = roster_config::parse_files(&files).map_err(refused)?;
         let secrets = parsed.read_secrets(was_used, credentials).map_err(refused)?;
-        let mut warnings = problem_lines(&parsed.warnings);
-        let missing = parsed.warn_missing_authorities(roster_config::host_anchors);
-        warnings.extend(problem_lines(&missing));
-        warnings.extend(problem_lines(&parsed.check_keytabs(was_used, credentials)));
-        let config = parsed.config;
-        let names = config.pam.iter().flat_map(|pam| &pam.trusted_users);
-        let trusted = trusted_uids(names, &config.host.passwd, &mut warnings)?;
-        Ok(Self { config, secrets, trusted_uids: trusted, read_at: SystemTime::now(), warnings })
+        let mut warnings = parsed.warnings.clone();
+        warnings.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
+        warnings.extend(parsed.check_keytabs(was_used, credentials));
+        let trusted_uids = trusted_uids(&parsed, &mut warnings)?;
+        let (config, read_at) = (parsed.config, SystemTime::now());
+        Ok(Self { config, secrets, trusted_uids, read_at, warnings: problem_lines(&warnings) })
     }
 
     /// Whether any domain uses a keytab.
@@ -122,17 +123,19 @@ impl LoadedConfig {
 }
 
 /// Returns the uids of local users. A missing user has no rights, and may be added later.
-fn trusted_uids<'n>(
-    names: impl Iterator<Item = &'n String>,
-    passwd: &Path,
-    warnings: &mut Vec<String>,
-) -> anyhow::Result<Vec<u32>> {
-    let names: Vec<_> = names.collect();
+fn trusted_uids(
+    parsed: &ParsedConfig,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Vec<u32>, CodedError> {
+    let config = &parsed.config;
+    let names: Vec<_> = config.pam.iter().flat_map(|pam| &pam.trusted_users).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
+    let passwd = &config.host.passwd;
     let shown = passwd.display();
-    let text = fs::read(passwd).with_context(|| format!("cannot read {shown}"))?;
+    let text = fs::read(passwd)
+        .with_code(&daemon::PASSWD_UNREADABLE, || format!("{shown}: cannot be read"))?;
     let mut uids = Vec::new();
     for name in names {
         // The first line of a name counts, as in glibc.
@@ -142,27 +145,21 @@ fn trusted_uids<'n>(
         });
         match uid {
             Some(uid) => uids.push(uid),
-            None => warnings.push(format!(
-                "trusted_users: {shown} has no user {name}; once it has: systemctl reload rosterd"
-            )),
+            None => {
+                let text = format!("{shown} lacks the user {name}");
+                let error = CodedError::new(&codes::TRUSTED_USER_MISSING, text);
+                let place = ("responder.pam", "trusted_users");
+                warnings.push(parsed.value_diagnostic(Severity::Warning, place, error));
+            }
         }
     }
     Ok(uids)
 }
 
-fn problem_lines(problems: &[Diagnostic]) -> Vec<String> {
-    problems.iter().map(Diagnostic::render).collect()
-}
-
-fn unreadable_error(found: ConfigReadError) -> anyhow::Error {
-    let shown = found.path.display().to_string();
-    if found.is_missing() {
-        return anyhow!(
-            "cannot read {shown}: there is none; write it, as roster.toml(5) shows, or name another by \
-             --config"
-        );
-    }
-    anyhow::Error::new(found.error).context(format!("cannot read {shown}"))
+fn problem_lines(problems: &[Diagnostic]) -> Vec<CodedLine> {
+    let line =
+        |problem: &Diagnostic| CodedLine { message: problem.message, text: problem.to_string() };
+    problems.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -178,9 +175,9 @@ mod tests {
             let _ = hangs.recv();
             Ok(())
         });
-        let error = first.await.unwrap_err().to_string();
-        assert!(error.starts_with("roster.toml, or a file that it names"), "{error}");
-        let second = reader.run_in_thread("roster.toml".into(), || -> anyhow::Result<()> {
+        let error = first.await.unwrap_err();
+        assert_eq!(error.0[0].message, &codes::CONFIG_READ_TIMEOUT, "{error}");
+        let second = reader.run_in_thread("roster.toml".into(), || -> Result<(), CodedErrors> {
             panic!("read beside the one that hangs")
         });
         assert!(second.await.is_err());

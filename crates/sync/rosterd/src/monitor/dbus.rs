@@ -5,6 +5,7 @@ use roster_bus::interfaces::{BusError, MonitorStatus};
 use roster_bus::zbus;
 use roster_bus::zbus::message::Header;
 use roster_bus::zbus::object_server::SignalEmitter;
+use roster_messages::{CodedError, Message, table::daemon};
 use roster_role::role_object::require_monitor;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,10 @@ pub struct MonitorObject {
     pub uid: u32,
 }
 
+fn refusal(message: &'static Message, text: &str) -> String {
+    CodedError::new(message, text).to_string()
+}
+
 #[zbus::interface(name = "org.roster.Monitor1", introspection_docs = false)]
 impl MonitorObject {
     fn status(&self) -> MonitorStatus {
@@ -55,12 +60,17 @@ impl MonitorObject {
     ) -> Result<(), BusError> {
         require_monitor(connection, &header, self.uid).await?;
         let (done, outcome) = oneshot::channel();
-        let busy = |_| BusError::Busy("the configuration is being read already".into());
+        let busy = |_| BusError::Busy(refusal(&daemon::RELOAD_BUSY, "reload: too many requests"));
         self.reloads.try_send(done).map_err(busy)?;
         match tokio::time::timeout(RELOAD_WAIT, outcome).await {
             Ok(Ok(outcome)) => outcome.map_err(BusError::Invalid),
-            Ok(Err(_)) => Err(BusError::Unavailable("the monitor stops".into())),
-            Err(_) => Err(BusError::Busy("the configuration is still being read".into())),
+            Ok(Err(_)) => {
+                Err(BusError::Unavailable(refusal(&daemon::MONITOR_STOPS, "reload: not done")))
+            }
+            Err(_) => Err(BusError::Busy(refusal(
+                &daemon::RELOAD_RUNNING,
+                "reload: the configuration is still being read",
+            ))),
         }
     }
 

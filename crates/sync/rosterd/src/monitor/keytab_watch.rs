@@ -11,8 +11,9 @@ use super::Monitor;
 use super::bus_connection::MonitorEvent;
 use super::config_load::LoadedConfig;
 use roster_config::{DomainSecrets, KdcValidation, KeytabState, Krb5Config};
+use roster_messages::{log, table::daemon};
 use std::collections::BTreeMap;
-use tracing::{error, info};
+use tracing::info;
 
 /// Content that was found once.
 #[derive(Default)]
@@ -58,9 +59,10 @@ impl Monitor {
             Ok(()) => self.config.keytabs.is_mark_durable = true,
             Err(error) if !self.config.keytabs.is_failure_logged => {
                 self.config.keytabs.is_failure_logged = true;
-                error!(
-                    "{}: cannot mark that this host uses a keytab: {error}. Until it is marked, \
-                     krb5_validate = \"auto\" accepts any KDC if the keytab is lost before the next start",
+                log!(
+                    ERROR,
+                    &daemon::KEYTAB_MARK_UNWRITABLE,
+                    "{}: cannot record that this host uses a keytab: {error}",
                     self.runtime_dirs.state_dir.display()
                 );
             }
@@ -134,8 +136,16 @@ impl Monitor {
             warnings: Vec::new(),
         };
         match self.apply_config(settings) {
-            Ok(()) => info!("the keytab of {} has changed, and is in force", changed.join(", ")),
-            Err(error) => error!("the keytab of {} has changed: {error:#}", changed.join(", ")),
+            Ok(()) => info!("{}: the new keytab is in force", changed.join(", ")),
+            Err(errors) => {
+                let domains = changed.join(", ");
+                log!(
+                    ERROR,
+                    &daemon::KEYTAB_NOT_APPLIED,
+                    "{domains}: the new keytab is not applied"
+                );
+                errors.log();
+            }
         }
     }
 }
@@ -161,7 +171,11 @@ mod tests {
         assert_eq!(keytabs.confirm_change("corp", &is_old, new.clone()), Some(new.clone()));
         assert_eq!(keytabs.confirm_change("corp", &is_new, new.clone()), None);
         // A new keytab, whether or not it was missed, and a change that was reverted before it counted.
-        let missed = KeytabState::Unusable { why: "there is none".into(), instead: String::new() };
+        let missed = KeytabState::Unusable {
+            code: String::new(),
+            why: "missing".into(),
+            instead: String::new(),
+        };
         for before in [&none, &missed] {
             assert_eq!(keytabs.confirm_change("corp", before, old.clone()), None);
             assert_eq!(keytabs.confirm_change("corp", before, old.clone()), Some(old.clone()));

@@ -29,7 +29,6 @@ mod supervision;
 pub(crate) use startup::main;
 
 use crate::roles::{BusRoleConfig, RoleConfig};
-use anyhow::Context as _;
 use bus_connection::MonitorEvent;
 use config_load::{ConfigReader, LoadedConfig};
 use dbus::{ReloadRequest, SharedStatus};
@@ -41,8 +40,10 @@ use roster_bus::bus_names::bus_address;
 use roster_bus::zbus::Connection;
 use roster_bus::zbus::fdo::DBusProxy;
 use roster_config::ListenAddress;
+use roster_messages::{CodedError, log, table::daemon as messages};
 use roster_role::UserIds;
 use roster_role::directories::{SNAPSHOT_DIR, SNAPSHOT_FILE};
+use roster_role::error_code::{CodedLine, WithCode};
 use roster_role::exit_status::{self, ExitFailure, WithExitStatus};
 use roster_role::launch::Launch;
 use roster_role::logging::LogLevel;
@@ -66,7 +67,7 @@ use tokio::signal::unix::{Signal as Hangup, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info};
 
 /// Time limit of a ping, unless pings are more frequent.
 const PING_WAIT: Duration = Duration::from_secs(5);
@@ -224,7 +225,7 @@ impl Monitor {
         users: RoleUsers,
         bus_program: PathBuf,
         folders: RuntimeDirs,
-        level: LogLevel,
+        (level, counters): (LogLevel, Counters),
     ) -> Result<Self, ExitFailure> {
         let (events, event_queue) = mpsc::channel(EVENTS_MAX);
         let (reloads, reload_queue) = mpsc::channel(RELOADS_MAX);
@@ -256,7 +257,7 @@ impl Monitor {
             mark: PublicationMark::default(),
             process: MonitorProcess {
                 level,
-                counters: Counters::start(),
+                counters,
                 started: SystemTime::now(),
                 started_at: Instant::now(),
                 stop: watch::Sender::new(false),
@@ -281,7 +282,11 @@ impl Monitor {
 
     /// `hangup` delivers reload requests, also from before the first read of the configuration.
     async fn run(&mut self, mut hangup: Hangup) -> Result<(), ExitFailure> {
-        let catch = |kind| signal(kind).with_exit_status(exit_status::SYSTEM);
+        let catch = |kind| {
+            signal(kind)
+                .with_code(&messages::PROCESS_SETUP_FAILED, || "cannot receive signals")
+                .with_exit_status(exit_status::SYSTEM)
+        };
         let mut child = catch(SignalKind::child())?;
         let mut terminate = catch(SignalKind::terminate())?;
         let mut interrupt = catch(SignalKind::interrupt())?;
@@ -301,7 +306,7 @@ impl Monitor {
             }
             let now = Instant::now();
             if self.end_deadline.is_some_and(|deadline| deadline <= now) {
-                error!("processes that do not even die are left behind");
+                log!(ERROR, &messages::PROCESSES_LEFT, "some role processes survived SIGKILL");
                 break;
             }
             if next_ping <= now {
@@ -323,7 +328,7 @@ impl Monitor {
                 _ = hangup.recv(), if !self.config.is_reading => self.start_reload(None),
                 _ = terminate.recv() => self.end_all("SIGTERM"),
                 _ = interrupt.recv() => self.end_all("SIGINT"),
-                Ok(()) = stop.changed() => self.end_all("an order over the bus"),
+                Ok(()) = stop.changed() => self.end_all("a request over the bus"),
                 () = sleep_until(wake.into()) => {}
             }
         }
@@ -335,21 +340,16 @@ impl Monitor {
     }
 
     fn log_startup(&self) {
-        for warning in &self.config.loaded.warnings {
-            warn!("{warning}");
-        }
+        self.config.loaded.warnings.iter().for_each(CodedLine::log_warning);
         let domains = self.config.loaded.domain_names().join(", ");
         let (state, run) =
             (self.runtime_dirs.state_dir.display(), self.runtime_dirs.run_dir.display());
         info!("starts; domains: {domains}; state in {state}, sockets in {run}");
         if let RoleUsers::Invoking(ids) = &self.users {
-            warn!("every role runs as user {}: nothing but the sandbox keeps them apart", ids.uid);
-            if !startup::is_in_passwd(ids.uid) {
-                warn!(
-                    "/etc/passwd has no user {}: unless another name service knows him, dbus-daemon \
-                     lets nobody in and no role can start; add a line for him",
-                    ids.uid
-                );
+            let uid = ids.uid;
+            log!(WARN, &messages::ROLES_SHARE_USER, "all roles run as uid {uid}");
+            if !startup::is_in_passwd(uid) {
+                log!(WARN, &messages::UID_NOT_IN_PASSWD, "uid {uid}: not in /etc/passwd");
             }
         }
     }
@@ -393,23 +393,27 @@ impl Monitor {
             ProcessAction::Nothing => {}
             ProcessAction::Start => {
                 if let Err(error) = self.start_process(key) {
-                    error!("{key}: {error:#}");
-                    self.record_exit(key, format!("{error:#}"));
+                    log!(ERROR, error.message, "{key}: {error}");
+                    self.record_exit(key, error.to_string());
                 }
             }
             ProcessAction::Terminate => self.send_signal(key, Signal::TERM),
             ProcessAction::Kill => {
-                let why = match before {
-                    ProcessPhase::Starting { .. } => "did not get ready in time",
-                    ProcessPhase::Running { .. } => "does not answer",
-                    _ => "does not end",
+                let (message, why) = match before {
+                    ProcessPhase::Starting { .. } => {
+                        (&messages::ROLE_START_TIMEOUT, "not ready within the time limit")
+                    }
+                    ProcessPhase::Running { .. } => {
+                        (&messages::ROLE_NO_REPLY, "no reply to status calls")
+                    }
+                    _ => (&messages::ROLE_STOP_TIMEOUT, "stop request: not finished in time"),
                 };
-                warn!("{key} {why} and is killed");
+                log!(WARN, message, "{key}: {why}; sending SIGKILL");
                 self.send_signal(key, Signal::KILL);
             }
         }
         if event == ProcessEvent::Ready && describe_phase(before) != describe_phase(state.phase) {
-            info!("{key} is ready");
+            info!("{key}: ready");
         }
         self.watch_socket(key);
     }
@@ -420,7 +424,7 @@ impl Monitor {
         }
     }
 
-    fn start_process(&mut self, key: &ProcessKey) -> anyhow::Result<()> {
+    fn start_process(&mut self, key: &ProcessKey) -> Result<(), CodedError> {
         let Some(minded) = self.processes.get(key) else { return Ok(()) };
         let separate = self.users.are_separate();
         let (config, user) = match &minded.desired {
@@ -477,7 +481,7 @@ impl Monitor {
         Ok(())
     }
 
-    fn prepare_bus(&mut self) -> anyhow::Result<RoleConfig> {
+    fn prepare_bus(&mut self) -> Result<RoleConfig, CodedError> {
         let owner = Some(self.users.bus()).filter(|_| self.users.are_separate());
         self.runtime_dirs.prepare_bus_dir(owner)?;
         self.bus_link.policy = self.current_bus_policy();
@@ -502,17 +506,21 @@ impl Monitor {
             Err(error) => {
                 // A role that may not own its name yet is restarted later. The policy in force is now unknown: the bus
                 // may have read the file, with the reply lost.
-                error!("the bus did not take its new policy, and is told again: {error:#}");
+                log!(ERROR, error.message, "{error}");
                 self.bus_link.policy.clear();
                 self.bus_link.policy_due = Instant::now() + POLICY_PAUSE;
             }
         }
     }
 
-    async fn reload_bus_policy(&self, bus: &Connection, policy: &str) -> anyhow::Result<()> {
+    async fn reload_bus_policy(&self, bus: &Connection, policy: &str) -> Result<(), CodedError> {
         self.runtime_dirs.write_file(BUS_CONF, policy)?;
-        let told = async { DBusProxy::new(bus).await?.reload_config().await };
-        Ok(timeout(POLICY_WAIT, told).await.context("no answer")??)
+        let told = async {
+            let reloading = async { DBusProxy::new(bus).await?.reload_config().await };
+            anyhow::Ok(timeout(POLICY_WAIT, reloading).await??)
+        };
+        let text = || "the bus: the new policy is not applied";
+        told.await.with_code(&messages::BUS_POLICY_NOT_APPLIED, text)
     }
 
     /// Starts a task that connects to the bus and reads its signals.
@@ -575,15 +583,15 @@ impl Monitor {
                     let how = spawn::describe_exit(status);
                     if why.is_empty() { how } else { format!("{how}: {why}") }
                 }
-                Err(error) => format!("lost sight of: {error}"),
+                Err(error) => format!("its status cannot be read: {error}"),
             };
             let pid = child.id();
             minded.child = None;
             let expected = matches!(minded.state.phase, ProcessPhase::Stopping { .. });
             if expected {
-                debug!("{key}, process {pid}, {how}");
+                debug!("{key}: process {pid}: {how}");
             } else {
-                warn!("{key}, process {pid}, {how}; it will be started again");
+                log!(WARN, &messages::ROLE_RESTARTED, "{key}: restarting process {pid}: {how}");
             }
             self.record_exit(&key, how);
         }
@@ -646,7 +654,7 @@ impl Monitor {
                 self.config.is_reading = false;
                 let outcome = self.finish_reload(settings);
                 if let Some(done) = done {
-                    let _ = done.send(outcome.map_err(|error| format!("{error:#}")));
+                    let _ = done.send(outcome.map_err(|errors| errors.to_string()));
                 }
             }
             MonitorEvent::KeytabsRead(found) => self.apply_keytabs(found),
@@ -713,7 +721,7 @@ impl Monitor {
     fn open_sockets(
         &self,
         plan: &BTreeMap<ProcessKey, DesiredProcess>,
-    ) -> anyhow::Result<BTreeMap<ProcessKey, (ListenAddress, OwnedFd)>> {
+    ) -> Result<BTreeMap<ProcessKey, (ListenAddress, OwnedFd)>, CodedError> {
         let mut opened = BTreeMap::new();
         for (key, wanted) in plan {
             let Some(listen) = &wanted.listen else { continue };
@@ -752,14 +760,14 @@ impl Monitor {
             return;
         }
         if let Err(error) = self.runtime_dirs.recreate_run() {
-            warn!("{error:#}");
+            log!(WARN, error.message, "{error}");
         }
         let is_running = self
             .processes
             .get(&ProcessKey::Bus)
             .is_some_and(|bus| matches!(bus.state.phase, ProcessPhase::Running { .. }));
         if is_running && !self.runtime_dirs.has_bus() {
-            warn!("the socket of the bus was removed: the bus and all roles start again");
+            log!(WARN, &messages::BUS_SOCKET_REMOVED, "the bus: its socket was removed");
             self.apply_process_event(&ProcessKey::Bus, ProcessEvent::Restart);
         }
         let keys: Vec<_> = self.listeners.sockets.keys().cloned().collect();
@@ -777,7 +785,11 @@ impl Monitor {
             let (listen, path) = (listen.clone(), path.display().to_string());
             match runtime_dirs::listen(&listen) {
                 Ok(socket) => {
-                    warn!("{path} was removed or replaced, and is there again: {key} starts again");
+                    log!(
+                        WARN,
+                        &messages::ROLE_SOCKET_REMOVED,
+                        "{path}: removed or replaced; created again for {key}"
+                    );
                     self.listeners.files.remove(&key);
                     self.listeners.sockets.insert(key.clone(), (listen, socket));
                     if let Some(minded) = self.processes.get_mut(&key) {
@@ -785,7 +797,9 @@ impl Monitor {
                     }
                     self.apply_process_event(&key, ProcessEvent::Restart);
                 }
-                Err(error) => error!("{path} was removed or replaced: {error:#}"),
+                Err(error) => {
+                    log!(ERROR, error.message, "{path}: removed or replaced. {error}");
+                }
             }
         }
     }
@@ -795,7 +809,7 @@ impl Monitor {
         if self.end_deadline.is_some() {
             return;
         }
-        info!("ends, by {by}");
+        info!("stopping: {by}");
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         self.end_deadline = Some(Instant::now() + END_WAIT);
         for key in self.roles() {

@@ -3,10 +3,10 @@
 use super::config_load::LoadedConfig;
 use super::role_users::{RESPONDER_USERS, RoleUsers};
 use crate::roles::RoleConfig;
-use anyhow::anyhow;
 use roster_backend::BackendRoleConfig;
 use roster_bus::bus_names::RoleName;
 use roster_config::{AuthMethod, DomainConfig, DomainMode, ListenAddress, RESPONDER_PATH_MAX};
+use roster_messages::{CodedError, table::daemon};
 use roster_publisher::{DomainRules, PublisherRoleConfig};
 use roster_responder::metrics::MetricsRoleConfig;
 use roster_responder::nss::NssRoleConfig;
@@ -51,12 +51,12 @@ pub struct DesiredProcess {
     pub listen: Option<ListenAddress>,
 }
 
-/// Plans every process except the bus. An error states the fault and the fix.
+/// Plans every process except the bus.
 pub fn plan(
     settings: &LoadedConfig,
     users: &RoleUsers,
     run_dir: &Path,
-) -> anyhow::Result<ProcessPlan> {
+) -> Result<ProcessPlan, CodedError> {
     let domains = settings.domain_names();
     let mut planner = Planner { settings, users, run_dir, domains, plan: BTreeMap::new() };
     planner.add_publisher()?;
@@ -79,7 +79,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn user_of(&self, role: &RoleName) -> anyhow::Result<UserIds> {
+    fn user_of(&self, role: &RoleName) -> Result<UserIds, CodedError> {
         let user = self.users.user_of_role(role, &self.domains);
         user.ok_or_else(|| missing_user_error(role))
     }
@@ -89,14 +89,14 @@ impl Planner<'_> {
         role: RoleName,
         config: RoleConfig,
         listen: Option<ListenAddress>,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), CodedError> {
         let user = self.user_of(&role)?;
         let process = DesiredProcess { config, user, listen };
         self.plan.insert(ProcessKey::Role(role), process);
         Ok(())
     }
 
-    fn add_publisher(&mut self) -> anyhow::Result<()> {
+    fn add_publisher(&mut self) -> Result<(), CodedError> {
         let config = &self.settings.config;
         let publisher = PublisherRoleConfig {
             host: config.host.clone(),
@@ -106,7 +106,7 @@ impl Planner<'_> {
         self.add(RoleName::Publisher, RoleConfig::Publisher(publisher), None)
     }
 
-    fn add_backends(&mut self) -> anyhow::Result<()> {
+    fn add_backends(&mut self) -> Result<(), CodedError> {
         let settings = self.settings;
         for (domain, secrets) in settings.config.domains.iter().zip(&settings.secrets) {
             let backend = BackendRoleConfig { domain: domain.clone(), secrets: secrets.clone() };
@@ -116,12 +116,10 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn add_nss(&mut self) -> anyhow::Result<()> {
+    fn add_nss(&mut self) -> Result<(), CodedError> {
         let config = &self.settings.config;
         let on_demand = config.domains.iter().filter(|domain| domain.mode == DomainMode::OnDemand);
-        let responder = config
-            .responder_path(self.run_dir)
-            .map_err(|error| anyhow!("mode = on-demand: {error}"))?;
+        let responder = config.responder_path(self.run_dir)?;
         let negative = on_demand.map(|domain| domain.negative).min();
         let (Some(negative), Some(path)) = (negative, responder) else { return Ok(()) };
         let nss = NssRoleConfig { negative };
@@ -129,7 +127,7 @@ impl Planner<'_> {
         self.add(RoleName::Responder("nss".into()), RoleConfig::Nss(nss), listen)
     }
 
-    fn add_pam(&mut self) -> anyhow::Result<()> {
+    fn add_pam(&mut self) -> Result<(), CodedError> {
         let config = &self.settings.config;
         let Some(pam) = &config.pam else { return Ok(()) };
         let domain = |domain: &DomainConfig| LoginDomain {
@@ -147,7 +145,7 @@ impl Planner<'_> {
     }
 
     /// Adds the metrics responder. It is added last, because it knows all other roles.
-    fn add_metrics(&mut self) -> anyhow::Result<()> {
+    fn add_metrics(&mut self) -> Result<(), CodedError> {
         let Some(metrics) = &self.settings.config.metrics else { return Ok(()) };
         let mut roles: Vec<_> = self.plan.keys().map(ProcessKey::to_string).collect();
         roles.push(RoleName::Monitor.to_string());
@@ -157,21 +155,25 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the error for a required responder without a user, with the fix.
-fn missing_user_error(role: &RoleName) -> anyhow::Error {
+/// Returns the error for a role without a user.
+fn missing_user_error(role: &RoleName) -> CodedError {
     let names =
         RESPONDER_USERS.iter().find(|(name, _)| *role == RoleName::Responder((*name).into()));
-    let Some((name, user)) = names else { return anyhow!("{role} has no user to run as") };
-    let wanted = match *name {
-        "nss" => "a domain has mode = on-demand".to_owned(),
-        "metrics" => "[metrics] is there".to_owned(),
-        name => format!("[responder.{name}] is on"),
+    let Some((name, user)) = names else {
+        return CodedError::new(&daemon::ROLE_USERS_MISSING, format!("{role}: has no user"));
     };
-    anyhow!(
-        "{wanted}, and /etc/passwd lacks the user that it runs as, {user}, with the group of roster-bus: make it \
-         with systemd-sysusers, for which make install puts roster.conf in place, or with useradd --system \
-         --gid roster {user}"
-    )
+    let required_by = match *name {
+        "nss" => "a domain has mode = \"on-demand\"".to_owned(),
+        "metrics" => "[metrics] is set".to_owned(),
+        name => format!("[responder.{name}] is set"),
+    };
+    let text = format!(
+        "{role}: {required_by}, but /etc/passwd has no user {user} with the primary group of roster-bus"
+    );
+    let fix = format!(
+        "Create it with `systemd-sysusers roster.conf`, or with `useradd --system --gid roster {user}`."
+    );
+    CodedError::new(&daemon::RESPONDER_USER_MISSING, text).fix(fix)
 }
 
 fn domain_rules(domain: &DomainConfig) -> DomainRules {

@@ -8,14 +8,15 @@ use super::process_plan::{ProcessKey, plan};
 use super::role_users::RoleUsers;
 use super::supervision::{NextPhase, ProcessEvent, ProcessPhase, SupervisionTimes};
 use super::{Monitor, SupervisedProcess, bus_connection, runtime_dirs, startup};
-use anyhow::anyhow;
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::PublisherProxy;
 use roster_bus::zbus::object_server::SignalEmitter;
+use roster_messages::{CodedError, log, table::daemon as messages};
+use roster_role::error_code::{CodedErrors, CodedLine};
 use sd_notify::NotifyState;
 use std::time::Duration;
 use tokio::time::timeout;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info};
 
 /// Time limit of the bus to accept a signal.
 const BUS_WAIT: Duration = Duration::from_secs(3);
@@ -45,10 +46,10 @@ impl Monitor {
     /// Applies the configuration. After an error everything is as it was.
     pub(super) fn finish_reload(
         &mut self,
-        settings: anyhow::Result<Box<LoadedConfig>>,
-    ) -> anyhow::Result<()> {
+        settings: Result<Box<LoadedConfig>, CodedErrors>,
+    ) -> Result<(), CodedErrors> {
         if self.end_deadline.is_some() {
-            return Err(anyhow!("the daemon is about to end"));
+            return Err(CodedError::new(&messages::MONITOR_STOPS, "reload: not done").into());
         }
         let outcome = settings.and_then(|settings| self.apply_config(*settings));
         if self.report.is_ready_sent {
@@ -57,30 +58,27 @@ impl Monitor {
         match &outcome {
             Ok(()) => {
                 self.config.error.clear();
-                info!("the configuration {} is in force", self.config.path.display());
+                info!("{}: the new configuration is in force", self.config.path.display());
             }
-            Err(error) => {
-                self.config.error = format!("{error:#}");
-                error!("the old configuration stays in force");
-                for line in self.config.error.lines() {
-                    error!("{line}");
-                }
+            Err(errors) => {
+                self.config.error = errors.to_string();
+                let path = self.config.path.display();
+                log!(ERROR, &messages::RELOAD_REJECTED, "{path}: reload rejected");
+                errors.log();
             }
         }
         outcome
     }
 
-    pub(super) fn apply_config(&mut self, settings: LoadedConfig) -> anyhow::Result<()> {
+    pub(super) fn apply_config(&mut self, settings: LoadedConfig) -> Result<(), CodedErrors> {
         let users = match &self.users {
             RoleUsers::Invoking(ids) => RoleUsers::Invoking(*ids),
             RoleUsers::Separate { .. } => startup::separate_users(settings.config.domains.len())
-                .map_err(|failure| failure.error)?,
+                .map_err(|failure| failure.errors)?,
         };
         let plan = plan(&settings, &users, &self.runtime_dirs.run_dir)?;
         let sockets = self.open_sockets(&plan)?;
-        for warning in &settings.warnings {
-            warn!("{warning}");
-        }
+        settings.warnings.iter().for_each(CodedLine::log_warning);
         let log = settings.config.log.clone();
         let level_changed = log.level != self.config.loaded.config.log.level;
         let form_changed = log.json != self.config.loaded.config.log.json;
@@ -120,7 +118,7 @@ impl Monitor {
                         watch.abort();
                     }
                     if changed || gone || form_changed {
-                        info!("{key} runs by other settings now");
+                        info!("{key}: configuration changed, restarting");
                         self.apply_process_event(&key, ProcessEvent::Restart);
                     }
                 }

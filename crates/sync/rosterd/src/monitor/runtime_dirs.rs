@@ -7,13 +7,14 @@
 //! A directory of an unexpected owner is rejected. A directory that gets a new owner belongs to root in between, so no
 //! role can replace a file in it. The monitor needs the capability to change owners, but none to override modes.
 
-use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::bus_names::SOCKET;
 use roster_config::{KEYTAB_MARK, ListenAddress};
 use roster_fd_passing::refuse_descriptors;
 use roster_file_replacement::FileReplacement;
+use roster_messages::{CodedError, log, table::daemon};
 use roster_role::UserIds;
 use roster_role::directories::{DOMAIN_CACHE_DIR, SNAPSHOT_COPY_DIR, SNAPSHOT_DIR};
+use roster_role::error_code::WithCode;
 use roster_role::exit_status::{CANNOT_CREATE, ExitFailure, TEMPORARY, WithExitStatus};
 use rustix::fs::{self, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -26,7 +27,6 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use tracing::warn;
 
 /// Directory of the bus's socket in the run-time directory. The bus owns it and creates the socket, and only roles and
 /// root have access. A silent connection of another user could occupy a place that a role needs.
@@ -61,42 +61,28 @@ impl RuntimeDirs {
         run: &Path,
         publisher: Option<UserIds>,
     ) -> Result<Self, ExitFailure> {
-        let run_folder = open_or_create_dir(run, None, 0o002)
-            .with_context(|| format!("cannot use {} for sockets; {HINT}", run.display()))
-            .with_exit_status(CANNOT_CREATE)?;
-        let run = std::path::absolute(run).with_exit_status(CANNOT_CREATE)?;
+        let run_folder = open_run_dir(run).with_exit_status(CANNOT_CREATE)?;
+        let run = absolute(run).with_exit_status(CANNOT_CREATE)?;
         let longest = run.join(BUS_DIR).join("socket");
         if longest.as_os_str().len() > SOCKET_PATH_MAX {
-            let error = anyhow!(
-                "{}: the path of a socket has at most {SOCKET_PATH_MAX} bytes; choose a --run-dir \
-                 with a shorter path",
+            let text = format!(
+                "{}: the path has {} bytes; the kernel limit of a socket is {SOCKET_PATH_MAX}",
                 longest.display(),
+                longest.as_os_str().len(),
             );
+            let error = CodedError::new(&daemon::SOCKET_PATH_TOO_LONG, text);
             return Err(error).with_exit_status(CANNOT_CREATE);
         }
-        let lock = lock_run_dir(&run_folder, &run)?;
-        let state_folder = open_or_create_dir(state, None, 0o022)
-            .with_context(|| format!("cannot keep state in {}; {HINT}", state.display()))
-            .with_exit_status(CANNOT_CREATE)?;
-        let state = std::path::absolute(state).with_exit_status(CANNOT_CREATE)?;
-        make_subdir(
-            &state_folder,
-            SNAPSHOT_DIR,
-            publisher,
-            0o755,
-            &AllowedOwners::for_role(publisher),
-        )
-        .with_context(|| format!("cannot use {}", state.join(SNAPSHOT_DIR).display()))
-        .with_exit_status(CANNOT_CREATE)?;
+        let lock = lock_run_dir(&run_folder, &run)
+            .map_err(|(status, error)| ExitFailure { status, errors: error.into() })?;
+        let state_folder = open_state_dir(state).with_exit_status(CANNOT_CREATE)?;
+        let state = absolute(state).with_exit_status(CANNOT_CREATE)?;
+        prepare_snapshot_dir(&state_folder, &state, publisher).with_exit_status(CANNOT_CREATE)?;
         prepare_copy_dir(&run_folder, &run, publisher).with_exit_status(CANNOT_CREATE)?;
-        let domains = prepare_cache_root(&state_folder)
-            .with_context(|| format!("cannot use {}", state.join(DOMAIN_CACHE_DIR).display()))
-            .with_exit_status(CANNOT_CREATE)?;
+        let domains = prepare_cache_root(&state_folder, &state).with_exit_status(CANNOT_CREATE)?;
         if fs::flock(&domains, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let error = anyhow!(
-                "another rosterd keeps its state in {}; stop it, or give this one another --state-dir",
-                state.display(),
-            );
+            let text = format!("{}: another rosterd uses this state directory", state.display());
+            let error = CodedError::new(&daemon::STATE_DIR_IN_USE, text);
             return Err(error).with_exit_status(TEMPORARY);
         }
         Ok(Self { state_dir: state, run_dir: run, domains, lock })
@@ -104,39 +90,37 @@ impl RuntimeDirs {
 
     /// Recreates the directory of copies, and directories of the state directory that were removed or hidden by a
     /// mount. `publisher` gets the directories of snapshots and of copies.
-    pub fn recreate_state(&mut self, publisher: Option<UserIds>) -> anyhow::Result<()> {
-        self.recreate_run()?;
-        let run = fs::open(&self.run_dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    pub fn recreate_state(&mut self, publisher: Option<UserIds>) -> Result<(), CodedError> {
+        let run = self.recreate_run()?;
         prepare_copy_dir(&run, &self.run_dir, publisher)?;
-        let renewed = || -> anyhow::Result<OwnedFd> {
-            let state = open_or_create_dir(&self.state_dir, None, 0o022)?;
-            make_subdir(
-                &state,
-                SNAPSHOT_DIR,
-                publisher,
-                0o755,
-                &AllowedOwners::for_role(publisher),
-            )?;
-            prepare_cache_root(&state)
-        };
-        let domains =
-            renewed().with_context(|| format!("cannot use {}", self.state_dir.display()))?;
-        if file_identity(&fs::fstat(&domains)?) != file_identity(&fs::fstat(&self.domains)?) {
+        let state = open_state_dir(&self.state_dir)?;
+        prepare_snapshot_dir(&state, &self.state_dir, publisher)?;
+        let domains = prepare_cache_root(&state, &self.state_dir)?;
+        let locked = || -> std::io::Result<Option<OwnedFd>> {
+            if file_identity(&fs::fstat(&domains)?) == file_identity(&fs::fstat(&self.domains)?) {
+                return Ok(None);
+            }
             fs::flock(&domains, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(Some(domains))
+        };
+        let locked = locked().with_code(&daemon::STATE_DIR_UNUSABLE, || {
+            format!("{}: cannot lock the state directory", self.state_dir.display())
+        });
+        if let Some(domains) = locked? {
             self.domains = domains;
         }
         Ok(())
     }
 
-    /// Recreates the run-time directory and its lock if they were removed.
-    pub fn recreate_run(&mut self) -> anyhow::Result<()> {
-        let folder = open_or_create_dir(&self.run_dir, None, 0o002)
-            .with_context(|| format!("cannot use {} for sockets", self.run_dir.display()))?;
+    /// Recreates the run-time directory and its lock if they were removed. Returns the directory.
+    pub fn recreate_run(&mut self) -> Result<OwnedFd, CodedError> {
+        let folder = open_run_dir(&self.run_dir)?;
         let named = fs::statat(&folder, LOCK_FILE, fs::AtFlags::SYMLINK_NOFOLLOW).ok();
-        if named.as_ref().map(file_identity) != Some(file_identity(&fs::fstat(&self.lock)?)) {
-            self.lock = lock_run_dir(&folder, &self.run_dir).map_err(|failure| failure.error)?;
+        let held = fs::fstat(&self.lock).ok();
+        if named.as_ref().map(file_identity) != held.as_ref().map(file_identity) {
+            self.lock = lock_run_dir(&folder, &self.run_dir).map_err(|(_, error)| error)?;
         }
-        Ok(())
+        Ok(folder)
     }
 
     /// Whether roles can find the bus: its socket and the link to it.
@@ -154,11 +138,11 @@ impl RuntimeDirs {
         domain: &str,
         owner: Option<UserIds>,
         backends: &BTreeSet<u32>,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), CodedError> {
         let path = self.state_dir.join(DOMAIN_CACHE_DIR).join(domain);
         let folder = || -> anyhow::Result<()> {
             let owners = AllowedOwners { backends, ..AllowedOwners::for_role(owner) };
-            let before = make_subdir(&self.domains, domain, None, 0o700, &owners)?;
+            let before = make_subdir(&self.domains, &path, None, 0o700, &owners)?;
             let Some(owner) = owner else { return Ok(()) };
             self.revoke_dirs(domain, owner)?;
             if (before.st_uid, before.st_gid) == (owner.uid, owner.gid) {
@@ -167,20 +151,24 @@ impl RuntimeDirs {
             // The directory is new, or its domain had another position and so another user. Files of that user move to
             // the new owner.
             let folder = seize_dir(&self.domains, domain)?;
-            let handed = entry_names(&folder).and_then(|names| {
-                names.iter().try_for_each(|name| transfer_file(&folder, name, &before, owner))
+            let handed = entry_names(&folder, &path).and_then(|names| {
+                let mut names = names.iter();
+                names.try_for_each(|name| Ok(transfer_file(&folder, &path, name, &before, owner)?))
             });
             let is_handed = handed.is_ok();
             chown_file(&folder, if is_handed { owner } else { UserIds::from_stat(&before) })?;
             handed
         };
-        folder().with_context(|| format!("cannot prepare the cache {}", path.display()))
+        folder().with_code(&daemon::CACHE_DIR_UNUSABLE, || {
+            format!("{}: cannot prepare the cache directory", path.display())
+        })
     }
 
     /// Transfers every directory except the one of `domain` from `owner` to root. Their domains have other users now,
     /// which get the directories at their start, or are removed.
     fn revoke_dirs(&self, domain: &str, owner: UserIds) -> anyhow::Result<()> {
-        for name in entry_names(&self.domains)? {
+        let root = self.state_dir.join(DOMAIN_CACHE_DIR);
+        for name in entry_names(&self.domains, &root)? {
             let before = fs::statat(&self.domains, &name, fs::AtFlags::SYMLINK_NOFOLLOW)?;
             let is_folder = FileType::from_raw_mode(before.st_mode) == FileType::Directory;
             // Other files are not caches.
@@ -189,12 +177,10 @@ impl RuntimeDirs {
             }
             // Only root has access to its content from here on.
             let folder = seize_dir(&self.domains, &name)?;
-            for file in entry_names(&folder)? {
-                if let Err(error) = transfer_file(&folder, &file, &before, ROOT_USER) {
-                    warn!(
-                        "in {}: {error:#}",
-                        self.state_dir.join(DOMAIN_CACHE_DIR).join(display_name(&name)).display()
-                    );
+            let path = root.join(display_name(&name));
+            for file in entry_names(&folder, &path)? {
+                if let Err(error) = transfer_file(&folder, &path, &file, &before, ROOT_USER) {
+                    log!(WARN, error.message, "{error}");
                 }
             }
         }
@@ -220,11 +206,12 @@ impl RuntimeDirs {
 
     /// Prepares the directory of the bus's socket, which belongs to the bus and to the group of all roles, and the link
     /// to the socket under its public name.
-    pub fn prepare_bus_dir(&self, owner: Option<UserIds>) -> anyhow::Result<()> {
+    pub fn prepare_bus_dir(&self, owner: Option<UserIds>) -> Result<(), CodedError> {
+        let path = self.run_dir.join(BUS_DIR);
         let prepared = || -> anyhow::Result<()> {
             let run = fs::open(&self.run_dir, DIR_FLAGS, Mode::empty())?;
             let mode = if owner.is_some() { 0o710 } else { 0o700 };
-            make_subdir(&run, BUS_DIR, owner, mode, &AllowedOwners::ANY)?;
+            make_subdir(&run, &path, owner, mode, &AllowedOwners::ANY)?;
             let target = Path::new(BUS_DIR).join("socket");
             let link = self.run_dir.join(SOCKET);
             if std::fs::read_link(&link).ok().as_deref() != Some(&target) {
@@ -233,12 +220,13 @@ impl RuntimeDirs {
             }
             Ok(())
         };
-        prepared()
-            .with_context(|| format!("cannot prepare {}", self.run_dir.join(BUS_DIR).display()))
+        prepared().with_code(&daemon::RUN_DIR_UNUSABLE, || {
+            format!("{}: cannot prepare the directory of the bus", path.display())
+        })
     }
 
     /// Writes a file that all users may read.
-    pub fn write_file(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    pub fn write_file(&self, name: &str, text: &str) -> Result<PathBuf, CodedError> {
         let path = self.run_dir.join(name);
         let write = || -> std::io::Result<()> {
             let mut new = FileReplacement::create(&path)?;
@@ -246,18 +234,34 @@ impl RuntimeDirs {
             new.set_mode(0o644)?;
             new.place()
         };
-        write().with_context(|| format!("cannot write {}", path.display()))?;
+        write()
+            .with_code(&daemon::RUN_DIR_UNUSABLE, || format!("{}: cannot write", path.display()))?;
         Ok(path)
     }
 }
 
-/// The fix if a directory cannot be created.
-const HINT: &str = "name a folder that this user may write to, by --state-dir and --run-dir";
+fn open_run_dir(path: &Path) -> Result<OwnedFd, CodedError> {
+    open_or_create_dir(path, 0o002).with_code(&daemon::RUN_DIR_UNUSABLE, || {
+        format!("{}: cannot use this run-time directory", path.display())
+    })
+}
 
-/// Opens a directory, created if needed, with its owner. The administrator chooses its path. An existing directory
-/// retains its mode. It is rejected if `others` have rights on it. It is also rejected if it belongs to an unrelated
+fn open_state_dir(path: &Path) -> Result<OwnedFd, CodedError> {
+    open_or_create_dir(path, 0o022).with_code(&daemon::STATE_DIR_UNUSABLE, || {
+        format!("{}: cannot use this state directory", path.display())
+    })
+}
+
+/// Returns the absolute path.
+pub fn absolute(path: &Path) -> Result<PathBuf, CodedError> {
+    std::path::absolute(path).with_code(&daemon::WORKING_DIR_MISSING, || {
+        format!("{}: cannot determine the absolute path", path.display())
+    })
+}
+
+/// Opens a directory, created if needed. The administrator chooses its path. An existing directory retains its mode. It is rejected if `others` have rights on it. It is also rejected if it belongs to an unrelated
 /// user, because that user could plant files there.
-fn open_or_create_dir(path: &Path, owner: Option<UserIds>, others: u32) -> anyhow::Result<OwnedFd> {
+fn open_or_create_dir(path: &Path, others: u32) -> anyhow::Result<OwnedFd> {
     match std::fs::create_dir(path) {
         Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -267,15 +271,17 @@ fn open_or_create_dir(path: &Path, owner: Option<UserIds>, others: u32) -> anyho
     let stat = fs::fstat(&folder)?;
     if stat.st_mode & others != 0 {
         let mode = stat.st_mode & 0o7777;
-        bail!("others may write to it (mode {mode:04o}): chmod go-w, or name another");
+        let text = format!("{}: other users may write to it (mode {mode:04o})", path.display());
+        return Err(CodedError::new(&daemon::DIR_WRITABLE_BY_OTHERS, text).into());
     }
-    let trusted = [Some(0), Some(own_uid()), owner.map(|owner| owner.uid)];
-    if !trusted.contains(&Some(stat.st_uid)) {
-        let wanted = owner.map_or(own_uid(), |owner| owner.uid);
-        bail!("it belongs to uid {}: chown it to uid {wanted}, or name another", stat.st_uid);
-    }
-    if let Some(owner) = owner.filter(|owner| owner.uid != stat.st_uid) {
-        chown_file(&folder, owner)?;
+    if ![0, own_uid()].contains(&stat.st_uid) {
+        let error = CodedError::new(
+            &daemon::DIR_OWNER_UNEXPECTED,
+            format!("{}: belongs to uid {}", path.display(), stat.st_uid),
+        );
+        let fix =
+            format!("Run `chown {} {}`, or pass another directory.", own_uid(), path.display());
+        return Err(error.fix(fix).into());
     }
     Ok(folder)
 }
@@ -310,42 +316,61 @@ fn prepare_copy_dir(
     run_folder: &OwnedFd,
     run: &Path,
     publisher: Option<UserIds>,
-) -> anyhow::Result<()> {
-    make_subdir(run_folder, SNAPSHOT_COPY_DIR, publisher, 0o755, &AllowedOwners::ANY)
-        .with_context(|| format!("cannot use {}", run.join(SNAPSHOT_COPY_DIR).display()))?;
+) -> Result<(), CodedError> {
+    let path = run.join(SNAPSHOT_COPY_DIR);
+    make_subdir(run_folder, &path, publisher, 0o755, &AllowedOwners::ANY)
+        .with_code(&daemon::RUN_DIR_UNUSABLE, || format!("{}: cannot prepare", path.display()))?;
+    Ok(())
+}
+
+/// Creates the directory of snapshots.
+fn prepare_snapshot_dir(
+    state_folder: &OwnedFd,
+    state: &Path,
+    publisher: Option<UserIds>,
+) -> Result<(), CodedError> {
+    let path = state.join(SNAPSHOT_DIR);
+    make_subdir(state_folder, &path, publisher, 0o755, &AllowedOwners::for_role(publisher))
+        .with_code(&daemon::STATE_DIR_UNUSABLE, || format!("{}: cannot prepare", path.display()))?;
     Ok(())
 }
 
 /// Creates the directory of caches. It belongs to root, so that no role can replace the directory of another one.
-fn prepare_cache_root(state: &OwnedFd) -> anyhow::Result<OwnedFd> {
-    make_subdir(state, DOMAIN_CACHE_DIR, None, 0o711, &AllowedOwners::for_role(None))?;
-    Ok(fs::openat(state, DOMAIN_CACHE_DIR, DIR_FLAGS, Mode::empty())?)
+fn prepare_cache_root(state_folder: &OwnedFd, state: &Path) -> Result<OwnedFd, CodedError> {
+    let path = state.join(DOMAIN_CACHE_DIR);
+    make_subdir(state_folder, &path, None, 0o711, &AllowedOwners::for_role(None))
+        .and_then(|_| Ok(fs::openat(state_folder, DOMAIN_CACHE_DIR, DIR_FLAGS, Mode::empty())?))
+        .with_code(&daemon::STATE_DIR_UNUSABLE, || format!("{}: cannot prepare", path.display()))
 }
 
-/// Creates a subdirectory if needed. Rejects an existing one of other owners. Returns its state before the change of
-/// owner. No role can write to `parent`, so the name continues to refer to this directory.
+/// Creates the subdirectory `path` of `parent` if needed. Rejects an existing one of other owners. Returns its state
+/// before the change of owner. No role can write to `parent`, so the name continues to refer to this directory.
 fn make_subdir(
     parent: &OwnedFd,
-    name: &str,
+    path: &Path,
     owner: Option<UserIds>,
     mode: u32,
     owners: &AllowedOwners<'_>,
 ) -> anyhow::Result<Stat> {
+    let name = path.file_name().unwrap_or_default();
     match fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
     let stat = fs::statat(parent, name, fs::AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        bail!("{name} is no folder; remove it");
+        let text = format!("{}: not a directory", path.display());
+        return Err(CodedError::new(&daemon::NOT_A_DIRECTORY, text).into());
     }
     let found = stat.st_uid;
     if !owners.allows(found) {
         let expected = owners.role.unwrap_or_else(own_uid);
-        bail!(
-            "{name} belongs to uid {found}, which may have planted files in it. Move it away; \
-             if all in it is right, chown it to uid {expected}"
+        let text =
+            format!("{}: belongs to uid {found}, which may have planted files", path.display());
+        let fix = format!(
+            "Move it away. If its content is correct, run `chown {expected}` on it instead."
         );
+        return Err(CodedError::new(&daemon::SUBDIR_OWNER_UNEXPECTED, text).fix(fix).into());
     }
     let mut now = UserIds::from_stat(&stat);
     // On a read-only file system, a directory that is already correct is accepted.
@@ -403,43 +428,44 @@ fn chown_entry<P: Arg>(folder: &OwnedFd, name: P, owner: UserIds) -> rustix::io:
 /// belong to the earlier role, which the group of all roles shows.
 fn transfer_file(
     folder: &OwnedFd,
+    path: &Path,
     name: &CStr,
     before: &Stat,
     owner: UserIds,
-) -> anyhow::Result<()> {
-    let shown = display_name(name);
+) -> Result<(), CodedError> {
+    let shown = || path.join(display_name(name)).display().to_string();
+    let unusable = || format!("{}: cannot change the owner", shown());
     let stat = fs::statat(folder, name, fs::AtFlags::SYMLINK_NOFOLLOW)
-        .with_context(|| format!("cannot look at {shown}"))?;
+        .with_code(&daemon::CACHE_DIR_UNUSABLE, unusable)?;
     let plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let is_left = before.st_uid == ROOT_USER.uid && stat.st_gid == owner.gid;
     let is_own = [before.st_uid, owner.uid].contains(&stat.st_uid) || is_left;
     if !plain || stat.st_nlink != 1 || !is_own {
-        bail!("{shown} is no file of the user {}; remove it", before.st_uid);
+        let text = format!("{}: not a regular file of uid {}", shown(), before.st_uid);
+        return Err(CodedError::new(&daemon::CACHE_FILE_FOREIGN, text));
     }
-    Ok(chown_entry(folder, name, owner)?)
+    chown_entry(folder, name, owner).with_code(&daemon::CACHE_DIR_UNUSABLE, unusable)
 }
 
-fn lock_run_dir(run_folder: &OwnedFd, run: &Path) -> Result<File, ExitFailure> {
+/// Locks the run-time directory. An error has the exit status.
+fn lock_run_dir(run_folder: &OwnedFd, run: &Path) -> Result<File, (u8, CodedError)> {
     let path = run.join(LOCK_FILE);
     let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let unusable = || format!("{}: cannot write the lock file", path.display());
     let file = fs::openat(run_folder, LOCK_FILE, how, Mode::from_raw_mode(0o644))
-        .with_context(|| format!("cannot write {}; {HINT}", path.display()))
-        .with_exit_status(CANNOT_CREATE)?;
+        .with_code(&daemon::RUN_DIR_UNUSABLE, unusable)
+        .map_err(|error| (CANNOT_CREATE, error))?;
     let mut file = File::from(file);
     if fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut pid = String::new();
         let _ = (&file).take(16).read_to_string(&mut pid);
-        let error = anyhow!(
-            "another rosterd, process {}, serves {}; stop it, or give this one another --run-dir",
-            pid.trim(),
-            run.display(),
-        );
-        return Err(error).with_exit_status(TEMPORARY);
+        let text = format!("{}: another rosterd, process {}, uses it", run.display(), pid.trim());
+        return Err((TEMPORARY, CodedError::new(&daemon::RUN_DIR_IN_USE, text)));
     }
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))
-        .with_context(|| format!("cannot write {}", path.display()))
-        .with_exit_status(CANNOT_CREATE)?;
+        .with_code(&daemon::RUN_DIR_UNUSABLE, unusable)
+        .map_err(|error| (CANNOT_CREATE, error))?;
     Ok(file)
 }
 
@@ -449,19 +475,25 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
         Ok(stat) if stat.file_type().is_socket() || stat.file_type().is_symlink() => {
             Ok(std::fs::remove_file(path)?)
         }
-        Ok(_) => bail!("{} is there already and is no socket; remove it", path.display()),
+        Ok(_) => {
+            let text = format!("{}: exists and is not a socket", path.display());
+            Err(CodedError::new(&daemon::SOCKET_PATH_OCCUPIED, text).into())
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Returns the names in a directory, in no particular order.
-fn entry_names(folder: &OwnedFd) -> anyhow::Result<Vec<CString>> {
+fn entry_names(folder: &OwnedFd, path: &Path) -> anyhow::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            ensure!(names.len() < FILES_MAX, "there are more than {FILES_MAX} files in it");
+            if names.len() == FILES_MAX {
+                let text = format!("{}: has more than {FILES_MAX} files", path.display());
+                return Err(CodedError::new(&daemon::CACHE_FILES_TOO_MANY, text).into());
+            }
             names.push(entry.file_name().to_owned());
         }
     }
@@ -482,7 +514,7 @@ fn bind_open(socket: &OwnedFd, path: &Path) -> anyhow::Result<()> {
 }
 
 /// Returns a listening socket that all users may connect to.
-pub fn listen(place: &ListenAddress) -> anyhow::Result<OwnedFd> {
+pub fn listen(place: &ListenAddress) -> Result<OwnedFd, CodedError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     match place {
         ListenAddress::Unix(path) => {
@@ -496,13 +528,15 @@ pub fn listen(place: &ListenAddress) -> anyhow::Result<OwnedFd> {
                 rustix::net::listen(&socket, BACKLOG)?;
                 Ok(socket)
             };
-            socket().with_context(|| format!("cannot listen at {}", path.display()))
+            socket()
+                .with_code(&daemon::LISTEN_FAILED, || format!("{}: cannot listen", path.display()))
         }
         ListenAddress::Tcp(address) => {
-            let listener = std::net::TcpListener::bind(address)
-                .with_context(|| format!("cannot listen at {address}"))?;
-            listener.set_nonblocking(true)?;
-            Ok(listener.into())
+            let listener = std::net::TcpListener::bind(address).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(listener.into())
+            });
+            listener.with_code(&daemon::LISTEN_FAILED, || format!("{address}: cannot listen"))
         }
     }
 }
@@ -561,7 +595,7 @@ mod tests {
     /// Creates a monitor's directories in a new place.
     fn taken(root: &Path) -> RuntimeDirs {
         let taken = RuntimeDirs::create_and_lock(&root.join("state"), &root.join("run"), None);
-        taken.unwrap_or_else(|failure| panic!("{:#}", failure.error))
+        taken.unwrap_or_else(|failure| panic!("{}", failure.errors))
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Starts and ends processes of roles.
 
 use crate::roles::RoleConfig;
-use anyhow::{Context as _, ensure};
+use roster_messages::{CodedError, table::daemon};
 use roster_role::UserIds;
+use roster_role::error_code::WithCode;
 use roster_role::launch::{EXIT_MESSAGE_BYTES_MAX, LAUNCH_BYTES_MAX, Launch};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, Signal};
 use std::fs::File;
-use std::io::Seek;
+use std::io::{self, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -32,7 +33,7 @@ const HARMLESS_MESSAGES: [&str; 2] = ["Failed to set fd limit", "Reloaded config
 pub struct ExitMessage(File);
 
 impl ExitMessage {
-    fn new() -> anyhow::Result<Self> {
+    fn new() -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = File::from(rustix::fs::memfd_create("roster-words", flags)?);
         file.set_len(EXIT_MESSAGE_BYTES_MAX as u64)?;
@@ -60,21 +61,24 @@ pub fn spawn_role(
     user: Option<UserIds>,
     listener: Option<BorrowedFd<'_>>,
     relayed: bool,
-) -> anyhow::Result<(Child, Option<ExitMessage>)> {
-    let input = sealed_launch(launch).context("cannot hand over the configuration")?;
+) -> Result<(Child, Option<ExitMessage>), CodedError> {
+    let input = sealed_launch(launch)
+        .with_code(&daemon::ROLE_START_FAILED, || "cannot pass the configuration")?;
     // The executable of this process, even if a newer file has replaced it since.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("rosterd").args(["role", role]);
     command.current_dir("/").process_group(0).env("GLIBC_TUNABLES", MALLOC);
     command.stdin(input);
+    let failed = &daemon::ROLE_START_FAILED;
+    let no_output = || "cannot prepare standard output";
     let words = match listener {
         Some(listener) => {
-            command.stdout(listener.try_clone_to_owned()?);
+            command.stdout(listener.try_clone_to_owned().with_code(failed, no_output)?);
             None
         }
         None => {
-            let words = ExitMessage::new().context("cannot make room for its last words")?;
-            command.stdout(words.0.try_clone()?);
+            let words = ExitMessage::new().with_code(failed, no_output)?;
+            command.stdout(words.0.try_clone().with_code(failed, no_output)?);
             Some(words)
         }
     };
@@ -85,7 +89,7 @@ pub fn spawn_role(
         // The standard library also removes all supplementary groups.
         command.uid(user.uid).gid(user.gid);
     }
-    let child = command.spawn().with_context(|| format!("cannot start a process for {role}"))?;
+    let child = command.spawn().with_code(failed, || "cannot start a process")?;
     Ok((child, words))
 }
 
@@ -95,7 +99,12 @@ fn sealed_launch(launch: &Launch<RoleConfig>) -> anyhow::Result<OwnedFd> {
     // Without a buffer, which would retain a copy of a password.
     serde_json::to_writer(&mut file, launch)?;
     let length = file.stream_position()?;
-    ensure!(length <= LAUNCH_BYTES_MAX as u64, "it has more than {LAUNCH_BYTES_MAX} bytes");
+    if length > LAUNCH_BYTES_MAX as u64 {
+        let text = format!(
+            "configuration of a role: {length} bytes; the limit is {LAUNCH_BYTES_MAX} bytes"
+        );
+        return Err(CodedError::new(&daemon::ROLE_CONFIG_TOO_LARGE, text).into());
+    }
     file.rewind()?;
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(file.as_fd(), seals)?;

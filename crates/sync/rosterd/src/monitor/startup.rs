@@ -3,14 +3,16 @@
 use super::Monitor;
 use super::config_load::ConfigReader;
 use super::role_users::{self, RoleUsers};
-use super::runtime_dirs::RuntimeDirs;
+use super::runtime_dirs::{self, RuntimeDirs};
 use crate::args::MonitorOptions;
-use anyhow::{Context as _, anyhow};
 use roster_bus::bus_names::RoleName;
 use roster_config::HostConfig;
+use roster_messages::{CodedError, log, table::daemon};
 use roster_role::UserIds;
+use roster_role::error_code::WithCode;
 use roster_role::exit_status::{self, ExitFailure, WithExitStatus};
 use roster_role::logging;
+use roster_role::metrics::Counters;
 use roster_snapshot_build::{floor_file, mark};
 use rustix::process::Gid;
 use std::fs::File;
@@ -19,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::info;
 
 /// Default of `--state-dir`.
 const STATE_DIR: &str = "/var/lib/roster";
@@ -33,8 +35,8 @@ const PASSWD_BYTES_MAX: u64 = 64 << 20;
 pub fn main(options: &MonitorOptions) -> u8 {
     match run(options) {
         Ok(()) => 0,
-        Err(ExitFailure { status, error }) => {
-            logging::print_stderr(format_args!("rosterd: {error:#}"));
+        Err(ExitFailure { status, errors }) => {
+            logging::print_stderr(format_args!("rosterd: {errors}"));
             status
         }
     }
@@ -45,11 +47,13 @@ fn run(options: &MonitorOptions) -> Result<(), ExitFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
+        .with_code(&daemon::PROCESS_SETUP_FAILED, || "cannot start the event loop")
         .with_exit_status(exit_status::SYSTEM)?;
     // From now on a reload request during the start does not end the process, which is the default action of the
     // signal.
     let hangup = runtime
         .block_on(async { signal(SignalKind::hangup()) })
+        .with_code(&daemon::PROCESS_SETUP_FAILED, || "cannot receive SIGHUP")
         .with_exit_status(exit_status::SYSTEM)?;
     let result = start_monitor(options, ping, &runtime, hangup);
     // A thread may still wait for a file that could not be read in time. The program does not wait for that thread.
@@ -76,6 +80,8 @@ fn start_monitor(
     let publisher = Some(&users).filter(|users| users.are_separate());
     let publisher = publisher.and_then(|users| users.user_of_role(&RoleName::Publisher, &[]));
     let folders = RuntimeDirs::create_and_lock(state_dir, &options.run_dir, publisher)?;
+    // Counts from the first event of the log.
+    let counters = Counters::start();
     let level = logging::start(&RoleName::Monitor, &settings.config.log);
     if users.are_separate() {
         write_floor(&settings.config.host);
@@ -84,9 +90,10 @@ fn start_monitor(
         let _ = rustix::thread::set_thread_groups(&[Gid::from_raw(users.bus().gid)]);
     }
     runtime.block_on(async {
-        let config = std::path::absolute(&options.config).with_exit_status(exit_status::SYSTEM)?;
-        let settings = (reader, settings);
-        let monitor = Monitor::new(config, ping, settings, users, bus_program, folders, level);
+        let config = runtime_dirs::absolute(&options.config);
+        let config = config.with_exit_status(exit_status::SYSTEM)?;
+        let (settings, log) = ((reader, settings), (level, counters));
+        let monitor = Monitor::new(config, ping, settings, users, bus_program, folders, log);
         monitor?.run(hangup).await
     })
 }
@@ -98,8 +105,10 @@ pub(super) fn write_floor(host: &HostConfig) {
     match floor_file::write(path, &host.floor()) {
         Ok(true) => info!("{} has min_id {}", path.display(), host.min_id),
         Ok(false) => {}
-        Err(error) => warn!(
-            "{:#}: programs refuse ids by the floor that they have; see roster doctor",
+        Err(error) => log!(
+            WARN,
+            &daemon::FLOOR_UNWRITABLE,
+            "{:#}; programs apply the previous min_id",
             anyhow::Error::new(error)
         ),
     }
@@ -112,9 +121,10 @@ pub(super) fn mark_published(is_news: bool) -> bool {
         Ok(true) => info!("{} marks that a snapshot was published", mark::path().display()),
         Ok(false) => {}
         Err(error) if is_news => {
-            warn!(
-                "{}: cannot be created: {error}. Programs take a missing snapshot for a host without \
-                 users. Create the file.",
+            log!(
+                WARN,
+                &daemon::PUBLISHED_MARK_UNWRITABLE,
+                "{}: cannot be created: {error}",
                 mark::path().display()
             );
             return false;
@@ -127,9 +137,8 @@ pub(super) fn mark_published(is_news: bool) -> bool {
 /// Returns the interval of pings to roles, and of systemd's watchdog.
 fn ping_interval(options: &MonitorOptions) -> Result<Duration, ExitFailure> {
     let ping = Duration::try_from_secs_f64(options.ping).ok().filter(|ping| !ping.is_zero());
-    let ping = ping
-        .context("--ping: that is no time between two pings")
-        .with_exit_status(exit_status::USAGE)?;
+    let invalid = || CodedError::new(&daemon::PING_INTERVAL_INVALID, "--ping: invalid interval");
+    let ping = ping.ok_or_else(invalid).with_exit_status(exit_status::USAGE)?;
     Ok(sd_notify::watchdog_enabled().map_or(ping, |watchdog| ping.min(watchdog / 2)))
 }
 
@@ -146,17 +155,16 @@ fn role_users(options: &MonitorOptions, domains: usize) -> Result<RoleUsers, Exi
 /// Returns the users of that many backends and of the other roles.
 pub(super) fn separate_users(domains: usize) -> Result<RoleUsers, ExitFailure> {
     let text = read_passwd()
-        .with_context(|| format!("cannot read {PASSWD}"))
+        .with_code(&daemon::PASSWD_UNREADABLE, || format!("{PASSWD}: cannot be read"))
         .with_exit_status(exit_status::SYSTEM)?;
     RoleUsers::from_passwd(&text, domains)
         .map_err(|missing| {
-            anyhow!(
-                "{PASSWD} lacks users that roles run as, each with a uid of its own and all with the \
-                 group of roster-bus: {}; make them with systemd-sysusers, for which make install puts \
-                 roster.conf in place, or with groupadd --system roster and useradd --system --gid \
-                 roster; or give --state-dir to run everything as root",
+            let text = format!(
+                "{PASSWD}: missing users, or users without a separate uid and the primary group of \
+                 roster-bus: {}",
                 missing.join(", "),
-            )
+            );
+            CodedError::new(&daemon::ROLE_USERS_MISSING, text)
         })
         .with_exit_status(exit_status::NO_USER)
 }
@@ -180,9 +188,11 @@ fn bus_program() -> Result<PathBuf, ExitFailure> {
         std::env::split_paths(&path).chain(usual).map(|folder| folder.join("dbus-daemon"));
     candidates
         .find(|program| program.is_absolute() && program.is_file())
-        .context(
-            "there is no dbus-daemon, which carries what roles say to each other: install the \
-             package dbus-daemon (Debian, Fedora) or dbus",
-        )
+        .ok_or_else(|| {
+            CodedError::new(
+                &daemon::DBUS_DAEMON_MISSING,
+                "dbus-daemon: not found in PATH or /usr/bin",
+            )
+        })
         .with_exit_status(exit_status::UNAVAILABLE)
 }

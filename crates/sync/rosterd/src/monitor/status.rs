@@ -4,10 +4,11 @@ use super::supervision::ProcessPhase;
 use super::{Monitor, describe_phase};
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::{MonitorStatus, SupervisedRole};
+use roster_messages::{log, table::daemon};
 use roster_role::clock::unix_seconds;
 use sd_notify::NotifyState;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::info;
 
 /// Time after which readiness is reported even if a role is not ready. One broken domain must delay neither the others
 /// nor the start of the machine.
@@ -62,7 +63,8 @@ impl Monitor {
             if all_run {
                 info!("all roles run");
             } else if waited {
-                warn!("ready as far as can be; waits for {}", waits_for.join(", "));
+                let waits_for = waits_for.join(", ");
+                log!(WARN, &daemon::START_INCOMPLETE, "started; still waiting for: {waits_for}");
             }
             if all_run || waited {
                 self.report.is_ready_sent = true;

@@ -144,7 +144,7 @@ impl Timed {
 
     async fn is_as_before(&self) {
         let host = &self.host;
-        assert_eq!(host.offline.clock_warning(), "");
+        assert_eq!(host.offline.clock_fault(), None);
         assert_ne!(host.check("carol", "good").await, AuthResult::Success, "it is too old");
         assert_eq!(host.check("alice", "bad").await, AuthResult::WrongPassword);
         for name in ["alice", "bob"] {
@@ -194,10 +194,11 @@ async fn clock_ahead_at_start_deletes_nothing() {
     assert_eq!(timed.host.check("alice", "good").await, AuthResult::Unreachable);
     let right = timed.right;
     timed.host.hand.set(right);
-    let doubt = timed.host.offline.clock_warning();
-    assert_eq!(doubt, "it is 8 d behind the latest time that was seen");
+    let doubt = timed.host.offline.clock_fault().expect("a fault");
+    assert_eq!(doubt.text, "the clock is 8 d behind the latest known time");
+    assert_eq!(doubt.message, &login::CLOCK_BEHIND);
     timed.host.directory_answers(true);
-    assert_eq!(timed.host.offline.clock_warning(), "");
+    assert_eq!(timed.host.offline.clock_fault(), None);
     timed.host.directory_answers(false);
     timed.is_as_before().await;
 }
@@ -269,21 +270,21 @@ async fn clock_ahead_for_a_moment_counts_offline() {
     timed.host.hand.set(timed.right);
     assert_eq!(timed.host.offline.now_unix(), ahead + 2);
     assert_eq!(
-        timed.host.offline.clock_warning(),
-        "it is 40 d behind the latest time that was seen"
+        timed.host.offline.clock_fault().expect("a fault").text,
+        "the clock is 40 d behind the latest known time"
     );
     let right = timed.right;
     for _ in 0..2 {
         assert_eq!(timed.host.check("alice", "good").await, AuthResult::Unreachable);
         timed.restart(false, right);
     }
-    assert_ne!(timed.host.offline.clock_warning(), "");
+    assert_ne!(timed.host.offline.clock_fault(), None);
     // The tasks of a backend notice that the directory is reachable again, without a login.
     timed.host.directory_answers(true);
     tokio::select! {
         () = timed.host.offline.maintain() => unreachable!("it never ends"),
         () = wait_until("the clock is believed", || {
-            timed.host.offline.time.lock().warning(&timed.host.hand.read()).is_empty()
+            timed.host.offline.time.lock().fault(&timed.host.hand.read()).is_none()
         }) => {}
     }
     timed.host.directory_answers(false);

@@ -2,6 +2,7 @@
 //! works again.
 
 use super::*;
+use roster_messages::table::login;
 use std::sync::atomic::AtomicBool;
 
 impl Host {
@@ -13,7 +14,7 @@ impl Host {
     async fn recovers(&self) {
         tokio::select! {
             () = self.offline.maintain() => unreachable!("it never ends"),
-            () = wait_until("it is written", || self.offline.store_warning().is_empty()) => {}
+            () = wait_until("it is written", || self.offline.store_fault().is_none()) => {}
         }
     }
 
@@ -38,7 +39,7 @@ async fn store_refuses_writes_changes_count_at_once() {
     refresh(&host.engine, &["alice", "bob", "carol"], &[], "1");
     host.heard("alice", "good", AuthResult::Success).await;
     host.heard("bob", "good", AuthResult::Success).await;
-    assert_eq!(host.offline.store_warning(), "");
+    assert_eq!(host.offline.store_fault(), None);
     host.writing_fails(true);
     host.heard("alice", "better", AuthResult::Success).await;
     host.heard("bob", "good", AuthResult::WrongPassword).await;
@@ -51,13 +52,11 @@ async fn store_refuses_writes_changes_count_at_once() {
         assert_eq!(host.names(), ["alice", "carol"]);
     };
     counts(&host).await;
-    assert!(
-        host.offline.store_warning().contains("No space left on device"),
-        "{}",
-        host.offline.store_warning()
-    );
+    let fault = host.offline.store_fault().expect("a fault");
+    assert_eq!(fault.message, &login::CREDENTIALS_NOT_WRITTEN);
+    assert!(fault.text.contains("No space left on device"), "{fault}");
     host.kept().store.write_waiting();
-    assert_ne!(host.offline.store_warning(), "", "there is no space yet");
+    assert_ne!(host.offline.store_fault(), None, "there is no space yet");
     counts(&host).await;
 
     host.writing_fails(false);
@@ -65,7 +64,7 @@ async fn store_refuses_writes_changes_count_at_once() {
     counts(&host).await;
     host.restart_when_closed().await;
     counts(&host).await;
-    assert_eq!(host.offline.store_warning(), "");
+    assert_eq!(host.offline.store_fault(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,11 +94,9 @@ async fn store_refuses_opening_is_opened_later() {
     host.heard("alice", "good", AuthResult::Success).await;
     host.heard("bob", "good", AuthResult::Success).await;
     let mut host = host.unopened().await;
-    assert!(
-        host.offline.store_warning().contains("Input/output error"),
-        "{}",
-        host.offline.store_warning()
-    );
+    let fault = host.offline.store_fault().expect("a fault");
+    assert_eq!(fault.message, &login::CREDENTIALS_UNREADABLE);
+    assert!(fault.text.contains("Input/output error"), "{fault}");
     assert_eq!(host.check("alice", "good").await, AuthResult::Unreachable, "it cannot be read");
     assert_eq!(host.check("bob", "bad").await, AuthResult::Unreachable);
     host.heard("carol", "good", AuthResult::Success).await;
@@ -149,8 +146,8 @@ async fn store_opened_late_knows_the_latest_time() {
     set(&host.kept().store.faults.opening, false);
     host.recovers().await;
     assert_eq!(host.check("alice", "good").await, AuthResult::Unreachable);
-    let doubt = host.offline.clock_warning();
-    assert_eq!(doubt, "it is 30 d behind the latest time that was seen");
+    let doubt = host.offline.clock_fault().expect("a fault");
+    assert_eq!(doubt.text, "the clock is 30 d behind the latest known time");
 }
 
 #[tokio::test(start_paused = true)]
