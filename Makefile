@@ -81,7 +81,7 @@ lint: ## check style, lints, licences, spelling, scripts and the policies of pac
 fuzz: ## fuzz for FUZZ_SECONDS=60 a target, compare with files on ROSTER_CORPORA=2000 corpora, read ROSTER_FORGED=10000 forged snapshots
 	@scripts/fuzz $(ARGS)
 
-mutants: ## test strength: each change of the code of small crates fails a test (CRATE=passwd-format|wire|coalescer|snapshot)
+mutants: ## test strength: each change of parsers and of decisions fails a test (CRATE=PART; a wrong name lists the parts)
 	@scripts/mutants $(CRATE)
 
 install: $(PROGRAM) $(MODULE) $(PAM_MODULE) ## install under DESTDIR= PREFIX=/usr/local; nsswitch.conf and pam.d stay as they are

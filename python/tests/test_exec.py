@@ -40,7 +40,7 @@ def test_what_does_not_run_is_told_as_subprocess_tells_it(run, command, error, l
 
 
 def test_nobody_listening_is_told_with_what_to_do(tmp_path):
-    with pytest.raises(roster_exec.NoDaemon, match="--native running") as told:
+    with pytest.raises(roster_exec.NoDaemon, match="RST-7091") as told:
         roster_exec.run("true", socket=str(tmp_path / "none"))
     assert isinstance(told.value, ConnectionError)
 
@@ -202,7 +202,7 @@ def test_a_kept_connection_that_has_ended_is_made_anew(tmp_path_factory):
     # The error reports a daemon that goes away in the middle: the command may have run.
     killer = threading.Timer(0.5, daemon.kill)
     killer.start()
-    with pytest.raises(roster_exec.Failed, match="gone away"):
+    with pytest.raises(roster_exec.Failed, match="RST-7094"):
         roster_exec.run(["sh", "-c", "sleep 5"], socket=daemon.socket)
     killer.join()
     with pytest.raises(roster_exec.NoDaemon):
@@ -228,7 +228,7 @@ def test_no_command_is_asked_for_twice(tmp_path):
         server.start()
         path = str(tmp_path / "exec")
         assert roster_exec.run("true", socket=path).returncode == 0
-        with pytest.raises(roster_exec.Failed, match="gone away"):
+        with pytest.raises(roster_exec.Failed, match="RST-7093"):
             roster_exec.run("true", socket=path)
         server.join()
         # A second connection would wait here: the client has returned.

@@ -67,8 +67,10 @@ class Measure(NamedTuple):
 
 
 def sources(names):
-    """Ends of the paths of Rust sources: all that a text may name."""
-    return {"/".join(name.split("/")[-at:]) for name in names if name.endswith(".rs") for at in range(1, name.count("/") + 2)}
+    """Ends of the paths of Rust sources, with and without their `src`: all that a text may name."""
+    rust = [name for name in names if name.endswith(".rs")]
+    rust += [name.replace("/src/", "/") for name in rust]
+    return {"/".join(name.split("/")[-at:]) for name in rust for at in range(1, name.count("/") + 2)}
 
 
 def measure(name, text, known=None):

@@ -46,6 +46,7 @@ pub enum Command {
     SshKeys(SshKeysArgs),
     LogLevel(LogLevelArgs),
     CheckConfig(CheckConfigArgs),
+    Explain(ExplainArgs),
     Nscd(NscdArgs),
     /// Query the name services of the host for roster nscd
     #[command(hide = true, after_long_help = help_text::after_help("nscd"))]
@@ -56,6 +57,22 @@ pub enum Command {
     Generate(GenerateArgs),
     Man(ManArgs),
     Completions(CompletionsArgs),
+}
+
+/// Print cause and fix of a message's code
+///
+/// Errors, warnings, findings and refusals end with a code such as [RST-1001]. The same rows are in
+/// docs/reference/messages.md, and `journalctl -x` shows them.
+#[derive(Debug, Args)]
+#[command(after_long_help = help_text::after_help("explain"))]
+pub struct ExplainArgs {
+    /// Explain these codes, such as RST-1001 or 1001
+    #[arg(value_name = "CODE", required = true)]
+    pub codes: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Compile passwd and group files into a snapshot

@@ -12,6 +12,7 @@ mod atomic_write;
 mod check_config;
 mod compile;
 mod doctor;
+mod explain;
 mod finding;
 mod generate;
 mod get;
@@ -71,6 +72,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
         Command::SshKeys(args) => rosterd_client::ssh_keys::run(&args, out).map(well),
         Command::LogLevel(args) => rosterd_client::log_level::run(&args, out).map(|()| 0),
         Command::CheckConfig(args) => check_config::run(&args, out).map(well),
+        Command::Explain(args) => explain::run(&args.codes, args.json, out).map(well),
         Command::Nscd(args) => nscd::run(&args, out).map(|()| 0),
         Command::NscdHelper => nscd::run_helper().map(|()| 0),
         Command::NscdStarter => nscd::run_helper_starter().map(|()| 0),

@@ -451,3 +451,22 @@ fn man_pages_and_completions_match_arguments() {
         assert!(run.out.contains("consecutive"), "{shell}");
     }
 }
+
+#[test]
+fn explain_prints_row_and_rejects_unknown_code() {
+    let bench = Bench::new();
+    let message = roster_messages::find("RST-1001").unwrap();
+    let run = bench.roster("explain rst-1001").expect(0);
+    assert_eq!(
+        run.out,
+        format!(
+            "RST-1001: {}\n  Cause: {}\n  Fix:   {}\n",
+            message.title, message.cause, message.fix
+        )
+    );
+    let run = bench.roster("explain --json 1001 RST-0000").expect(1);
+    let rows: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(rows[0]["code"], "RST-1001");
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    assert_eq!(run.err, "roster: RST-0000: unknown code. Codes look like RST-1001.\n");
+}

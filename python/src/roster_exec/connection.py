@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from . import wire
-from .errors import NoDaemon
+from .errors import NO_DAEMON, NoDaemon
 
 # Connections that wait for a command; the daemon allows 256 for a user.
 IDLE_MAX = 64
@@ -44,7 +44,7 @@ class Connection:
             self._socket.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
             self._socket.close()
-            raise NoDaemon(f"nobody listens on {path}: is roster-rootwrap-daemon --native running?") from None
+            raise NoDaemon(f"{path}: {NO_DAEMON}") from None
         except BaseException:
             self._socket.close()
             raise

@@ -46,5 +46,18 @@ class NoDaemon(Failed, ConnectionError):
     number = errno.ECONNREFUSED
 
 
+# Messages with codes of docs/reference/messages.md. Messages of the daemon bring their own code.
+NO_DAEMON = "no daemon listens. Write /etc/roster/exec.toml, then run systemctl start roster-exec.socket. [RST-7091]"
+SOCKET_REFUSED = "the socket refuses this user. Correct the mode of the socket, or try again later. [RST-7092]"
+GONE_BEFORE_START = (
+    "connection lost before the daemon reported a start. Check whether the command ran, then try again. [RST-7093]"
+)
+GONE_DURING_RUN = (
+    "connection lost while the command ran, so its status is unknown. Check the effect of the command. [RST-7094]"
+)
+INVALID_REPLY = (
+    "protocol error: invalid reply from roster-rootwrap-daemon. Install client and daemon of one version. [RST-7095]"
+)
+
 # By the number in a frame of kind D. Any other number of a later daemon is a failure.
 BY_WHY: dict[int, type[ExecError]] = {1: Refused, 2: NotFound, 3: NotExecutable, 4: Busy, 5: Failed}

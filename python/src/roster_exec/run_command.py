@@ -15,7 +15,7 @@ from typing import IO, Any, Optional, Union
 
 from . import wire
 from .connection import Connection, Gone, Late, Pool, Unread, pool
-from .errors import BY_WHY, Busy, Failed
+from .errors import BY_WHY, GONE_BEFORE_START, GONE_DURING_RUN, INVALID_REPLY, SOCKET_REFUSED, Busy, Failed
 
 StrOrBytesPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Command = Union[StrOrBytesPath, Sequence[StrOrBytesPath]]
@@ -126,10 +126,10 @@ class _Coder:
             return None
         if self._is_text:
             if not isinstance(data, str):
-                raise TypeError(f"input is to be str, not {type(data).__name__}, where text is asked for")
+                raise TypeError(f"input must be str, not {type(data).__name__}, in text mode")
             return memoryview(data.encode(self._encoding, self._errors))
         if isinstance(data, str):
-            raise TypeError("input is to be bytes, not str, unless text is asked for")
+            raise TypeError("input must be bytes, not str, except in text mode")
         return memoryview(data).cast("B")
 
     def decoded(self, data: Optional[bytes]) -> Union[None, str, bytes]:
@@ -171,8 +171,10 @@ class Running:
 
     def run(self, request: bytes, deadline: Optional[float]) -> int:
         """Returns the return code. Raises `Late` when the command was killed after its timeout."""
+        gone = GONE_BEFORE_START
         try:
             self._begin(request, deadline)
+            gone = GONE_DURING_RUN
             self._close_handed()
             try:
                 self._pump(deadline)
@@ -186,9 +188,9 @@ class Running:
             if connection is not None:
                 self._pool.give_back(connection)
         except Gone:
-            raise Failed("the daemon has gone away; how the command ended is not known") from None
-        except wire.Malformed as error:
-            raise Failed(str(error)) from None
+            raise Failed(gone) from None
+        except wire.Malformed:
+            raise Failed(INVALID_REPLY) from None
         finally:
             self.close()
         return self._code()
@@ -282,7 +284,7 @@ class Running:
                 answer = self._asked(request, deadline)
             except PermissionError as denied:
                 # The daemon closes its socket to a user while too many of the user's connections hang.
-                error, is_busy = denied, True
+                error, is_busy = PermissionError(denied.errno, f"{self._pool.path}: {SOCKET_REFUSED}"), True
             else:
                 if not isinstance(answer, wire.Denied):
                     return self._take(answer)
@@ -434,7 +436,7 @@ class Running:
 
     def _code(self) -> int:
         if self._ended is None or self._ended.how > 2:
-            raise Failed("the daemon says what it may not say here")
+            raise Failed(INVALID_REPLY)
         return (self._ended.value, -self._ended.value, TIME_OVER)[self._ended.how]
 
 

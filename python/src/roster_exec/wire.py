@@ -55,7 +55,7 @@ Answer = Union[Denied, Started, Stopped, Ended]
 def request(user: bytes, words: Sequence[bytes], variables: Sequence[bytes]) -> bytes:
     """Encodes a request, header included. Strings have no NUL, and there is at least one argument."""
     if not words:
-        raise ValueError("there is no command")
+        raise ValueError("the command is missing")
     strings = (*words, *variables)
     if b"\0" in user or b"\0" in b"".join(strings):
         raise ValueError("embedded null byte")
@@ -81,7 +81,7 @@ def answer(held: bytes) -> Optional[tuple[Answer, int]]:
         return None
     kind, length = _HEADER.unpack_from(held)
     if kind not in _KINDS or length > ANSWER_BYTES_MAX:
-        raise Malformed("the daemon sent what is no answer")
+        raise Malformed("invalid header of a reply")
     end = _HEADER.size + length
     if len(held) < end:
         return None
@@ -99,4 +99,4 @@ def _answer(kind: bytes, body: bytes) -> Answer:
         (why,) = _NUMBER.unpack_from(body)
         return Denied(why, body[_NUMBER.size :].decode("utf-8", "replace"))
     except struct.error:
-        raise Malformed("the daemon sent an answer of another length") from None
+        raise Malformed("invalid length of a reply") from None

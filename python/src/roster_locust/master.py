@@ -158,7 +158,7 @@ def check(cls: Any) -> Dict[str, Any]:
         return {}
     program = os.environ.get("ROSTER_LAB") or shutil.which("roster-lab")
     if program is None:
-        return {"failed": "roster-lab is not on this host, which would look for traps before a run."}
+        return {"failed": "the checks before the run need roster-lab. Install it, or set ROSTER_LAB. [RST-7104]"}
     # Not as arguments, which every user of this host sees: passwords may be among them.
     command = [program, "run", "/dev/stdin", "--check", "--json=-", "--quiet"]
     try:
@@ -170,11 +170,14 @@ def check(cls: Any) -> Dict[str, Any]:
             timeout=CHECK_SECONDS_MAX,
         )
     except subprocess.TimeoutExpired:
-        return {"failed": "the comparisons took longer than %d s." % CHECK_SECONDS_MAX}
+        text = "the checks before the run took longer than %d s. Check the server, or set probe = 0. [RST-7105]"
+        return {"failed": text % CHECK_SECONDS_MAX}
     try:
         found: Dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        return {"failed": done.stderr.decode(errors="replace").strip()[-1000:]}
+        # Errors of roster-lab have their own codes.
+        told = done.stderr.decode(errors="replace").strip()[-1000:]
+        return {"failed": told or "roster-lab check ended without a report. Run it with the same options. [RST-7106]"}
     return found
 
 

@@ -44,8 +44,8 @@ class NativeUser(User):
     @task
     def made_by_a_worker(self) -> None:
         raise RuntimeError(
-            "the requests of %s are made by roster-lab: start Locust with --master, and "
-            "roster-lab worker --master HOST" % type(self).__name__
+            "%s: only workers of roster-lab make its requests. Start Locust with --master, and "
+            "roster-lab worker --master HOST. [RST-7107]" % type(self).__name__
         )
 
 

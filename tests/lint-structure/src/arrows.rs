@@ -1,8 +1,8 @@
 //! Check `arrows`: each dependency between crates of the workspace stands in the table of
 //! ARCHITECTURE.md, and crosses no border of `planes`.
 //!
-//! The table has the columns `crate`, `depends on` and `dev-dependencies`, and names crates by their
-//! directories. Build-dependencies stand with the dependencies.
+//! The table has the columns of [`COLUMNS`], and names crates by their directories. Build-dependencies stand with the
+//! dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::workspace::{Dependency, Package, Workspace};
 /// The file with the table.
 pub const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
-const COLUMNS: [&str; 3] = ["crate", "depends on", "dev-dependencies"];
+const COLUMNS: [&str; 5] = ["plane", "crate", "responsibility", "depends on", "dev-dependencies"];
 
 /// The table of allowed arrows.
 #[derive(Default)]
@@ -153,8 +153,9 @@ impl Table {
     }
 
     fn row(&mut self, line: usize, cells: &[String]) -> Result<(), Box<Finding>> {
-        let [name, dependencies, dev_dependencies] = cells else {
-            let message = format!("the row has {} columns, expected 3", cells.len());
+        let [_, name, _, dependencies, dev_dependencies] = cells else {
+            let message =
+                format!("the row has {} columns, expected {}", cells.len(), COLUMNS.len());
             let fix = "Escape or remove the other `|`";
             return Err(Box::new(Finding::new(ARCHITECTURE, line, message, fix)));
         };
@@ -279,10 +280,12 @@ mod tests {
             if to.is_empty() { "\u{2013}".to_owned() } else { to.join(", ") }
         };
         let mut text =
-            "# Map\n\n| Crate | Depends on | Dev-dependencies |\n|---|---|---|\n".to_owned();
+            "# Map\n\n| Plane | Crate | Responsibility | Depends on | Dev-dependencies |\n\
+             |---|---|---|---|---|\n"
+                .to_owned();
         for one in CRATES.iter().flat_map(|(_, names)| names.split_whitespace()) {
             let (normal, dev) = (cell(arrows, one), cell(dev_arrows, one));
-            text.push_str(&format!("| `{one}` | {normal} | {dev} |\n"));
+            text.push_str(&format!("| | `{one}` | | {normal} | {dev} |\n"));
         }
         text + "\nMore.\n"
     }
@@ -361,7 +364,7 @@ mod tests {
         assert_eq!(places[..2], manifests);
         assert_eq!(places[2..], [(ARCHITECTURE, 18), (ARCHITECTURE, 12)]);
 
-        let shorter = allowed.replace("| `rosterd` | \u{2013} | \u{2013} |\n", "");
+        let shorter = allowed.replace("| | `rosterd` | | \u{2013} | \u{2013} |\n", "");
         let found = check(&workspace, &shorter);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].message, "the table of ARCHITECTURE.md lacks the crate rosterd");

@@ -139,8 +139,8 @@ impl ExecHost {
     #[must_use]
     pub fn cgroup_dir(&self) -> Option<PathBuf> {
         let log = self.log();
-        let line = log.lines().rfind(|line| line.contains("are in cgroups of their own: "))?;
-        Some(line.rsplit(": ").next()?.into())
+        let line = log.lines().rfind(|line| line.contains("have cgroups in "))?;
+        Some(line.rsplit("have cgroups in ").next()?.into())
     }
 
     /// Removes cgroups that a killed daemon has left. The next daemon in the same cgroup would do it.

@@ -3,7 +3,7 @@
 
 use roster_system_tests::test_host::{ROSTER_NSSWITCH, run};
 use roster_system_tests::{
-    Corpus, NssCaller, TestHost, c_program, command_with_snapshot, find_tool,
+    Corpus, NssCaller, TestHost, c_program, c_program_with, command_with_snapshot, find_tool,
 };
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -144,6 +144,23 @@ fn a_thread_that_is_cancelled_in_a_refresh_finishes_it() {
     host.publish(&corpus(2));
     thread::sleep(2 * REFRESH);
     assert_eq!(interrupted.send_command(""), "generation 2");
+}
+
+/// glibc's signal of an asynchronous cancellation may arrive after the thread has disabled cancellation. Each such
+/// thread that ended within a refresh would leave the mark of its refresh. A process has 16 tables to replace blocked
+/// ones, and more threads than that are cancelled within a refresh here.
+#[test]
+fn cancelled_threads_leave_no_refresh_mark() {
+    let host = TestHost::serving(&corpus(1), "");
+    let flags = ["-pthread", "-rdynamic"];
+    let program = c_program_with("cancel_refreshes", "cancel_refreshes", &flags);
+    let mut command = command_with_snapshot(program, &host.snapshot_path());
+    let mut cancelled = NssCaller::start(command.args(["10000", "alice"]));
+    let line = cancelled.read_line();
+    let readings: u64 = line.split(' ').next().and_then(|word| word.parse().ok()).expect(&line);
+    assert!(readings > 10_000, "{line}");
+    host.publish(&corpus(2));
+    assert_eq!(cancelled.send_command(""), "generation 2");
 }
 
 /// Services with a system call filter were written for `files`.

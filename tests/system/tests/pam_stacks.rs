@@ -109,7 +109,8 @@ impl World {
 fn block_below(heading: &str) -> &'static str {
     let (_, below) =
         include_str!("../../../docs/how-to/logins.md").split_once(heading).expect("a heading");
-    below.split("```").nth(1).expect("a block of code")
+    let block = below.split("```pam host\n").nth(1).and_then(|rest| rest.split("```").next());
+    block.expect("a block of code")
 }
 
 const COMMON: [&str; 4] = ["common-auth", "common-account", "common-password", "common-session"];

@@ -140,3 +140,23 @@ fn unit_rosterd_hands_caches_over_without_overrides() {
     assert_eq!(ended, "success");
     assert_ne!(host.run("pgrep", &["-u", "roster-publisher"]).code, 0);
 }
+
+#[test]
+fn journal_catalog_explains_each_message() {
+    let root = tempfile::tempdir().expect("make a directory");
+    let folder = root.path().join("usr/lib/systemd/catalog");
+    fs::create_dir_all(&folder).expect("make directories");
+    fs::create_dir_all(root.path().join("var/lib/systemd/catalog")).expect("make directories");
+    let source = in_tree("packaging/systemd/roster.catalog");
+    fs::copy(&source, folder.join("roster.catalog")).expect("copy");
+    let journalctl = |option: &str| {
+        let mut command = Command::new(find_tool("journalctl", "systemd"));
+        run(command.arg(option).arg("--root").arg(root.path()))
+    };
+    let made = journalctl("--update-catalog");
+    assert_eq!(made.code, 0, "{}", made.error());
+    let listed = journalctl("--list-catalog").text();
+    let text = fs::read_to_string(source).expect("text");
+    let expected = text.lines().filter(|line| line.starts_with("-- ")).count();
+    assert!(expected > 0 && listed.lines().count() == expected, "{expected}: {listed}");
+}

@@ -1,5 +1,5 @@
-//! The command line of `roster-exec`: one table, of which the parser, `--help`, the man page and the
-//! completions are made.
+//! The command line of `roster-exec`: one table for the parser, `--help`, the man page and the completions. It opens no
+//! connection and prints nothing.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -9,17 +9,17 @@ use alloc::vec::Vec;
 /// One option.
 #[derive(Debug)]
 pub struct OptionSpec {
-    /// Behind one dash.
+    /// The letter behind one dash.
     pub short: char,
-    /// Behind two.
+    /// The name behind two dashes.
     pub long: &'static str,
-    /// What its value is called, if it has one.
+    /// The name of its value, if it has one.
     pub value: Option<&'static str>,
-    /// What it does.
+    /// The text in `--help`.
     pub help: &'static str,
 }
 
-/// All of them.
+/// All options.
 pub const OPTIONS: [OptionSpec; 5] = [
     OptionSpec {
         short: 'u',
@@ -43,25 +43,25 @@ pub const OPTIONS: [OptionSpec; 5] = [
     OptionSpec { short: 'V', long: "version", value: None, help: "Print the version and end" },
 ];
 
-/// The program.
+/// The name of the program.
 pub const NAME: &str = "roster-exec";
-/// What it does, in a line.
+/// The first line of `--help`.
 pub const ABOUT: &str =
     "Run a command as root or as another user, if the policy of this host lets you";
-/// How it is called.
+/// The synopsis.
 pub const USAGE: &str = "[OPTION]... COMMAND [ARGUMENT]...";
 
 /// The end of `--help`, and the prose of the man page.
 pub const TEXT: &str = include_str!("../man/roster-exec.txt");
 
-/// What somebody calls it for.
+/// The meaning of a command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Invocation<'w> {
-    /// To be told how.
+    /// Print `--help`.
     Help,
-    /// To be told the version.
+    /// Print the version.
     Version,
-    /// To run a command.
+    /// Run a command.
     Run {
         /// The user, if one is named.
         run_as: Option<&'w str>,
@@ -74,24 +74,25 @@ pub enum Invocation<'w> {
     },
 }
 
-/// Reads a command line without the program's own name. An error says what is wrong with it.
+/// Parses a command line without the name of the program. The error is a text for the user.
 pub fn parse<'w>(
     words: impl IntoIterator<Item = &'w [u8]>,
 ) -> Result<Invocation<'w>, Cow<'static, str>> {
     let mut words = words.into_iter();
     let (mut run_as, mut socket, mut keeps_terminal) = (None, None, false);
     let first = loop {
-        let word = words.next().ok_or("there is no command")?;
+        let word = words.next().ok_or("the command is missing")?;
         if word == b"--" {
-            break words.next().ok_or("there is no command")?;
+            break words.next().ok_or("the command is missing")?;
         }
         let Some((option, value)) = parse_option(word)? else { break word };
         let mut value =
             || value.or_else(|| words.next()).ok_or(format!("--{} needs a value", option.long));
         match option.short {
             'u' => {
-                let name = core::str::from_utf8(value()?).map_err(|_| "a user's name is UTF-8")?;
-                // To the daemon it would be none: root. A variable that is not set has not meant that.
+                let name = core::str::from_utf8(value()?)
+                    .map_err(|_| "the name of the user is not UTF-8")?;
+                // An empty name means root to the daemon. An unset variable in a script must not mean root.
                 if name.is_empty() {
                     return Err("the name of the user is empty".into());
                 }
@@ -113,12 +114,12 @@ pub fn parse<'w>(
     Ok(Invocation::Run { run_as, socket, keeps_terminal, argv })
 }
 
-/// An option, with the value that is in its word.
+/// An option, and the value in the same word.
 type ParsedOption<'w> = (&'static OptionSpec, Option<&'w [u8]>);
 
-/// The option of a word; `None` if it is the command.
+/// Returns the option of a word. `None`: the word is the command.
 fn parse_option(word: &[u8]) -> Result<Option<ParsedOption<'_>>, String> {
-    let unknown = || format!("there is no option {}", String::from_utf8_lossy(word));
+    let unknown = || format!("unknown option {}", String::from_utf8_lossy(word));
     let (option, value) = match word {
         [b'-', b'-', long @ ..] => {
             let at = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());
@@ -138,7 +139,7 @@ fn parse_option(word: &[u8]) -> Result<Option<ParsedOption<'_>>, String> {
     }
 }
 
-/// What `--help` prints.
+/// Returns the text of `--help`.
 #[must_use]
 pub fn help() -> String {
     let mut text = format!("{ABOUT}\n\nUsage: {NAME} {USAGE}\n\nOptions:\n");

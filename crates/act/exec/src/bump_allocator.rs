@@ -1,5 +1,5 @@
-//! Memory for a program that has ended before it would be worth giving any back: from the kernel by the piece, and
-//! out of a piece one after the other. Only what was taken last is taken back, or made larger where it is.
+//! Memory of a short program with one thread. The allocator takes pieces from the kernel and gives none back. Within a
+//! piece it hands out memory in order, and can free or enlarge only the last allocation.
 
 #![allow(unsafe_code)]
 
@@ -8,20 +8,20 @@ use core::cell::Cell;
 use core::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// What is asked of the kernel at the least.
+/// The smallest piece.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// For a program of one thread.
+/// An allocator for one thread.
 pub(crate) struct BumpAllocator {
-    /// What is free of the last piece: from here
+    /// Start of the free part of the last piece.
     next: Cell<usize>,
-    /// to here.
+    /// End of the free part.
     end: Cell<usize>,
-    /// Whether the kernel had no piece.
+    /// The kernel refused a piece.
     is_exhausted: Cell<bool>,
 }
 
-// SAFETY: only a program of one thread has it.
+// SAFETY: only a program with one thread uses it.
 unsafe impl Sync for BumpAllocator {}
 
 impl BumpAllocator {
@@ -29,12 +29,12 @@ impl BumpAllocator {
         Self { next: Cell::new(0), end: Cell::new(0), is_exhausted: Cell::new(false) }
     }
 
-    /// Whether something was asked for that could not be had.
+    /// Returns true after a failed allocation.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.is_exhausted.get()
     }
 
-    /// Where what fits `layout` may begin in the piece, if it does.
+    /// Returns the address for `layout` in the piece, if it fits.
     fn next_aligned(&self, layout: Layout) -> Option<usize> {
         let begin = self.next.get().checked_next_multiple_of(layout.align())?;
         let end = begin.checked_add(layout.size())?;
@@ -44,7 +44,7 @@ impl BumpAllocator {
     fn map_piece(&self, layout: Layout) -> Option<()> {
         let wanted = layout.size().checked_add(layout.align())?.max(PIECE_BYTES);
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: where is the kernel's choice, so that it is nobody else's.
+        // SAFETY: the kernel selects the address, so the mapping replaces no other.
         let piece = unsafe { mmap_anonymous(ptr::null_mut(), wanted, access, flags) }.ok()?;
         self.next.set(piece.expose_provenance());
         self.end.set(piece.expose_provenance() + wanted);
@@ -52,8 +52,8 @@ impl BumpAllocator {
     }
 }
 
-// SAFETY: what is handed out lies in a piece of the kernel's, is as large and as aligned as was asked for, and overlaps
-// nothing else that is in use: `next` is behind all of it.
+// SAFETY: an allocation lies in a piece of the kernel and has the size and alignment of its layout. It overlaps no
+// other one, because `next` is behind all of them.
 unsafe impl GlobalAlloc for BumpAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let place = self.next_aligned(layout).or_else(|| {
@@ -87,10 +87,10 @@ unsafe impl GlobalAlloc for BumpAllocator {
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
             return ptr::null_mut();
         };
-        // SAFETY: a layout of more than no bytes, as the caller promises.
+        // SAFETY: the size of the layout is not 0, as the caller promises.
         let other = unsafe { self.alloc(wanted) };
         if !other.is_null() {
-            // SAFETY: `taken` stays as it was until now, and the other overlaps nothing that is in use.
+            // SAFETY: `taken` is unchanged until here, and the new memory overlaps no other allocation.
             unsafe { ptr::copy_nonoverlapping(taken, other, layout.size().min(size)) };
         }
         other

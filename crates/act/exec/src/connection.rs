@@ -1,4 +1,5 @@
-//! The connection to the daemon.
+//! The connection of `roster-exec` to the daemon: it sends requests and signals, and waits for replies. `main` decides
+//! about them.
 
 use crate::signals::PendingSignals;
 use crate::syscalls;
@@ -22,36 +23,45 @@ use rustix::net::{
 };
 use rustix::termios::isatty;
 
-/// In which the daemon has to take what it is sent.
+/// Limit of the wait for the daemon to read.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a job in the background looks whether it is in the foreground.
+/// Interval at which a background job checks whether it is in the foreground.
 const FOREGROUND_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What comes while a request is answered.
+/// Events while a request runs.
 pub(crate) enum CommandEvent {
-    /// From the daemon.
+    /// A reply of the daemon.
     Reply(CommandReply),
-    /// From anybody.
+    /// A signal to this process.
     Signal(u32),
-    /// Nothing, in the time that there was.
+    /// The time limit passed.
     TimedOut,
 }
 
-/// Why there is no answer.
+/// Reasons for a missing reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionError {
-    /// Nobody listens.
+    /// No process accepts connections at the socket.
     NotListening,
-    /// The mode or access list of the socket refuses this user, for now or for good.
+    /// The mode or access list of the socket refuses this user.
     Refused,
-    /// The daemon has closed the connection.
+    /// The daemon closed the connection before it reported the start of the command.
     Closed,
-    /// The same, and whether it has told before that the command runs.
-    ClosedDuringRun { is_running: bool },
-    /// What it says is none.
+    /// The daemon closed the connection while the command ran.
+    ClosedDuringRun,
+    /// The daemon sent an invalid reply.
     Malformed(MalformedFrame),
-    /// An error of the system's.
+    /// The system refused an operation.
     System(Errno),
+}
+
+/// An error of the system in words, without a code.
+pub(crate) struct SystemError(pub(crate) Errno);
+
+impl fmt::Display for SystemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (error {})", syscalls::describe_errno(self.0), self.0.raw_os_error())
+    }
 }
 
 impl From<Errno> for ConnectionError {
@@ -66,32 +76,37 @@ impl From<Errno> for ConnectionError {
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The unit does not start without a policy, and systemctl does not tell.
+            // The unit does not start without a policy, and systemctl does not report that.
             Self::NotListening => f.write_str(
-                "no daemon listens. Write /etc/roster/exec.toml, then start it: systemctl start roster-exec.socket",
+                "no daemon listens. Write /etc/roster/exec.toml, then run systemctl start roster-exec.socket. \
+                 [RST-7091]",
             ),
             Self::Refused => f.write_str(
-                "permission denied: the socket refuses this user, by its mode or access list. The daemon refuses a user while \
-                 too many of the user's connections hang",
+                "permission denied: the socket refuses this user. Correct the mode of the socket, or try again later. \
+                 [RST-7092]",
             ),
-            Self::Closed => f.write_str("the daemon has gone away"),
-            Self::ClosedDuringRun { is_running: true } => {
-                f.write_str("the daemon has gone away; how the command ended is not known")
-            }
-            Self::ClosedDuringRun { is_running: false } => {
-                f.write_str("the daemon has gone away before it told that the command runs")
-            }
-            Self::Malformed(what) => write!(f, "the daemon says what it may not: {}", what.0),
-            Self::System(error) => {
-                write!(f, "{} (error {})", syscalls::describe_errno(*error), error.raw_os_error())
-            }
+            Self::Closed => f.write_str(
+                "connection lost before the daemon reported a start. Check whether the command ran, then try again. \
+                 [RST-7093]",
+            ),
+            Self::ClosedDuringRun => f.write_str(
+                "connection lost while the command ran, so its status is unknown. Check the effect of the command. \
+                 [RST-7094]",
+            ),
+            Self::Malformed(what) => write!(
+                f,
+                "protocol error: invalid reply from roster-rootwrap-daemon: {}. Install client and daemon of one \
+                 version, and restart the daemon. [RST-7095]",
+                what.0
+            ),
+            Self::System(error) => write!(f, "{}. [RST-7096]", SystemError(*error)),
         }
     }
 }
 
 pub(crate) struct DaemonConnection {
     stream: OwnedFd,
-    /// What has come of answers that were not looked at.
+    /// Bytes of replies that are not decoded yet.
     buffered: Vec<u8>,
 }
 
@@ -109,8 +124,8 @@ impl DaemonConnection {
         Ok(Self { stream, buffered: Vec::new() })
     }
 
-    /// Sends a request, and with it our descriptors and the folder that we are in. Of these the terminals are replaced by
-    /// the command's, if it has one.
+    /// Sends a request with the descriptors 0 to 2 and the working directory. The terminal of the command replaces the
+    /// caller's.
     pub(crate) fn send(
         &mut self,
         request: &[u8],
@@ -132,7 +147,7 @@ impl DaemonConnection {
         self.send_bytes(&request[sent..])
     }
 
-    /// Passes a signal on to the command. Where the daemon is gone, its answer tells.
+    /// Forwards a signal to the command. If the daemon has ended, the next read reports that.
     pub(crate) fn forward_signal(&mut self, signal: u32) -> Result<(), ConnectionError> {
         match self.send_bytes(&encode_signal(signal)) {
             Err(ConnectionError::Closed) => Ok(()),
@@ -148,7 +163,7 @@ impl DaemonConnection {
         Ok(())
     }
 
-    /// What comes next, of the daemon or of anybody who signals; until a time, if there is one.
+    /// Waits for the next reply or signal, until a time if there is one.
     pub(crate) fn next_event(
         &mut self,
         signals: &mut PendingSignals,
@@ -157,7 +172,7 @@ impl DaemonConnection {
     ) -> Result<CommandEvent, ConnectionError> {
         let mut has_come = [false; 2];
         loop {
-            // What the command wrote comes before its end.
+            // The output of the command is shown before its end.
             if let Some(signal) = terminal.as_mut().and_then(|terminal| terminal.transfer(has_come))
             {
                 return Ok(CommandEvent::Signal(signal));
@@ -169,7 +184,7 @@ impl DaemonConnection {
                 return Ok(CommandEvent::Signal(signal));
             }
             let awaited = terminal.as_ref().map_or([None; 2], |terminal| terminal.poll_events());
-            // An entry that waits for nothing stands for the stream again.
+            // An unused entry polls the stream without events.
             let [own, typed] =
                 awaited.map(|what| what.unwrap_or((self.stream.as_fd(), PollFlags::empty())));
             let mut fds = [
@@ -209,7 +224,7 @@ impl DaemonConnection {
         }
     }
 
-    /// An answer that has come already.
+    /// Returns a reply that was received completely.
     fn buffered_reply(&mut self) -> Result<Option<CommandReply>, MalformedFrame> {
         let Some((head, rest)) = self.buffered.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -235,7 +250,7 @@ impl DaemonConnection {
     }
 }
 
-/// The folder that we are in, whether or not we may enter it any more.
+/// Opens the working directory, even if this user may no longer enter it.
 fn open_working_dir() -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path| openat(CWD, path, flags, Mode::empty());

@@ -1,9 +1,8 @@
-//! What `roster-exec` and the daemon that runs commands for it say to each other, as
-//! docs/internals/exec-protocol.md has it; and the words of the program's command line, of which its parser, its
-//! help, its man page and its completions are made.
+//! The protocol between `roster-exec` and its daemon (docs/internals/exec-protocol.md), and the command line of the
+//! program.
 //!
-//! Small, for it is in a program that has to start in no time and has no standard library (`main.rs`).
-//! Decides nothing and starts nothing.
+//! The library is small and has no standard library, because the program has to start fast. It decides nothing and
+//! starts nothing: `roster-rootwrap` has the daemon.
 
 #![no_std]
 #![forbid(unsafe_code)]

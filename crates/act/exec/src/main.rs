@@ -1,8 +1,8 @@
-//! `roster-exec`: asks the daemon to run a command, hands it our descriptors, passes signals on, and
-//! ends as the command did.
+//! `roster-exec`: requests a command from the daemon, passes its own descriptors and signals on, and ends as the
+//! command did.
 //!
-//! Reads and writes none of the command's data, and knows no policy. Begins and ends by itself, without a C library
-//! (`entry_point.rs` says why): what that takes of unsafe code is in `entry_point`, `mem_intrinsics`, `bump_allocator` and `syscalls`, and nowhere else.
+//! The program does not read the data of the command, and has no policy. It has no C library (see `entry_point`). Its
+//! unsafe code is in `entry_point`, `mem_intrinsics`, `bump_allocator` and `syscalls`.
 
 #![no_std]
 #![no_main]
@@ -20,11 +20,13 @@ mod terminal;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use connection::{CommandEvent, ConnectionError, DaemonConnection};
+use connection::{CommandEvent, ConnectionError, DaemonConnection, SystemError};
 use core::fmt::{self, Display, Write};
 use core::panic::PanicInfo;
 use roster_exec::args::{self, Invocation};
-use roster_exec::protocol::{self, CommandEnd, CommandReply, DenyCode, encode_request};
+use roster_exec::protocol::{
+    self, CommandEnd, CommandReply, DenyCode, MalformedFrame, encode_request,
+};
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, retry_on_intr, write};
 use signals::PendingSignals;
@@ -35,22 +37,24 @@ const FAILED: u8 = 125;
 const NOT_EXECUTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// How long a daemon is asked again that has no place, and how long after each time.
+/// Time for which a busy daemon is asked again, and the pause between two attempts.
 const BUSY_MS: u64 = 5_000;
 const BUSY_PAUSE_MS: u64 = 20;
-/// How long a daemon that says nothing is waited for by whom somebody has told to end.
+/// Wait for a silent daemon after a signal that terminates.
 const TERMINATION_WAIT_MS: u64 = 5_000;
-/// Of what is said of an error of this program's.
+/// Size of the message at a panic.
 const EXIT_MESSAGE_BYTES: usize = 512;
 
 #[global_allocator]
 static HEAP: bump_allocator::BumpAllocator = bump_allocator::BumpAllocator::new();
 
-/// The status to end with.
+/// Returns the exit status.
 fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
     signals::block_sigpipe();
     if syscalls::open_closed_fds().is_err() {
-        return fail(FAILED, &"0, 1 or 2 is closed, and /dev/null cannot be opened in its place");
+        let text = "descriptor 0, 1 or 2 is closed, and /dev/null cannot be opened in its place. Open the descriptors \
+                    before the call. [RST-7098]";
+        return fail(FAILED, &text);
     }
     let (run_as, socket, keeps_terminal, argv) = match args::parse(words.iter().skip(1).copied()) {
         Ok(Invocation::Run { run_as, socket, keeps_terminal, argv }) => {
@@ -60,18 +64,24 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
         Ok(Invocation::Version) => {
             return print(&format!("{} {}\n", args::NAME, env!("CARGO_PKG_VERSION")));
         }
-        Err(wrong) => return fail(FAILED, &format_args!("{wrong}; see {} --help", args::NAME)),
+        Err(wrong) => {
+            let text =
+                format_args!("{wrong}. Run {} --help for the options. [RST-7099]", args::NAME);
+            return fail(FAILED, &text);
+        }
     };
     let socket = socket.unwrap_or(protocol::SOCKET.as_bytes());
-    // What has no name and no value is none; a name may begin with the sign.
+    // A variable without a name and a value is dropped. The name may begin with `=`.
     let is_variable = |string: &&[u8]| string.iter().skip(1).any(|&byte| byte == b'=');
     let variables: Vec<&[u8]> = variables.iter().copied().filter(is_variable).collect();
     let request = encode_request(run_as.unwrap_or_default().as_bytes(), &argv, &variables);
     let Some(request) = request else {
-        return fail(FAILED, &"the command and its environment are too long");
+        let text = "the command and its environment are too long. Shorten them: at most 65,536 strings each, 4 MiB. \
+                    [RST-7100]";
+        return fail(FAILED, &text);
     };
     let command = String::from_utf8_lossy(argv[0]);
-    // A command of the caller's own user may read the caller's terminal anyway.
+    // A command of the caller's own user can read the caller's terminal anyway.
     let is_own = rustix::process::geteuid().is_root() && run_as.is_none();
     let terminal = if is_own || keeps_terminal { Ok(None) } else { Terminal::new() };
     let mut terminal = match terminal {
@@ -80,25 +90,26 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
             return fail(
                 FAILED,
                 &format_args!(
-                    "no terminal (pty) can be made: {}. -t hands on the caller's own",
-                    ConnectionError::System(error)
+                    "no terminal (pty) can be created: {}. Pass on the terminal of the caller with -t. [RST-7101]",
+                    SystemError(error)
                 ),
             );
         }
     };
     let answer = run_retrying_busy(socket, &request, terminal.as_mut());
-    // It is the caller's again before anything is said.
+    // The caller's terminal is restored before any message.
     drop(terminal);
     match answer {
         Ok(CommandReply::Ended(CommandEnd::Exited(status))) => status.to_le_bytes()[0],
         Ok(CommandReply::Ended(CommandEnd::Died(signal))) => signals::die_by_signal(signal),
         Ok(CommandReply::Ended(CommandEnd::TimedOut)) => {
-            fail(TIMED_OUT, &format_args!("{command}: its time was over"))
+            let text = "killed: the timeout of the rule expired. Raise timeout in /etc/roster/exec.toml if needed.";
+            fail(TIMED_OUT, &format_args!("{command}: {text} [RST-7097]"))
         }
         Ok(CommandReply::Denied(why, words)) => {
             fail(exit_code(why), &format_args!("{command}: {words}"))
         }
-        Ok(_) => fail(FAILED, &"the daemon says what it may not say here"),
+        Ok(_) => fail(FAILED, &ConnectionError::Malformed(MalformedFrame("unexpected kind"))),
         Err(what) => fail(FAILED, &what),
     }
 }
@@ -111,14 +122,14 @@ fn exit_code(why: DenyCode) -> u8 {
     }
 }
 
-/// As [`run`]. A daemon that is busy has started nothing; one that has let us wait is not asked again.
+/// Calls [`run`] until the daemon is not busy. A busy daemon has started nothing.
 fn run_retrying_busy(
     socket: &[u8],
     request: &[u8],
     mut terminal: Option<&mut Terminal>,
 ) -> Result<CommandReply, String> {
     let told = |broken: ConnectionError| format!("{}: {broken}", String::from_utf8_lossy(socket));
-    // From here on none is lost, whatever it will be for.
+    // From here on no signal is lost.
     let mut signals = PendingSignals::catch().map_err(|error| told(error.into()))?;
     let until_ms = syscalls::now_ms().saturating_add(BUSY_MS);
     loop {
@@ -132,14 +143,14 @@ fn run_retrying_busy(
         }
         let next_ms = syscalls::now_ms().saturating_add(BUSY_PAUSE_MS);
         signals.wait_for_termination(next_ms).map_err(|error| told(error.into()))?;
-        // Nothing has begun, so there is nobody to hand it to.
+        // The command has not started, so the signal ends this program.
         if let Some(signal) = signals.termination_signal() {
             return Ok(CommandReply::Ended(CommandEnd::Died(signal)));
         }
     }
 }
 
-/// The last answer.
+/// Returns the last reply.
 fn run(
     socket: &[u8],
     request: &[u8],
@@ -148,7 +159,7 @@ fn run(
 ) -> Result<CommandReply, ConnectionError> {
     let mut connection = DaemonConnection::open(socket)?;
     match connection.send(request, terminal.as_deref()) {
-        // It would not read the request, and may have said why.
+        // The daemon may have sent a reason before it closed the connection.
         Err(ConnectionError::Closed) => {}
         sent => sent?,
     }
@@ -174,12 +185,12 @@ fn run(
                 return Ok(last);
             }
             Ok(CommandEvent::Signal(signal)) if signals::is_termination(signal) => {
-                // Whoever insists does not wait for a command that has not begun.
+                // A second signal ends the wait for a command that has not started.
                 if until_ms.is_some() && !is_running {
                     return Ok(CommandReply::Ended(CommandEnd::Died(signal)));
                 }
                 until_ms = Some(syscalls::now_ms().saturating_add(TERMINATION_WAIT_MS));
-                // Perhaps the command runs already; if not, the signal is there when it does.
+                // If the command has not started, the daemon finds the signal when it starts.
                 connection.forward_signal(signal)?;
             }
             Ok(CommandEvent::Signal(signal)) => {
@@ -198,8 +209,8 @@ fn run(
                 }
                 _ => {}
             },
-            Err(ConnectionError::Closed) => {
-                return Err(ConnectionError::ClosedDuringRun { is_running });
+            Err(ConnectionError::Closed) if is_running => {
+                return Err(ConnectionError::ClosedDuringRun);
             }
             Err(broken) => return Err(broken),
         }
@@ -216,7 +227,10 @@ fn print(text: &str) -> u8 {
     let [_, stdout, _] = syscalls::standard_fds();
     match write_all(stdout, text.as_bytes()) {
         Ok(()) | Err(Errno::PIPE) => 0,
-        Err(error) => fail(FAILED, &ConnectionError::System(error)),
+        Err(error) => {
+            let text = format_args!("cannot write the output: {}. [RST-7090]", SystemError(error));
+            fail(FAILED, &text)
+        }
     }
 }
 
@@ -234,7 +248,7 @@ fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What fits of a text, without memory from anywhere.
+/// A text of bounded length in a buffer on the stack.
 struct ExitMessage {
     bytes: [u8; EXIT_MESSAGE_BYTES],
     length: usize,
@@ -250,13 +264,13 @@ impl Write for ExitMessage {
     }
 }
 
-/// An error of this program's, or no memory: then there is none for words either.
+/// A panic. Without memory there is also none for the text.
 #[panic_handler]
 fn panic(what: &PanicInfo<'_>) -> ! {
     let mut words = ExitMessage { bytes: [0; EXIT_MESSAGE_BYTES], length: 0 };
     let _ = match HEAP.is_exhausted() {
-        true => words.write_str("roster-exec: out of memory\n"),
-        false => writeln!(words, "roster-exec: an error of its own: {what}"),
+        true => words.write_str("roster-exec: out of memory [RST-7102]\n"),
+        false => writeln!(words, "roster-exec: internal error [RST-7103]: {what}"),
     };
     let [_, _, stderr] = syscalls::standard_fds();
     let _ = write_all(stderr, &words.bytes[..words.length]);

@@ -1,4 +1,5 @@
-//! The frames between a client and the daemon, as bytes. Any bytes whatever are safe to decode.
+//! Frames between a client and the daemon, as bytes. Decoding is safe for any bytes. Sockets are in `connection` of the
+//! client and `frame_reader` of the daemon.
 
 use alloc::string::String;
 use alloc::vec;
@@ -9,17 +10,17 @@ use std::ffi::{OsStr, OsString};
 #[cfg(feature = "std")]
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Where the daemon listens.
+/// The default path of the daemon's socket.
 pub const SOCKET: &str = "/run/roster/exec";
-/// A frame's kind, three bytes of 0, and how many bytes follow.
+/// A header has the kind of a frame, three bytes of 0, and the length of the content.
 pub const HEADER_BYTES: usize = 8;
-/// Of a request. The kernel takes 2 MiB of words and variables by default.
+/// Limit of a request. The kernel takes 2 MiB of arguments and variables by default.
 pub const REQUEST_BYTES_MAX: usize = 4 << 20;
-/// Of an answer.
+/// Limit of a reply.
 pub const REPLY_BYTES_MAX: usize = 4096;
-/// Of words, and of variables.
+/// Limit of arguments, and of variables.
 pub const STRINGS_MAX: usize = 1 << 16;
-/// The command's 0, 1 and 2, and the folder that it runs in.
+/// Descriptors 0, 1 and 2 of the command, and its working directory.
 pub const DESCRIPTOR_COUNT: usize = 4;
 
 const MAGIC: &[u8; 4] = b"RXQ1";
@@ -30,74 +31,74 @@ const STARTED: u8 = b'S';
 const STOPPED: u8 = b'P';
 const ENDED: u8 = b'E';
 
-/// Why bytes are no frame.
+/// The reason for which bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedFrame(pub &'static str);
 
 impl fmt::Display for MalformedFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the request is not as the protocol has it: {}", self.0)
+        write!(f, "invalid frame: {}", self.0)
     }
 }
 
 impl core::error::Error for MalformedFrame {}
 
-/// What somebody wants.
+/// A request for a command.
 #[cfg(feature = "std")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandRequest {
-    /// The user that it is to run as, if the client says.
+    /// The requested user.
     pub run_as: Option<String>,
-    /// The words, at least one.
+    /// The command and its arguments, at least one word.
     pub argv: Vec<OsString>,
-    /// The client's environment.
+    /// The environment of the client.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// What the daemon says.
+/// A reply of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandReply {
-    /// The command does not run. The last of a command.
+    /// The command does not run. The last reply of a command.
     Denied(DenyCode, String),
-    /// It runs, with this process id.
+    /// The command runs, with this process id.
     Started(u32),
-    /// It was stopped, by this signal.
+    /// A signal stopped the command.
     Stopped(u32),
-    /// It has ended. The last of a command.
+    /// The command ended. The last reply of a command.
     Ended(CommandEnd),
 }
 
-/// Why a command does not run.
+/// Reasons for which a command does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DenyCode {
-    /// No rule lets the caller run it.
+    /// No rule allows the command.
     Refused = 1,
-    /// A rule does, and there is no such executable.
+    /// A rule allows the command, and the executable does not exist.
     NotFound = 2,
-    /// A rule does, and the executable cannot be executed, or others could have changed it.
+    /// A rule allows the command. The kernel does not execute the file, or other users can change it.
     NotExecutable = 3,
-    /// As much runs as may at once.
+    /// A limit is reached.
     Busy = 4,
-    /// The daemon could not find out whether it may, or could not start it.
+    /// The daemon could not decide, or could not start the command.
     Failed = 5,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// With this status.
+    /// The exit status.
     Exited(u32),
-    /// By this signal.
+    /// The signal that ended it.
     Died(u32),
-    /// It was killed, for its time was over.
+    /// The daemon killed it after its timeout.
     TimedOut,
 }
 
-/// A frame's kind and length, which is no more than `bytes_max`.
+/// Returns the kind and the length of a frame, at most `bytes_max`.
 fn header(bytes: [u8; HEADER_BYTES], bytes_max: usize) -> Result<(u8, usize), MalformedFrame> {
     let [kind, 0, 0, 0, length @ ..] = bytes else {
-        return Err(MalformedFrame("bytes 1 to 3 of a frame are 0"));
+        return Err(MalformedFrame("bytes 1 to 3 of a frame are not 0"));
     };
     let length = u32::from_le_bytes(length) as usize;
     match length <= bytes_max {
@@ -114,13 +115,13 @@ fn frame(kind: u8, body: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Nothing here is so long that it does not fit; what would be is refused as too long.
+/// A longer part exceeds the limit of its frame anyway.
 fn number(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// What somebody wants, as a frame: as whom, if that is not empty, the words, and the variables with their
-/// values behind a `=`. `None` if it is more than the daemon takes.
+/// Encodes a request: the user, if it is not empty, the arguments, and the variables as `NAME=VALUE`. `None`: the
+/// request exceeds a limit of the daemon.
 #[must_use]
 pub fn encode_request(run_as: &[u8], argv: &[&[u8]], variables: &[&[u8]]) -> Option<Vec<u8>> {
     if argv.len() > STRINGS_MAX || variables.len() > STRINGS_MAX {
@@ -149,7 +150,7 @@ pub fn encode_request(run_as: &[u8], argv: &[&[u8]], variables: &[&[u8]]) -> Opt
 
 #[cfg(feature = "std")]
 impl CommandRequest {
-    /// As [`encode_request`] has it.
+    /// Encodes the request as [`encode_request`] does.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         let run_as = self.run_as.as_deref().unwrap_or_default().as_bytes();
@@ -162,35 +163,35 @@ impl CommandRequest {
         encode_request(run_as, &argv, &variables)
     }
 
-    /// How many bytes follow a header of a request.
+    /// Returns the length of the content, from the header of a request.
     pub fn length(bytes: [u8; HEADER_BYTES]) -> Result<usize, MalformedFrame> {
         match header(bytes, REQUEST_BYTES_MAX)? {
             (REQUEST, length) => Ok(length),
-            _ => Err(MalformedFrame("a frame of kind R begins a command")),
+            _ => Err(MalformedFrame("the first frame of a command is not of kind R")),
         }
     }
 
-    /// What follows the header.
+    /// Decodes the content of a request.
     pub fn decode(body: &[u8]) -> Result<Self, MalformedFrame> {
         let mut rest = BodyReader(body);
         if rest.take_bytes(MAGIC.len())? != MAGIC {
-            return Err(MalformedFrame("it does not begin with RXQ1"));
+            return Err(MalformedFrame("the request does not begin with RXQ1"));
         }
         let (words, variables, run_as) = (rest.number()?, rest.number()?, rest.number()?);
         if words == 0 || words > STRINGS_MAX || variables > STRINGS_MAX {
-            return Err(MalformedFrame("there are no words, or too many"));
+            return Err(MalformedFrame("no arguments, or too many strings"));
         }
         let run_as = core::str::from_utf8(rest.text(run_as)?)
-            .map_err(|_| MalformedFrame("a user's name is UTF-8"))?;
+            .map_err(|_| MalformedFrame("the name of the user is not UTF-8"))?;
         let run_as = (!run_as.is_empty()).then(|| run_as.into());
-        // Each takes four bytes at least, so that no count makes room for more than was sent.
+        // Each string takes at least four bytes, so a count reserves no more memory than was sent.
         let argv = (0..words).map(|_| rest.string()).collect::<Result<_, _>>()?;
         let environment = (0..variables)
             .map(|_| rest.string().and_then(|variable| split_variable(&variable)))
             .collect::<Result<_, _>>()?;
         match rest.0 {
             [] => Ok(Self { run_as, argv, environment }),
-            _ => Err(MalformedFrame("something is behind its last variable")),
+            _ => Err(MalformedFrame("bytes follow the last variable")),
         }
     }
 }
@@ -209,13 +210,14 @@ struct BodyReader<'b>(&'b [u8]);
 impl<'b> BodyReader<'b> {
     fn take_bytes(&mut self, count: usize) -> Result<&'b [u8], MalformedFrame> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or(MalformedFrame("it ends early"))?;
+            self.0.split_at_checked(count).ok_or(MalformedFrame("the frame ends early"))?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn number(&mut self) -> Result<usize, MalformedFrame> {
-        let bytes = self.take_bytes(4)?.try_into().map_err(|_| MalformedFrame("it ends early"))?;
+        let bytes =
+            self.take_bytes(4)?.try_into().map_err(|_| MalformedFrame("the frame ends early"))?;
         Ok(u32::from_le_bytes(bytes) as usize)
     }
 
@@ -235,25 +237,25 @@ impl<'b> BodyReader<'b> {
     }
 }
 
-/// A signal for the command, as a frame.
+/// Encodes a signal for the command.
 #[must_use]
 pub fn encode_signal(signal: u32) -> Vec<u8> {
     frame(SIGNAL, &[&signal.to_le_bytes()])
 }
 
-/// The bytes of every frame that a client sends while its command runs.
+/// Size of a frame with a signal. A client sends no other frames while its command runs.
 pub const SIGNAL_FRAME_BYTES: usize = HEADER_BYTES + 4;
 
-/// The signal of such a frame.
+/// Decodes the frame of a signal.
 pub fn decode_signal(bytes: [u8; SIGNAL_FRAME_BYTES]) -> Result<u32, MalformedFrame> {
     match bytes {
         [SIGNAL, 0, 0, 0, 4, 0, 0, 0, signal @ ..] => Ok(u32::from_le_bytes(signal)),
-        _ => Err(MalformedFrame("while a command runs a client sends frames of kind K")),
+        _ => Err(MalformedFrame("the frame is not a signal")),
     }
 }
 
 impl CommandReply {
-    /// As a frame.
+    /// Encodes the reply.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -274,12 +276,12 @@ impl CommandReply {
         }
     }
 
-    /// How many bytes follow a header of an answer.
+    /// Returns the length of the content, from the header of a reply.
     pub fn length(bytes: [u8; HEADER_BYTES]) -> Result<usize, MalformedFrame> {
         header(bytes, REPLY_BYTES_MAX).map(|(_, length)| length)
     }
 
-    /// An answer, of its header and what followed.
+    /// Decodes a reply from its header and its content.
     pub fn decode(bytes: [u8; HEADER_BYTES], body: &[u8]) -> Result<Self, MalformedFrame> {
         let (kind, _) = header(bytes, REPLY_BYTES_MAX)?;
         let mut rest = BodyReader(body);
@@ -295,19 +297,19 @@ impl CommandReply {
                 (0, status) => CommandEnd::Exited(status),
                 (1, signal) => CommandEnd::Died(signal),
                 (2, _) => CommandEnd::TimedOut,
-                _ => return Err(MalformedFrame("a command ends in one of three ways")),
+                _ => return Err(MalformedFrame("unknown end of a command")),
             }),
-            _ => return Err(MalformedFrame("it is no answer")),
+            _ => return Err(MalformedFrame("unknown kind of reply")),
         };
         match rest.0 {
             [] => Ok(answer),
-            _ => Err(MalformedFrame("something is behind the answer")),
+            _ => Err(MalformedFrame("bytes follow the reply")),
         }
     }
 }
 
 impl DenyCode {
-    /// What a later daemon may say is a failure.
+    /// A number of a later daemon counts as a failure.
     fn from_number(number: u32) -> Self {
         let known = [Self::Refused, Self::NotFound, Self::NotExecutable, Self::Busy];
         known.into_iter().find(|why| *why as u32 == number).unwrap_or(Self::Failed)

@@ -1,4 +1,5 @@
-//! Signals: those that are passed on, as something to read; and what the command's signals do to us.
+//! Signals of `roster-exec`: it reads and forwards those of the caller, and repeats those of the command on itself.
+//! System calls are in `syscalls`.
 
 use crate::syscalls::{self, MaskChange, SignalSet};
 use core::time::Duration;
@@ -7,7 +8,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, read};
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior};
 
-/// Which are passed on.
+/// Signals that are forwarded.
 const FORWARDED: [Signal; 9] = [
     Signal::INT,
     Signal::TERM,
@@ -19,11 +20,11 @@ const FORWARDED: [Signal; 9] = [
     Signal::CONT,
     Signal::WINCH,
 ];
-/// Of these, whereby somebody wants an end.
+/// Signals that request an end.
 const TERMINATING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-/// What a shell adds to the number of a signal that a command died of.
+/// A shell adds this to the number of the signal that ended a command.
 const SIGNAL_BASE: u8 = 128;
-/// Of the structure in which a signal is read; its number comes first.
+/// Size of the structure of signalfd(2). It begins with the number of the signal.
 const INFO_BYTES: usize = 128;
 
 const fn number(signal: Signal) -> u32 {
@@ -39,33 +40,33 @@ const fn set(of: &[Signal]) -> SignalSet {
     set
 }
 
-/// No number is more than 64.
+/// Signals have numbers up to 64.
 const fn bit(signal: u32) -> SignalSet {
     1 << (signal.wrapping_sub(1) & 63)
 }
 
-/// What a command goes on by.
+/// The signal that continues a command.
 pub(crate) const CONTINUE: u32 = number(Signal::CONT);
-/// The signal for a terminal of another size.
+/// The signal of a terminal with a new size.
 pub(crate) const RESIZE: u32 = number(Signal::WINCH);
 
-/// The signals that came.
+/// Signals that wait to be read.
 pub(crate) struct PendingSignals {
     signal_fd: OwnedFd,
-    /// The first of them whereby somebody wants an end.
+    /// The first signal that requests an end.
     termination: Option<u32>,
 }
 
 impl PendingSignals {
-    /// From now on they do nothing to us, and can be read.
+    /// Blocks the signals, so that they can be read.
     pub(crate) fn catch() -> Result<Self, Errno> {
         let caught = set(&FORWARDED);
         syscalls::change_signal_mask(MaskChange::Block, caught)?;
         Ok(Self { signal_fd: syscalls::open_signalfd(caught)?, termination: None })
     }
 
-    /// The next one that is there. Those that whoever started us has us ignore, as nohup(1) does, are
-    /// ignored for the command as well.
+    /// Returns the next signal that waits. If this process ignores a signal from its start, as under nohup(1), the
+    /// command does not get it.
     pub(crate) fn next(&mut self) -> Result<Option<u32>, Errno> {
         loop {
             let mut info = [0; INFO_BYTES];
@@ -84,7 +85,7 @@ impl PendingSignals {
         }
     }
 
-    /// Waits until that time, or for one whereby somebody wants an end.
+    /// Waits until a time, or for a signal that requests an end.
     pub(crate) fn wait_for_termination(&mut self, until_ms: u64) -> Result<(), Errno> {
         while self.next()?.is_some() {}
         let left = Duration::from_millis(until_ms.saturating_sub(syscalls::now_ms()));
@@ -96,7 +97,7 @@ impl PendingSignals {
         Ok(())
     }
 
-    /// The first that came whereby somebody wants an end.
+    /// Returns the first signal that requests an end.
     pub(crate) fn termination_signal(&self) -> Option<u32> {
         self.termination
     }
@@ -108,17 +109,17 @@ impl AsFd for PendingSignals {
     }
 }
 
-/// Whether somebody wants an end by it.
+/// Returns true for a signal that requests an end.
 pub(crate) fn is_termination(signal: u32) -> bool {
     set(&TERMINATING) & bit(signal) != 0
 }
 
-/// A pipe that nobody reads is an error of writing, and no reason to die of.
+/// Turns a write into a closed pipe into an error.
 pub(crate) fn block_sigpipe() {
     let _ = syscalls::change_signal_mask(MaskChange::Block, bit(number(Signal::PIPE)));
 }
 
-/// Stops this process as the command was stopped, and returns when it goes on.
+/// Stops this process by the signal that stopped the command. Returns when the process continues.
 pub(crate) fn stop_self(signal: u32) -> Result<(), Errno> {
     let stops = set(&[Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU]) & bit(signal) != 0;
     let signal = if stops { signal } else { number(Signal::STOP) };
@@ -127,14 +128,14 @@ pub(crate) fn stop_self(signal: u32) -> Result<(), Errno> {
     syscalls::change_signal_mask(MaskChange::Replace, before).map(drop)
 }
 
-/// Dies of a signal as the command did, without a dump of a memory that is not the command's; the status
-/// is for one that nobody dies of.
+/// Ends this process by the signal that ended the command, without a core dump. Returns a status if the signal does not
+/// end a process.
 pub(crate) fn die_by_signal(signal: u32) -> u8 {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    // Also of one that whoever started us has us ignore.
+    // The process may have ignored this signal from its start.
     syscalls::reset_signal_action(signal);
     let _ = syscalls::raise(signal);
-    // No other that waits is to be what it dies of.
+    // Another pending signal must not end the process before.
     let _ = syscalls::change_signal_mask(MaskChange::Unblock, bit(signal));
     SIGNAL_BASE.saturating_add(signal.to_le_bytes()[0])
 }

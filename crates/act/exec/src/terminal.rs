@@ -1,8 +1,8 @@
-//! A terminal of the command's own (pty): a process that the command leaves behind as another user does not read what is
-//! typed at the caller's terminal afterwards. This program carries bytes, sizes and signals between the two.
+//! A terminal (pty) for the command. A process that outlives the command as another user then cannot read later input
+//! of the caller's terminal. This program copies bytes, sizes and signals between the two.
 //!
-//! The caller's terminal is raw meanwhile, so that the command's terminal alone edits lines, echoes, and knows which
-//! keys are signals. It controls no process, so this program sends the signals of its keys.
+//! Meanwhile the caller's terminal is raw: only the command's terminal edits lines, echoes, and knows the keys of
+//! signals. It is the controlling terminal of no process, so this program sends the signals of its keys.
 
 use crate::syscalls;
 use core::mem::take;
@@ -19,32 +19,32 @@ use rustix::termios::{
 
 /// The size of a read.
 const PIECE_BYTES: usize = 4096;
-/// As many pieces as a terminal holds at the most (64 KiB and 4 KiB: Linux), and some.
+/// More pieces than a terminal holds (64 KiB and 4 KiB on Linux).
 const DRAIN_PIECES_MAX: usize = 32;
-/// Keys, each with its signal.
+/// Keys with their signals.
 const KEYS: [(SpecialCodeIndex, Signal); 3] = [
     (SpecialCodeIndex::VINTR, Signal::INT),
     (SpecialCodeIndex::VQUIT, Signal::QUIT),
     (SpecialCodeIndex::VSUSP, Signal::TSTP),
 ];
-/// The code of a key that there is not.
+/// The code of a disabled key.
 const NO_KEY: u8 = 0;
 
-/// The command's terminal, and how it is tied to the caller's.
+/// The command's terminal, and its connection to the caller's.
 pub(crate) struct Terminal {
-    /// This program's end of it.
+    /// The master side of the pty.
     pty_master: OwnedFd,
-    /// The caller's keys, if 0 is a terminal and 1 is not a pipe.
+    /// The descriptor that reads keys, if 0 is a terminal and 1 is not a pipe.
     caller_input: Option<BorrowedFd<'static>>,
-    /// Where the caller reads.
+    /// The descriptor that shows output.
     caller_output: BorrowedFd<'static>,
-    /// How the caller's terminal was, while it is raw.
+    /// The modes of the caller's terminal while it is raw.
     saved_modes: Option<Termios>,
-    /// Typed, and not carried yet.
+    /// Keys that are not forwarded yet.
     keys: KeyBuffer,
-    /// The command has begun.
+    /// The command has started.
     has_started: bool,
-    /// No process has it open any more.
+    /// No process has the command's side open.
     is_closed: bool,
 }
 
@@ -52,12 +52,12 @@ struct KeyBuffer {
     bytes: [u8; PIECE_BYTES],
     from: usize,
     to: usize,
-    /// The next key is itself and no signal.
+    /// The next key is literal, even if it is the key of a signal.
     is_quoted: bool,
 }
 
 impl Terminal {
-    /// One with the modes and the size of the caller's; `None` where 0 to 2 are no terminals.
+    /// Creates a pty with the modes and the size of the caller's terminal. `None`: 0, 1 and 2 are not terminals.
     pub(crate) fn new() -> Result<Option<Self>, Errno> {
         let [stdin, stdout, stderr] = syscalls::standard_fds();
         let Some(shown) = [stdout, stderr, stdin].into_iter().find(|fd| isatty(fd)) else {
@@ -66,11 +66,11 @@ impl Terminal {
         let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         unlockpt(&own)?;
         ioctl_fionbio(&own, true)?;
-        // Behind a pipe another program may have the keys and the modes of the caller's terminal, as a pager does.
+        // A program behind a pipe, such as a pager, may use the keys and modes of the caller's terminal.
         let typed = (isatty(stdin) && !is_pipe(stdout)).then_some(stdin);
         let mut modes = tcgetattr(shown)?;
         if typed.is_none() {
-            // The caller's terminal is never raw then, and puts a carriage return before each newline.
+            // The caller's terminal is not raw in this case, and adds a carriage return to each newline.
             modes.output_modes -= OutputModes::OPOST;
         }
         tcsetattr(&own, OptionalActions::Now, &modes)?;
@@ -88,19 +88,19 @@ impl Terminal {
         }))
     }
 
-    /// The command's end of it.
+    /// Opens the command's side.
     pub(crate) fn open_command_end(&self) -> Result<OwnedFd, Errno> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         ioctl_tiocgptpeer(&self.pty_master, flags)
     }
 
-    /// The command has begun, or goes on.
+    /// Makes the caller's terminal raw when the command starts or continues.
     pub(crate) fn resume(&mut self) {
         self.has_started = true;
         self.resize();
         let Some(typed) = self.caller_input else { return };
         if is_in_background(typed) {
-            // The shell has given the terminal its own modes.
+            // The shell has set its own modes.
             self.saved_modes = None;
             return;
         }
@@ -113,13 +113,12 @@ impl Terminal {
         }
     }
 
-    /// Whether the keys are another job's. No signal tells when they are this one's: fg of a shell sends none to a job
-    /// that runs.
+    /// Returns true if another job has the keys. No signal reports the change back: `fg` sends none to a running job.
     pub(crate) fn waits_for_foreground(&self) -> bool {
         self.has_started && self.saved_modes.is_none() && self.caller_input.is_some()
     }
 
-    /// Gives the caller's terminal back as it was.
+    /// Restores the modes of the caller's terminal.
     pub(crate) fn restore_modes(&mut self) {
         if let (Some(before), Some(typed)) = (take(&mut self.saved_modes), self.caller_input)
             && !is_in_background(typed)
@@ -128,13 +127,13 @@ impl Terminal {
         }
     }
 
-    /// Takes over the size of the caller's terminal.
+    /// Copies the size of the caller's terminal.
     pub(crate) fn resize(&self) {
         let _ =
             tcgetwinsize(self.caller_output).and_then(|size| tcsetwinsize(&self.pty_master, size));
     }
 
-    /// The events to wait for: at this program's end, and at the caller's terminal.
+    /// Returns the events to wait for, on the pty and on the caller's terminal.
     pub(crate) fn poll_events(&self) -> [Option<(BorrowedFd<'_>, PollFlags)>; 2] {
         // The client shows output only once the caller's terminal is raw.
         if !self.has_started {
@@ -147,7 +146,7 @@ impl Terminal {
         [own, self.caller_input.filter(|_| reads).map(|typed| (typed, PollFlags::IN))]
     }
 
-    /// Carries, once the command has begun, what has come at this program's end, and where the caller types; gives the signal of a key.
+    /// Copies output and keys of a started command, and returns the signal of a key.
     pub(crate) fn transfer(&mut self, [has_shown, has_typed]: [bool; 2]) -> Option<u32> {
         if has_shown {
             self.copy_output();
@@ -158,7 +157,7 @@ impl Terminal {
         self.forward_keys()
     }
 
-    /// Shows all that the command has written, and no more of what it leaves behind.
+    /// Copies the output of the command that is already there.
     pub(crate) fn drain_output(&mut self) {
         for _ in 0..DRAIN_PIECES_MAX {
             if !self.copy_output() {
@@ -167,7 +166,7 @@ impl Terminal {
         }
     }
 
-    /// Shows the output that has come; false without any.
+    /// Copies one piece of output. False: there was none.
     fn copy_output(&mut self) -> bool {
         let mut piece = [0; PIECE_BYTES];
         match retry_on_intr(|| read(&self.pty_master, &mut piece)) {
@@ -185,12 +184,12 @@ impl Terminal {
         match read(typed, &mut self.keys.bytes) {
             Ok(count @ 1..) => (self.keys.from, self.keys.to) = (0, count),
             Err(Errno::INTR | Errno::AGAIN) => {}
-            // The caller's terminal is gone.
+            // The caller's terminal is closed.
             Ok(_) | Err(_) => self.caller_input = None,
         }
     }
 
-    /// Up to the first key that is a signal, which is carried, too: the command's terminal echoes it.
+    /// Forwards keys up to the first one with a signal, and returns that signal. The command's terminal echoes the key.
     fn forward_keys(&mut self) -> Option<u32> {
         if !self.keys.is_waiting() {
             return None;
@@ -205,7 +204,7 @@ impl Terminal {
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => return None,
-            // No process has it open.
+            // No process has the pty open.
             Err(_) => self.keys.from = end,
         }
         self.keys.is_quoted = is_quoted;
@@ -227,7 +226,7 @@ impl KeyBuffer {
         self.from < self.to
     }
 
-    /// The end of the first signal, or of all keys; whether the key behind it is quoted; and the signal.
+    /// Returns the end of the keys to forward, whether the key behind them is literal, and the signal.
     fn up_to_signal(&self, modes: Option<&Termios>) -> (usize, bool, Option<u32>) {
         let mut is_quoted = self.is_quoted;
         let Some(modes) = modes else { return (self.to, is_quoted, None) };

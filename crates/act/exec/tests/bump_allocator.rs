@@ -1,4 +1,4 @@
-//! The program's memory, under many demands: what is in use is as it was written, aligned, and nobody else's.
+//! Memory of the allocator under many random requests: it keeps its content, is aligned, and does not overlap.
 
 #![allow(unsafe_code, missing_docs)]
 
@@ -16,7 +16,7 @@ struct Taken {
 
 impl Taken {
     fn is_as_it_was(&self) -> bool {
-        // SAFETY: it is in use, and all of it was written.
+        // SAFETY: the allocation is in use and was written completely.
         let bytes = unsafe { std::slice::from_raw_parts(self.at, self.layout.size()) };
         bytes.iter().all(|&byte| byte == self.byte)
     }
@@ -38,7 +38,7 @@ fn what_is_in_use_is_nobody_elses() {
         };
         let byte = step as u8;
         match random(3) {
-            // What was taken last as often as any other.
+            // The last allocation as often as any other.
             0 if !taken.is_empty() => {
                 let which = if random(2) == 0 {
                     taken.len() - 1
@@ -47,20 +47,20 @@ fn what_is_in_use_is_nobody_elses() {
                 };
                 let one = taken.swap_remove(which);
                 assert!(one.is_as_it_was());
-                // SAFETY: it was taken with this layout, and is not used any more.
+                // SAFETY: the allocation has this layout, and is not used again.
                 unsafe { heap.dealloc(one.at, one.layout) };
             }
             1 if !taken.is_empty() => {
                 let one = taken.last_mut().unwrap();
                 let kept = one.layout.size().min(size as usize);
-                // SAFETY: it was taken with this layout, and the size is not 0.
+                // SAFETY: the allocation has this layout, and the size is not 0.
                 one.at = unsafe { heap.realloc(one.at, one.layout, size as usize) };
                 assert!(!one.at.is_null());
                 one.layout = Layout::from_size_align(kept, one.layout.align()).unwrap();
                 assert!(one.is_as_it_was());
                 one.layout = Layout::from_size_align(size as usize, one.layout.align()).unwrap();
                 one.byte = byte;
-                // SAFETY: so much was asked for.
+                // SAFETY: the allocation has this size.
                 unsafe { one.at.write_bytes(byte, one.layout.size()) };
             }
             _ => {
@@ -68,7 +68,7 @@ fn what_is_in_use_is_nobody_elses() {
                 // SAFETY: the size is not 0.
                 let at = unsafe { heap.alloc(layout) };
                 assert!(!at.is_null() && at.addr() % layout.align() == 0);
-                // SAFETY: so much was asked for.
+                // SAFETY: the allocation has this size.
                 unsafe { at.write_bytes(byte, layout.size()) };
                 taken.push(Taken { at, layout, byte });
             }
@@ -76,7 +76,7 @@ fn what_is_in_use_is_nobody_elses() {
     }
     assert!(taken.iter().all(Taken::is_as_it_was));
     assert!(!heap.is_exhausted());
-    // What cannot be is refused.
+    // An impossible size is refused.
     let layout = Layout::from_size_align(1 << 62, 1).unwrap();
     // SAFETY: the size is not 0.
     assert!(unsafe { heap.alloc(layout) }.is_null());

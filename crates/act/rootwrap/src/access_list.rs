@@ -7,45 +7,45 @@ use std::path::Path;
 
 const ATTRIBUTE: &str = "system.posix_acl_access";
 const VERSION: u32 = 2;
-/// The id of an entry whose tag needs none.
+/// The id of an entry without a user or a group.
 const NO_ID: u32 = u32::MAX;
 const ENTRY_BYTES: usize = 8;
-/// The longest list that is read.
+/// Limit of a list.
 const LIST_BYTES_MAX: usize = 64 << 10;
 
 /// Rights: `r` is 4, `w` is 2, `x` is 1.
 pub(crate) type AccessRights = u16;
-/// To connect to a socket takes `w`.
+/// The right to connect to a socket.
 pub(crate) const CONNECT: AccessRights = 2;
 pub(crate) const READ_WRITE: AccessRights = 6;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessList {
     pub(crate) owner: AccessRights,
-    /// By uid.
+    /// Rights by uid.
     pub(crate) users: Vec<(u32, AccessRights)>,
     pub(crate) group: AccessRights,
-    /// By gid.
+    /// Rights by gid.
     pub(crate) groups: Vec<(u32, AccessRights)>,
-    /// The most that `users`, `group` and `groups` have.
+    /// Limit of the rights of `users`, `group` and `groups`.
     pub(crate) mask: AccessRights,
     pub(crate) others: AccessRights,
 }
 
 impl AccessList {
-    /// The list that says what the mode of a file says.
+    /// Returns the list with the rights of a mode.
     pub(crate) fn from_mode(mode: u32) -> Self {
         let rights = |shift: u32| (mode >> shift & 7) as AccessRights;
         let (owner, group, others) = (rights(6), rights(3), rights(0));
         Self { owner, users: Vec::new(), group, groups: Vec::new(), mask: group, others }
     }
 
-    /// Whether a mode says the same.
+    /// Returns true if a mode has the same rights.
     pub(crate) fn is_mode_only(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// The list of a file; `None` if it has a mode alone.
+    /// Reads the list of a file. `None`: it has only a mode.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
         let mut bytes = vec![0; LIST_BYTES_MAX];
         match getxattr(path, ATTRIBUTE, &mut bytes[..]) {
@@ -55,7 +55,7 @@ impl AccessList {
         }
     }
 
-    /// Gives a file this list. The kernel keeps one without `users` and `groups` as a mode.
+    /// Writes the list to a file. The kernel stores a list without `users` and `groups` as a mode.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         setxattr(path, ATTRIBUTE, &self.encode(), XattrFlags::empty())
     }
@@ -63,7 +63,7 @@ impl AccessList {
     fn encode(&self) -> Vec<u8> {
         let users = self.users.iter().map(|&(uid, rights)| (2_u16, rights, uid));
         let entries = std::iter::once((1, self.owner, NO_ID)).chain(users);
-        // Without a mask the kernel keeps the list as a mode.
+        // The kernel stores a list without a mask as a mode.
         let mask = (!self.is_mode_only()).then_some((16, self.mask, NO_ID));
         let groups = self.groups.iter().map(|&(gid, rights)| (8, rights, gid));
         let entries = entries.chain([(4, self.group, NO_ID)]).chain(groups).chain(mask);

@@ -1,16 +1,19 @@
-//! Mistakes of a policy, and the rules that strict mode reads differently from compat mode.
+//! The `check` of a rootwrap policy: mistakes, and rules that strict mode reads differently. It evaluates no command
+//! and prints nothing.
 
 mod executables;
 mod mode_differences;
 mod privsep;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::warning;
 use crate::evaluate::is_command_variable;
 use crate::filters::{FilterClass, FilterRule};
 use crate::host_facts::HostFacts;
 use crate::mode::Mode;
 use crate::rootwrap_policy::RootwrapPolicy;
 pub use mode_differences::ModeDifference;
+use roster_messages::table::commands;
+use roster_messages::{Diagnostic, Message};
 use std::collections::BTreeMap;
 
 /// The result of a check.
@@ -37,54 +40,52 @@ pub fn check(policy: &RootwrapPolicy, facts: &dyn HostFacts) -> CheckReport {
                 continue;
             }
             if let Some(fault) = pattern.fault(Mode::Strict) {
-                let what = format!(
-                    "{}: the pattern {:?} {fault} (strict mode)",
-                    rule.name,
-                    pattern.text()
-                );
-                problems.push(Diagnostic::warning(&place.file, place.line, what, fault.fix()));
+                let text = format!("pattern {:?} {fault} (strict mode)", pattern.text());
+                let problem = warning(fault.message(), &place.file, place.line, text);
+                problems.push(Diagnostic { key: rule.name.clone(), ..problem });
             }
         }
     }
     CheckReport { problems, differences: mode_differences::mode_differences(policy) }
 }
 
-/// The variable of a setting, why a caller may not choose it freely, and what to do; `None` of a harmless one.
-fn setting_warning(setting: &str) -> Option<(&str, &'static str, &'static str)> {
+/// Returns the variable of a setting, and the row of its danger with the text. `None` for a harmless variable.
+fn setting_warning(setting: &str) -> Option<(&str, &'static Message, &'static str)> {
     let (name, value) = setting.split_once('=')?;
     if is_command_variable(name.as_bytes(), false) {
-        let what = "some programs take that for a command, or for files that lead to one";
-        return Some((name, what, "leave it out where the command does not need it"));
+        let text = "some programs use it as a command, or as a file with commands";
+        return Some((name, &commands::CHECK_ENV_COMMAND, text));
     }
     // Strict mode checks the value.
-    let what = "in compat mode programs read their messages, formats of printf(3) among them, from files that it names";
-    (name == "LANGUAGE" && value.is_empty()).then_some((
-        name,
-        what,
-        "leave it out: LC_ALL chooses the language",
-    ))
+    let text = "in compat mode programs read formats of printf(3) from files that it names";
+    let is_free = name == "LANGUAGE" && value.is_empty();
+    is_free.then_some((name, &commands::CHECK_ENV_LANGUAGE, text))
 }
 
-/// Those that EnvFilters set and that may be as good as code: one warning for each, at the first rule that has it.
-/// Variables that always are code differ between the modes.
+/// Returns a warning for each dangerous variable that EnvFilters set, at the first rule with it. Variables by which
+/// programs load code differ between the modes instead.
 fn command_variable_warnings(policy: &RootwrapPolicy) -> impl Iterator<Item = Diagnostic> {
-    let mut rules_by_doubt: BTreeMap<_, Vec<&FilterRule>> = BTreeMap::new();
+    let mut rules_by_variable: BTreeMap<_, (_, Vec<&FilterRule>)> = BTreeMap::new();
     for rule in policy.rules(Mode::Compat) {
         let FilterClass::Env(settings) = &rule.class else { continue };
-        for doubt in settings.iter().filter_map(|setting| setting_warning(setting)) {
-            rules_by_doubt.entry(doubt).or_default().push(rule);
+        for (name, message, text) in settings.iter().filter_map(|setting| setting_warning(setting))
+        {
+            let of_variable =
+                rules_by_variable.entry(name).or_insert_with(|| ((message, text), Vec::new()));
+            of_variable.1.push(rule);
         }
     }
-    rules_by_doubt.into_iter().filter_map(|((name, what, instead), rules)| {
+    rules_by_variable.into_iter().filter_map(|(name, ((message, text), rules))| {
         let (first, others) = rules.split_first()?;
         let place = first.location.as_ref()?;
         let more = match others.len() {
             0 => String::new(),
-            1 => " (and in another rule)".into(),
-            more => format!(" (and in {more} other rules)"),
+            1 => " (also in another filter)".into(),
+            more => format!(" (also in {more} other filters)"),
         };
-        let what = format!("{}: {name} is the caller's{more}, and {what}", first.name);
-        Some(Diagnostic::warning(&place.file, place.line, what, instead))
+        let text = format!("the caller sets {name}{more}: {text}");
+        let problem = warning(message, &place.file, place.line, text);
+        Some(Diagnostic { key: first.name.clone(), ..problem })
     })
 }
 
@@ -94,7 +95,7 @@ mod tests {
     use crate::host_facts::LocalHost;
 
     #[test]
-    fn variables_that_some_programs_obey_are_warned_of() {
+    fn check_command_variables_are_warned_of() {
         let rules = b"[Filters]\na: EnvFilter, env, root, HOME=, LC_ALL=, GIT_DIR=, ls\n\
                       l: EnvFilter, env, root, LANGUAGE=, ls\nm: EnvFilter, env, root, LANGUAGE=C, ls\n\
                       b: EnvFilter, env, root, HOME=, cat\n";
@@ -102,14 +103,19 @@ mod tests {
         let told: Vec<String> = check(&policy, &LocalHost::new())
             .problems
             .iter()
-            .map(|problem| problem.message.split(',').next().unwrap().to_owned())
+            .map(|problem| {
+                let text = problem.text.split(':').next().unwrap();
+                format!("{}: {text} {}", problem.key, problem.message)
+            })
             .collect();
+        let [command, language] =
+            [&commands::CHECK_ENV_COMMAND, &commands::CHECK_ENV_LANGUAGE].map(|row| row.code);
         assert_eq!(
             told,
             [
-                "a: GIT_DIR is the caller's",
-                "a: HOME is the caller's (and in another rule)",
-                "l: LANGUAGE is the caller's",
+                format!("a: the caller sets GIT_DIR {command}"),
+                format!("a: the caller sets HOME (also in another filter) {command}"),
+                format!("l: the caller sets LANGUAGE {language}"),
             ]
         );
     }

@@ -1,62 +1,31 @@
-//! What is wrong with a configuration or a filter file, where, and what to write instead.
+//! Diagnostics of a policy at a line, and errors of the system with a code. The types and the table of codes are in
+//! `roster_messages`.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use roster_messages::{CodedError, Diagnostic, Message, Severity};
+use std::io;
+use std::path::Path;
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The rest is used; this is not, or most likely not as it was meant.
-    Warning,
-    /// Nothing can be judged by this policy.
-    Error,
+/// Returns an error at a line, 0 for the whole file. The policy is not used.
+pub(crate) fn error(
+    message: &'static Message,
+    file: &Path,
+    line: usize,
+    text: impl Into<String>,
+) -> Diagnostic {
+    Diagnostic { line, ..Diagnostic::of_file(Severity::Error, message, file, text) }
 }
 
-/// One mistake.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic {
-    /// How bad it is.
-    pub severity: Severity,
-    /// The file, or the folder.
-    pub file: PathBuf,
-    /// Line in it, from 1; 0 where the whole file is meant.
-    pub line: usize,
-    /// What is wrong.
-    pub message: String,
-    /// What to write instead, or to do.
-    pub fix: String,
+/// Returns a warning at a line, 0 for the whole file. The rest of the policy is used.
+pub(crate) fn warning(
+    message: &'static Message,
+    file: &Path,
+    line: usize,
+    text: impl Into<String>,
+) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, ..error(message, file, line, text) }
 }
 
-impl Diagnostic {
-    /// A mistake for which nothing can be judged.
-    pub(crate) fn error(
-        file: &Path,
-        line: usize,
-        what: impl Into<String>,
-        instead: impl Into<String>,
-    ) -> Self {
-        let (what, instead) = (what.into(), instead.into());
-        Self { severity: Severity::Error, file: file.to_owned(), line, message: what, fix: instead }
-    }
-
-    /// Something that is passed over.
-    pub(crate) fn warning(
-        file: &Path,
-        line: usize,
-        what: impl Into<String>,
-        instead: impl Into<String>,
-    ) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(file, line, what, instead) }
-    }
-}
-
-impl fmt::Display for Diagnostic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file.display())?;
-        if self.line > 0 {
-            write!(f, "{}:", self.line)?;
-        }
-        let warning = if self.severity == Severity::Warning { " warning:" } else { "" };
-        write!(f, "{warning} {}; {}", self.message, self.fix)
-    }
+/// Returns an error of the system with a code: the error that it carries, or `message` with a text.
+pub fn coded(error: io::Error, message: &'static Message, text: &str) -> CodedError {
+    error.downcast().unwrap_or_else(|error| CodedError::new(message, text).caused_by(error))
 }

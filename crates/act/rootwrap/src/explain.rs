@@ -1,4 +1,4 @@
-//! Which rule decides about a command and why each one before it does not, without running anything.
+//! The explanation of a decision: each rule with its reason, and the deciding one. It runs nothing.
 
 use crate::evaluate::{AllowedCommand, MismatchReason, Refusal, evaluate_rules};
 use crate::filters::FilterRule;
@@ -9,29 +9,29 @@ use crate::shell_quoted::ShellQuoted;
 use std::ffi::OsString;
 use std::fmt;
 
-/// A judgement with its reasons. Displayed, it is a line for each rule and one for the outcome.
+/// A decision with its reasons. Its `Display` has a line for each rule and one for the result.
 #[derive(Debug)]
 pub struct Explanation<'p> {
-    /// How the rules were read.
+    /// The mode of the decision.
     pub mode: Mode,
-    /// The rules that were looked at, in order.
+    /// The evaluated rules, in order.
     pub steps: Vec<RuleStep>,
-    /// What came of it.
+    /// The result.
     pub outcome: Result<AllowedCommand<'p>, Refusal<'p>>,
 }
 
-/// One rule's answer.
+/// The result of one rule.
 #[derive(Debug)]
 pub struct RuleStep {
-    /// The rule with its place.
+    /// The rule with its file and line.
     pub rule: String,
-    /// Why it does not let the command run; `None` of the rule that does.
+    /// The reason for which it does not allow the command. `None` for the deciding rule.
     pub mismatch: Option<MismatchReason>,
-    /// Of a rule that chains, what others say of the rest of the command.
+    /// For a chaining rule, the results for the chained command.
     pub chained: Vec<RuleStep>,
 }
 
-/// Judges a command and tells how.
+/// Decides about a command, and records the steps.
 #[must_use]
 pub fn explain<'p>(
     mode: Mode,
@@ -40,7 +40,7 @@ pub fn explain<'p>(
     facts: &dyn HostFacts,
 ) -> Explanation<'p> {
     let rules: Vec<&FilterRule> = policy.rules(mode).collect();
-    // The steps at each depth that belong to no rule yet.
+    // Steps at each depth that belong to no rule yet.
     let mut open: Vec<Vec<RuleStep>> = vec![Vec::new()];
     let outcome = evaluate_rules(mode, policy, &rules, argv, facts, &mut |depth, rule, answer| {
         if open.len() <= depth + 1 {
@@ -62,7 +62,8 @@ impl fmt::Display for Explanation<'_> {
                 verdict.argv().iter().try_for_each(|word| write!(f, " {}", ShellQuoted(word)))
             }
             Err(refusal) => {
-                write!(f, "{}: does not run ({}): {refusal}", self.mode, refusal.exit_code())
+                let (code, message) = (refusal.exit_code(), refusal.message());
+                write!(f, "{}: does not run ({code}): {refusal} [{message}]", self.mode)
             }
         }
     }
@@ -73,7 +74,7 @@ fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[RuleStep], depth: usize) -> 
         let indent = "    ".repeat(depth);
         match &step.mismatch {
             Some(why) => writeln!(f, "{indent}{}: {why}", step.rule)?,
-            None => writeln!(f, "{indent}{}: lets it run", step.rule)?,
+            None => writeln!(f, "{indent}{}: allows the command", step.rule)?,
         }
         write_steps(f, &step.chained, depth + 1)?;
     }
@@ -99,13 +100,13 @@ mod tests {
         assert_eq!(
             explained(Mode::Compat, filters, &["ls", "-a", "it's"]),
             "000000.filters:2: ip (IpFilter): is for another command\n\
-             000000.filters:3: ls (RegExpFilter): is for 2 words\n\
-             000000.filters:4: all (CommandFilter): lets it run\n\
+             000000.filters:3: ls (RegExpFilter): the number of arguments is not 1\n\
+             000000.filters:4: all (CommandFilter): allows the command\n\
              compat: runs as daemon: /usr/bin/ls -a $'it\\'s'"
         );
         assert!(explained(Mode::Compat, filters, &["rm"]).ends_with(
             "built in: privsep-helper (CommandFilter): is for another command\n\
-             compat: does not run (99): no filter matched"
+             compat: does not run (99): no filter matched [RST-7050]"
         ));
     }
 
@@ -114,8 +115,8 @@ mod tests {
         let filters = "[Filters]\nnice: ChainingRegExpFilter, nice, root, nice\nls: CommandFilter, ls, root\n";
         assert_eq!(
             explained(Mode::Strict, filters, &["nice", "ls"]),
-            "000000.filters:2: nice (ChainingRegExpFilter): lets it run\n    \
-             000000.filters:3: ls (CommandFilter): lets it run\n\
+            "000000.filters:2: nice (ChainingRegExpFilter): allows the command\n    \
+             000000.filters:3: ls (CommandFilter): allows the command\n\
              strict: runs as root: /usr/bin/nice /usr/bin/ls"
         );
     }

@@ -1,58 +1,60 @@
-//! Filter files: rules as the original reads them, each with its file and line. Whether a rule
-//! matches a command is [`evaluate`](mod@crate::evaluate)'s to say.
+//! Parsing of filter files as in oslo.rootwrap, with file and line of each rule. [`evaluate`](mod@crate::evaluate)
+//! matches them.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{error, warning};
 use crate::ini::{self, DuplicateHandling, IniEntry};
 use crate::mode::Mode;
 use crate::pattern::Pattern;
 use crate::python_strings;
+use roster_messages::table::commands;
+use roster_messages::{Diagnostic, Message};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub struct FilterRule {
-    /// Its name in the file, in lower case.
+    /// The name in the file, in lower case.
     pub name: String,
-    /// Where it stands; `None` of the one that is built in.
+    /// The position in a file. `None` for the built-in rule.
     pub location: Option<SourceLocation>,
-    /// What it matches.
+    /// The class with its arguments.
     pub class: FilterClass,
-    /// The executable that it leads to, by path or to be found in `exec_dirs`.
+    /// The executable: a path, or a name for `exec_dirs`.
     pub exec_path: String,
-    /// The user it runs as.
+    /// The user that the command runs as.
     pub run_as: String,
-    /// Why its file is not to be believed, if it is not. Strict mode passes over the rule.
+    /// The reason for which its file is not trusted. Strict mode ignores such a rule.
     pub distrust: Option<String>,
 }
 
-/// Where a rule stands.
+/// The position of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
     /// The filter file.
     pub file: PathBuf,
-    /// Its line, from 1.
+    /// The line, from 1.
     pub line: usize,
 }
 
-/// What a rule matches, with its arguments behind executable and user.
+/// A class of filters, with the arguments behind executable and user.
 #[derive(Debug)]
 pub enum FilterClass {
-    /// The command by its name, whatever its arguments.
+    /// Matches the name of the command, with any arguments.
     Command,
     /// A pattern for each argument, the command's name first.
     RegExp(Vec<Pattern>),
-    /// `pass`, a word, or a folder for each argument.
+    /// Has `pass`, a word, or a directory for each argument.
     Path(Vec<String>),
-    /// A signal to processes of one executable: that executable, then the signals. The original
-    /// takes a rule without the executable, and breaks off when it has to use it.
+    /// Sends a signal to processes of one executable. The arguments are the executable and the signals. oslo.rootwrap
+    /// accepts a rule without the executable, and aborts when it uses the rule.
     Kill(Vec<String>),
     ReadFile(String),
-    /// ip(8) without its ways to run commands.
+    /// Allows ip(8), except its ways to run commands.
     Ip,
-    /// Settings of the environment before the command: `NAME=…`, and perhaps the command.
+    /// Sets variables before the command: `NAME=…`, and possibly the command.
     Env(Vec<String>),
-    /// The base of the two below; by itself it never matches.
+    /// The base class of the next two, which never matches.
     Chaining,
     /// `ip netns exec NAMESPACE` before a command that another rule allows.
     IpNetnsExec,
@@ -61,7 +63,7 @@ pub enum FilterClass {
 }
 
 impl FilterClass {
-    /// Its name in filter files.
+    /// Returns the name in filter files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -78,13 +80,13 @@ impl FilterClass {
         }
     }
 
-    /// Whether the rest of the command is judged again.
+    /// Returns true if the rest of the command is evaluated again.
     #[must_use]
     pub fn is_chaining(&self) -> bool {
         matches!(self, Self::Chaining | Self::IpNetnsExec | Self::ChainingRegExp(_))
     }
 
-    /// Its patterns, if it has any.
+    /// Returns the patterns.
     #[must_use]
     pub fn patterns(&self) -> &[Pattern] {
         match self {
@@ -109,7 +111,7 @@ impl fmt::Display for FilterRule {
     }
 }
 
-/// The rule that compat mode adds behind those of files.
+/// Returns the built-in rule of compat mode, which comes last.
 pub(crate) fn privsep_helper() -> FilterRule {
     FilterRule {
         name: "privsep-helper".into(),
@@ -121,16 +123,15 @@ pub(crate) fn privsep_helper() -> FilterRule {
     }
 }
 
-/// The rules of a file and what was passed over in it. An error is every mistake for which the
-/// original breaks off.
+/// Parses a file. Returns its rules and warnings, or all mistakes at which oslo.rootwrap aborts.
 pub(crate) fn parse(
     file: &Path,
     bytes: &[u8],
 ) -> Result<(Vec<FilterRule>, Vec<Diagnostic>), Vec<Diagnostic>> {
     let ini = ini::parse(file, bytes, DuplicateHandling::LastWins)?;
     let Some(entries) = ini.items("Filters") else {
-        let instead = "write [Filters] above its rules, or remove the file";
-        return Err(vec![Diagnostic::error(file, 0, "has no section [Filters]", instead)]);
+        let text = "no section [Filters]";
+        return Err(vec![error(&commands::FILTERS_SECTION_MISSING, file, 0, text)]);
     };
     let (mut rules, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for entry in entries {
@@ -140,8 +141,9 @@ pub(crate) fn parse(
             Ok((class, exec_path, run_as)) => {
                 for pattern in class.patterns() {
                     if let Some(fault) = pattern.fault(Mode::Compat) {
-                        let what = format!("{name}: the pattern {:?} {fault}", pattern.text());
-                        warnings.push(Diagnostic::warning(file, line, what, fault.fix()));
+                        let text = format!("pattern {:?} {fault}", pattern.text());
+                        let problem = warning(fault.message(), file, line, text);
+                        warnings.push(Diagnostic { key: name.clone(), ..problem });
                     }
                 }
                 let place = Some(SourceLocation { file: file.to_owned(), line });
@@ -155,14 +157,12 @@ pub(crate) fn parse(
                 });
             }
             Err(DefinitionError::Class(class)) => {
-                let what = format!("{name}: {class:?} is no class of filters");
-                let instead = "the rule is passed over: write one of CommandFilter, RegExpFilter, \
-                    PathFilter, KillFilter, ReadFileFilter, IpFilter, EnvFilter, IpNetnsExecFilter, \
-                    ChainingRegExpFilter";
-                warnings.push(Diagnostic::warning(file, line, what, instead));
+                let text = format!("unknown class {class:?}, so the filter is ignored");
+                let problem = warning(&commands::FILTER_CLASS_UNKNOWN, file, line, text);
+                warnings.push(Diagnostic { key: name, ..problem });
             }
-            Err(DefinitionError::Arguments(what, instead)) => {
-                errors.push(Diagnostic::error(file, line, format!("{name}: {what}"), instead));
+            Err(DefinitionError::Other(message, text, fix)) => {
+                errors.push(Diagnostic { key: name, fix, ..error(message, file, line, text) });
             }
         }
     }
@@ -171,7 +171,8 @@ pub(crate) fn parse(
 
 enum DefinitionError<'w> {
     Class(&'w str),
-    Arguments(String, String),
+    /// An error with its text, and its fix if that has values.
+    Other(&'static Message, String, Option<String>),
 }
 
 fn parse_definition<'w>(
@@ -182,14 +183,14 @@ fn parse_definition<'w>(
         return Err(DefinitionError::Class(class));
     }
     if words.iter().any(|word| word.contains('\0')) {
-        return Err(DefinitionError::Arguments("has a NUL in it".into(), "remove it".into()));
+        return Err(DefinitionError::Other(&commands::FILTER_NUL, "contains a NUL".into(), None));
     }
     let least = |count: usize, form: &str| {
         if words.len() >= count {
             return Ok(());
         }
-        let what = format!("{class} lacks arguments");
-        Err(DefinitionError::Arguments(what, format!("write {class}, {form}")))
+        let (text, fix) = (format!("{class} lacks arguments"), format!("Write {class}, {form}."));
+        Err(DefinitionError::Other(&commands::FILTER_ARGUMENTS_MISSING, text, Some(fix)))
     };
     let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     match *class {
@@ -217,9 +218,9 @@ fn parse_definition<'w>(
         "ChainingFilter" => FilterClass::Chaining,
         "IpNetnsExecFilter" => FilterClass::IpNetnsExec,
         "ChainingRegExpFilter" => FilterClass::ChainingRegExp(patterns()),
-        // EnvFilter.
+        // The class is EnvFilter.
         _ => {
-            // `EnvFilter, env, root, A=, ls` leads to ls.
+            // The executable of `EnvFilter, env, root, A=, ls` is ls.
             let names = setting_names(rest.iter().map(|word| word.as_bytes()));
             if let Some(command) = rest.get(names.len()).filter(|_| exec_path.contains("env")) {
                 exec_path = (*command).to_owned();
@@ -230,7 +231,7 @@ fn parse_definition<'w>(
     Ok((class, exec_path, run_as))
 }
 
-/// The names of the `NAME=…` that the words begin with.
+/// Returns the names of leading `NAME=…` words.
 pub(crate) fn setting_names<'w>(words: impl Iterator<Item = &'w [u8]>) -> BTreeSet<&'w [u8]> {
     words.map_while(|word| Some(&word[..word.iter().position(|&byte| byte == b'=')?])).collect()
 }
@@ -273,7 +274,7 @@ mod tests {
         let (rules, warnings) = parse(Path::new("f"), text.as_bytes()).unwrap();
         assert_eq!((rules.len(), warnings.len()), (1, 2));
         assert!(warnings[0].to_string().starts_with(
-            "f:2: warning: a: \"DnsmasqFilter\" is no class of filters; the rule is passed over"
+            "f:2: warning: a: unknown class \"DnsmasqFilter\", so the filter is ignored. Write one"
         ));
     }
 
@@ -285,8 +286,9 @@ mod tests {
                 .map(|_| ())
                 .map_err(|errors| errors[0].to_string())
         };
-        let expected = "f:2: x: IpFilter lacks arguments; write IpFilter, EXECUTABLE, USER, …";
-        assert_eq!(wrong("IpFilter, ip"), Err(expected.into()));
+        let code = commands::FILTER_ARGUMENTS_MISSING.code;
+        let expected = "f:2: x: IpFilter lacks arguments. Write IpFilter, EXECUTABLE, USER, ….";
+        assert_eq!(wrong("IpFilter, ip"), Err(format!("{expected} [{code}]")));
         assert!(wrong("KillFilter").is_err() && wrong("ReadFileFilter").is_err());
         assert!(wrong("KillFilter, root").is_ok() && wrong("ReadFileFilter, /x, y").is_ok());
         assert!(parse(Path::new("f"), b"[filters]\n").is_err());

@@ -1,6 +1,5 @@
-//! What a verdict depends on besides policy and command: the facts of a host, behind a trait so that
-//! benchmarks judge by a fixed host. [`LocalHost`] asks the kernel; nothing here
-//! decides.
+//! Facts of a host on which decisions depend. They are behind a trait, so that benchmarks have a fixed host.
+//! [`LocalHost`] reads them from the kernel. This module decides nothing.
 
 use rustix::fs::{Access, Mode, OFlags, access, getxattr, open};
 use std::ffi::{OsStr, OsString};
@@ -10,78 +9,78 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Of a command line, the first so many bytes are read: a path has 4,096 at the most.
+/// Limit of the bytes of a command line. A path has at most 4,096.
 const COMMAND_LINE_BYTES_MAX: u64 = 8192;
 
-/// What there is at a path.
+/// Kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
     File,
-    /// A folder.
+    /// A directory.
     Directory,
-    /// Neither.
+    /// Another kind.
     Other,
 }
 
-/// Who may change what is at a path.
+/// Owner and rights of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStatus {
     pub kind: FileKind,
-    /// Its owner.
+    /// The owner.
     pub uid: u32,
-    /// Its group.
+    /// The group.
     pub gid: u32,
-    /// Its permission bits, with the sticky bit.
+    /// Permission bits, with the sticky bit.
     pub mode: u32,
-    /// Whether the bits of its group are those of an access control list, which may name anybody.
+    /// True if the bits of the group are the mask of an access list, which may name any user.
     pub has_acl: bool,
 }
 
-/// What a judge may ask about a host.
+/// Facts of a host.
 pub trait HostFacts {
-    /// Whether access(2) says that the process may execute what is at a path, links followed.
+    /// Returns true if access(2) allows the process to execute a file, with links followed.
     fn may_execute(&self, path: &Path) -> bool;
-    /// What is at a path, links followed; `None` if nothing is, or it cannot be seen.
+    /// Returns owner and rights, with links followed. `None`: the file does not exist or is not visible.
     fn status(&self, path: &Path) -> Option<FileStatus>;
-    /// Where a symbolic link leads; `None` of all else.
+    /// Returns the target of a symbolic link. `None` for other files.
     fn link(&self, path: &Path) -> Option<PathBuf>;
-    /// Reads the first bytes of the file at a path, links followed. The rest of the buffer, and all of it where the
-    /// file cannot be read, stays as it is.
+    /// Reads the first bytes of a file, with links followed. The rest of the buffer stays unchanged. So does the whole
+    /// buffer if the file is not readable.
     fn first_bytes(&self, path: &Path, buffer: &mut [u8]);
-    /// The working folder, if it still exists.
+    /// Returns the working directory, if it still exists.
     fn working_dir(&self) -> Option<PathBuf>;
-    /// What /proc/PID/exe leads to, as the kernel words it.
+    /// Returns the target of /proc/PID/exe.
     fn executable_of(&self, pid: i64) -> Option<OsString>;
-    /// The first word of a process's command line; empty where it has none.
+    /// Returns the first word of a command line, which may be empty.
     fn first_argument_of(&self, pid: i64) -> Option<OsString>;
-    /// When a process began, in the kernel's ticks: with the pid, what no other process has.
+    /// Returns the start time of a process in ticks of the kernel. With the pid it identifies the process.
     fn start_of(&self, pid: i64) -> Option<u64>;
     fn environment(&self) -> &[(OsString, OsString)];
-    /// The user as which the process runs.
+    /// Returns the effective uid of this process.
     fn user(&self) -> u32;
 
-    /// A variable of the environment.
+    /// Returns a variable of the environment.
     fn variable(&self, name: &str) -> Option<&OsStr> {
         let (_, value) = self.environment().iter().find(|(found, _)| found == name)?;
         Some(value)
     }
 }
 
-/// The host this runs on.
+/// The present host.
 #[derive(Debug)]
 pub struct LocalHost {
     environment: Vec<(OsString, OsString)>,
 }
 
 impl LocalHost {
-    /// With the environment of this process.
+    /// Creates it with the environment of this process.
     #[must_use]
     pub fn new() -> Self {
         Self::with_environment(std::env::vars_os().collect())
     }
 
-    /// With another environment.
+    /// Creates it with another environment.
     #[must_use]
     pub fn with_environment(environment: Vec<(OsString, OsString)>) -> Self {
         Self { environment }
@@ -94,7 +93,8 @@ impl Default for LocalHost {
     }
 }
 
-/// As [`FileStatus::has_acl`], of a file with that mode. Where its group may not write, nobody may by a list.
+/// Returns [`FileStatus::has_acl`] for a file with this mode. Without write access for the group, the list allows no
+/// user to write.
 pub(crate) fn has_acl(path: &Path, mode: u32) -> bool {
     use rustix::io::Errno;
     let none = |error| matches!(error, Errno::NODATA | Errno::OPNOTSUPP);
@@ -124,7 +124,7 @@ impl HostFacts for LocalHost {
     }
 
     fn first_bytes(&self, path: &Path, mut buffer: &mut [u8]) {
-        // Nothing is waited for that was a file a moment ago.
+        // The open does not block if the file was replaced by a device or a pipe.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let Ok(file) = open(path, flags, Mode::empty()) else { return };
         let mut file = fs::File::from(file);
@@ -163,30 +163,30 @@ impl HostFacts for LocalHost {
     }
 }
 
-/// What the kernel says of a process.
+/// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessStat {
     /// The pid of its parent.
     pub(crate) parent: i64,
-    /// Whether it has ended, and was only not waited for.
+    /// True if the process has ended and was not waited for.
     pub(crate) has_ended: bool,
-    /// When it began, in the kernel's ticks.
+    /// The start time in ticks of the kernel.
     pub(crate) started: u64,
 }
 
-/// `None` of one that there is not.
+/// Returns the state of a process. `None`: it does not exist.
 pub(crate) fn process_stat(pid: i64) -> Option<ProcessStat> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name in brackets, which may hold anything.
+    // The second field is a name in brackets, which may contain any character.
     let behind = stat.iter().rposition(|&byte| byte == b')')? + 1;
     let fields = std::str::from_utf8(&stat[behind..]).ok()?;
     let mut fields = fields.split_ascii_whitespace();
-    // From here on `nth` passes over what lies between: the fields are the 3rd, 4th, 20th and 22nd.
+    // `nth` skips fields. The values are the 3rd, 4th, 20th and 22nd field.
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let threads: u32 = fields.nth(15)?.parse().ok()?;
     let started = fields.nth(1)?.parse().ok()?;
-    // Of one whose first thread alone has ended the others run.
+    // If only the first thread has ended, the process still runs.
     let has_ended = matches!(state, "Z" | "X") && threads <= 1;
     Some(ProcessStat { parent, has_ended, started })
 }
@@ -217,7 +217,7 @@ mod tests {
         let stat = process_stat(pid).unwrap();
         assert_eq!((stat.parent, stat.has_ended), (i64::from(std::process::id()), false));
         child.kill().unwrap();
-        // It stays a zombie.
+        // The child stays a zombie.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(Pid::from_child(&child)), options).unwrap();
         assert!(process_stat(pid).unwrap().has_ended);

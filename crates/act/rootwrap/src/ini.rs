@@ -1,42 +1,47 @@
-//! Text in sections as Python's `RawConfigParser` reads it, with the line of everything.
+//! A parser of Python's `RawConfigParser` format, with the line of each entry. Its callers give the entries their
+//! meaning.
 //!
-//! What surprises: an indented line goes on with the value above it, comments and empty lines in
-//! between or not; `#` and `;` begin a comment at the start of a line only; `=` and `:` both end a
-//! name, whichever comes first; names are folded to lower case and section names are not; what stands
-//! behind the last `]` of a section's line is ignored; the section `[DEFAULT]` shows through all others.
+//! - An indented line continues the value above it, with comments and empty lines between.
+//! - `#` and `;` begin a comment only at the start of a line.
+//! - The first `=` or `:` ends a name.
+//! - Names are converted to lower case, and names of sections are not.
+//! - Text behind the last `]` of a section's line is ignored.
+//! - Each section inherits the entries of `[DEFAULT]`.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::error;
 use crate::python_strings::{is_space, strip};
+use roster_messages::table::commands;
+use roster_messages::{Diagnostic, Message};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Larger files are not read: a hundred times the largest that OpenStack ships.
+/// Limit of a file: a hundred times the largest of OpenStack.
 pub(crate) const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Of lines that say nothing, the first so many are told.
+/// Limit of reported syntax errors.
 const SYNTAX_ERRORS_MAX: usize = 20;
 
-/// Whether a name may stand twice.
+/// Handling of a repeated name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DuplicateHandling {
-    /// As in rootwrap.conf.
+    /// An error, as in rootwrap.conf.
     Refused,
-    /// As in filter files, where the last value takes the first one's place.
+    /// The last value replaces the first one, as in filter files.
     LastWins,
 }
 
 /// A name and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IniEntry {
-    /// In lower case.
+    /// The name in lower case.
     pub name: String,
-    /// Lines joined by newlines.
+    /// The lines, joined by newlines.
     pub value: String,
-    /// Where the value begins, from 1.
+    /// The first line of the value, from 1.
     pub line: usize,
 }
 
-/// Entries in the order in which their names first stood there.
+/// Entries in the order of their first occurrence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IniSection {
     entries: Vec<IniEntry>,
@@ -59,17 +64,17 @@ impl IniSection {
     }
 }
 
-/// A file that was read.
+/// A parsed file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IniFile {
-    /// `[DEFAULT]`.
+    /// The section `[DEFAULT]`.
     pub defaults: IniSection,
     sections: HashMap<String, IniSection>,
 }
 
 impl IniFile {
-    /// A section with what shows through it: the defaults first, each with the section's own value
-    /// if it has one. `None` where there is no such section.
+    /// Returns the entries of a section with inherited ones first. An own value replaces an inherited one. `None`: the
+    /// section does not exist.
     pub fn items(&self, section: &str) -> Option<Vec<IniEntry>> {
         let mut items = self.defaults.clone();
         for entry in &self.sections.get(section)?.entries {
@@ -79,20 +84,20 @@ impl IniFile {
     }
 }
 
-/// Where the reader stands.
+/// The present section.
 enum ReaderPosition {
     Nowhere,
     Defaults,
     Section(String),
 }
 
-/// Reads the bytes of a file. An error is every line that is wrong.
+/// Parses a file. The errors are all faulty lines.
 pub(crate) fn parse(
     file: &Path,
     bytes: &[u8],
     duplicates: DuplicateHandling,
 ) -> Result<IniFile, Vec<Diagnostic>> {
-    let text = decode_utf8(file, bytes).map_err(|problem| vec![problem])?;
+    let text = decode_utf8(file, bytes).map_err(|problem| vec![*problem])?;
     let mut reader = IniReader {
         file,
         duplicates,
@@ -106,25 +111,24 @@ pub(crate) fn parse(
     };
     for (number, line) in (1..).zip(lines(text)) {
         if let Err(fatal) = reader.line(number, line) {
-            reader.syntax_errors.push(fatal);
+            reader.syntax_errors.push(*fatal);
             break;
         }
     }
     reader.finish()
 }
 
-fn decode_utf8<'b>(file: &Path, bytes: &'b [u8]) -> Result<&'b str, Diagnostic> {
+fn decode_utf8<'b>(file: &Path, bytes: &'b [u8]) -> Result<&'b str, Box<Diagnostic>> {
     if bytes.len() > FILE_BYTES_MAX {
-        let what = format!("has {} bytes", bytes.len());
-        return Err(Diagnostic::error(file, 0, what, "1 MiB is the most there may be"));
+        return Err(error(&commands::POLICY_TOO_LARGE, file, 0, "larger than 1 MiB").into());
     }
-    str::from_utf8(bytes).map_err(|error| {
-        let line = lines(&String::from_utf8_lossy(&bytes[..error.valid_up_to()])).count().max(1);
-        Diagnostic::error(file, line, "is no UTF-8", "save the file as UTF-8")
+    str::from_utf8(bytes).map_err(|invalid| {
+        let line = lines(&String::from_utf8_lossy(&bytes[..invalid.valid_up_to()])).count().max(1);
+        error(&commands::POLICY_NOT_UTF8, file, line, "not UTF-8").into()
     })
 }
 
-/// Lines as Python's text files have them: ended by `\n`, `\r` or both.
+/// Splits lines as Python's text files do: at `\n`, `\r` or both.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -146,9 +150,9 @@ struct IniReader<'f> {
     duplicates: DuplicateHandling,
     ini: IniFile,
     position: ReaderPosition,
-    /// The entry that an indented line goes on with.
+    /// The entry that an indented line continues.
     open: Option<usize>,
-    /// Of the line that the open entry began on.
+    /// Indentation of the entry's first line.
     indent: usize,
     seen_sections: HashMap<String, usize>,
     seen_names: HashMap<(String, String), usize>,
@@ -156,8 +160,8 @@ struct IniReader<'f> {
 }
 
 impl IniReader<'_> {
-    /// Only an error ends the reading; slips are gathered.
-    fn line(&mut self, number: usize, line: &str) -> Result<(), Diagnostic> {
+    /// Parses a line. An error ends the parser, and syntax errors are collected.
+    fn line(&mut self, number: usize, line: &str) -> Result<(), Box<Diagnostic>> {
         let content = strip(line);
         if content.starts_with(['#', ';']) {
             return Ok(());
@@ -195,7 +199,7 @@ impl IniReader<'_> {
         }
     }
 
-    fn section(&mut self, number: usize, name: &str) -> Result<(), Diagnostic> {
+    fn section(&mut self, number: usize, name: &str) -> Result<(), Box<Diagnostic>> {
         self.open = None;
         if name == "DEFAULT" {
             self.position = ReaderPosition::Defaults;
@@ -204,8 +208,8 @@ impl IniReader<'_> {
         if let Some(first) = self.seen_sections.get(name)
             && self.duplicates == DuplicateHandling::Refused
         {
-            let what = format!("the section [{name}] stands in line {first} already");
-            return Err(Diagnostic::error(self.file, number, what, "join the two"));
+            let text = format!("section [{name}] is already in line {first}");
+            return Err(error(&commands::INI_DUPLICATE_SECTION, self.file, number, text).into());
         }
         self.seen_sections.insert(name.to_owned(), number);
         self.ini.sections.entry(name.to_owned()).or_default();
@@ -213,35 +217,32 @@ impl IniReader<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, number: usize, content: &str) -> Result<(), Diagnostic> {
+    fn entry(&mut self, number: usize, content: &str) -> Result<(), Box<Diagnostic>> {
         let section_name = match &self.position {
             ReaderPosition::Nowhere => {
-                let what = "stands before the first section";
-                let instead = "write [DEFAULT] or [Filters] above it";
-                return Err(Diagnostic::error(self.file, number, what, instead));
+                let text = "line before the first section";
+                let message = &commands::INI_LINE_BEFORE_SECTION;
+                return Err(error(message, self.file, number, text).into());
             }
             ReaderPosition::Defaults => "DEFAULT".to_owned(),
             ReaderPosition::Section(name) => name.clone(),
         };
         let Some((name, value)) = content.split_once(['=', ':']) else {
-            self.add_syntax_error(
-                number,
-                "has neither = nor :",
-                "write NAME: VALUE, or # in front of a comment",
-            );
+            let text = "line with neither = nor :";
+            self.add_syntax_error(&commands::INI_LINE_WITHOUT_SEPARATOR, number, text);
             return Ok(());
         };
         let name = strip(name).to_lowercase();
         if name.is_empty() {
-            self.add_syntax_error(number, "has no name", "write one in front of the = or :");
+            self.add_syntax_error(&commands::INI_LINE_WITHOUT_NAME, number, "line without a name");
             return Ok(());
         }
         let key = (section_name, name);
         if let Some(first) = self.seen_names.get(&key)
             && self.duplicates == DuplicateHandling::Refused
         {
-            let what = format!("{} stands in line {first} already", key.1);
-            return Err(Diagnostic::error(self.file, number, what, "remove one of the two"));
+            let text = format!("{} is already in line {first}", key.1);
+            return Err(error(&commands::INI_DUPLICATE_NAME, self.file, number, text).into());
         }
         let entry = IniEntry { name: key.1.clone(), value: strip(value).to_owned(), line: number };
         self.seen_names.insert(key, number);
@@ -249,9 +250,9 @@ impl IniReader<'_> {
         Ok(())
     }
 
-    fn add_syntax_error(&mut self, number: usize, what: &str, instead: &str) {
+    fn add_syntax_error(&mut self, message: &'static Message, number: usize, text: &str) {
         if self.syntax_errors.len() < SYNTAX_ERRORS_MAX {
-            self.syntax_errors.push(Diagnostic::error(self.file, number, what, instead));
+            self.syntax_errors.push(error(message, self.file, number, text));
         }
     }
 
@@ -268,7 +269,7 @@ impl IniReader<'_> {
     }
 }
 
-/// The name in a section's line: all up to its last `]`.
+/// Returns the name in a section's line: all up to its last `]`.
 fn header(content: &str) -> Option<&str> {
     let (name, _) = content.strip_prefix('[')?.rsplit_once(']')?;
     (!name.is_empty()).then_some(name)
@@ -303,7 +304,7 @@ mod tests {
     fn an_indented_line_goes_on_with_the_value_above_it() {
         assert_eq!(one("a: 1,\n  2\n# no\n\n  3\n\n"), "1,\n2\n\n3");
         assert_eq!(one("a: 1\r\n\t2\rb: 3"), "1\n2");
-        // It is no comment behind a value.
+        // A # behind a value does not begin a comment.
         assert_eq!(one("a: 1 # 2 ; 3"), "1 # 2 ; 3");
     }
 
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(read("\u{feff}[Filters]\n"), Err(vec![1]));
         let problems = parse(Path::new("f"), b"[Filters]\na: \xff\n", DuplicateHandling::LastWins)
             .unwrap_err();
-        assert_eq!(problems[0].to_string(), "f:2: is no UTF-8; save the file as UTF-8");
+        assert_eq!((problems[0].message, problems[0].line), (&commands::POLICY_NOT_UTF8, 2));
     }
 
     #[test]

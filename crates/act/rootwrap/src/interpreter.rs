@@ -1,21 +1,41 @@
-//! Interpreters of scripts: the programs that the kernel executes for a file with a `#!` line, by the kernel's rules.
-//! They decide what a script does, so they are judged as the executable is.
+//! Interpreters of scripts, as the kernel selects them by the `#!` line. They decide what a script does, so they are
+//! checked as the executable is. `path_trust` checks one path.
 
 use crate::host_facts::{FileKind, HostFacts};
 use crate::path_trust::distrust;
 use crate::python_strings::{basename, is_absolute, join, os_string};
 use crate::shell_quoted::ShellQuoted;
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The kernel looks at so many bytes of a file (`BINPRM_BUF_SIZE`).
+/// Number of bytes that the kernel reads (`BINPRM_BUF_SIZE`).
 const START_BYTES: usize = 256;
 /// The kernel follows five interpreters that are scripts.
 const LEVELS_MAX: usize = 4;
 
-/// Why an interpreter of a script is not to be believed. `None`: each is, or the file does not begin with `#!`. env(1)
-/// looks for programs in `path`.
+/// The row of a reason, and the reason.
+pub(crate) type Distrust = (&'static Message, String);
+
+/// Returns the reason for which strict mode and roster-exec do not execute a file: the file itself, or an interpreter
+/// of it. env(1) looks for programs in `path`.
+pub(crate) fn distrust_of_program(
+    facts: &dyn HostFacts,
+    file: &OsStr,
+    path: &dyn Fn() -> Vec<OsString>,
+) -> Option<Distrust> {
+    let executable =
+        distrust_of_executable(facts, file).map(|why| (&commands::EXECUTABLE_UNTRUSTED, why));
+    executable.or_else(|| {
+        let why = distrust_of_interpreters(facts, file, path)?;
+        Some((&commands::INTERPRETER_UNTRUSTED, why))
+    })
+}
+
+/// Returns the reason for which an interpreter of a script is not trusted. `None`: all are trusted, or the file has no
+/// `#!`. env(1) looks for programs in `path`.
 pub(crate) fn distrust_of_interpreters(
     facts: &dyn HostFacts,
     file: &OsStr,
@@ -36,22 +56,25 @@ impl InterpreterChain<'_> {
         let Some(line) = ShebangLine::parse(&start) else { return Ok(()) };
         let wrong = |why: String| format!("{} is a script, {why}", file.display());
         if level == LEVELS_MAX {
-            return Err(wrong(format!("behind {LEVELS_MAX} others")));
+            return Err(wrong(format!(
+                "with more than {LEVELS_MAX} interpreters that are scripts"
+            )));
         }
         let interpreter = OsStr::from_bytes(line.interpreter);
         self.check_trusted(interpreter)
-            .map_err(|why| wrong(format!("and of its interpreter {why}")))?;
+            .map_err(|why| wrong(format!("and its interpreter is not trusted: {why}")))?;
         self.follow(interpreter, level + 1)?;
         let real = crate::realpath::realpath(self.facts, interpreter).path;
         if basename(interpreter) == "env" || basename(OsStr::from_bytes(&real)) == "env" {
-            let program = name_for_env(line.argument)
-                .ok_or_else(|| wrong("and what env executes for it is not known".into()))?;
+            let program = name_for_env(line.argument).ok_or_else(|| {
+                wrong("and the program that env executes for it is unknown".into())
+            })?;
             self.follow_env(OsStr::from_bytes(program), level).map_err(wrong)?;
         }
         Ok(())
     }
 
-    /// Each program of that name is judged: a user that may not execute the first one gets the next.
+    /// Checks each program of the name, because a user without access to the first one gets the next.
     fn follow_env(&self, name: &OsStr, level: usize) -> Result<(), String> {
         let candidates: Vec<OsString> = match name.as_bytes().contains(&b'/') {
             true => vec![name.to_owned()],
@@ -64,10 +87,11 @@ impl InterpreterChain<'_> {
             }
         };
         if candidates.is_empty() {
-            return Err(format!("and env finds no {}", name.display()));
+            return Err(format!("and env does not find {}", name.display()));
         }
         for candidate in &candidates {
-            self.check_trusted(candidate).map_err(|why| format!("and of its interpreter {why}"))?;
+            self.check_trusted(candidate)
+                .map_err(|why| format!("and its interpreter is not trusted: {why}"))?;
             self.follow(candidate, level + 1)?;
         }
         Ok(())
@@ -78,14 +102,14 @@ impl InterpreterChain<'_> {
     }
 }
 
-/// Why a file is not to be executed with rights that its caller lacks.
+/// Returns the reason for which a file must not be executed with rights that its caller lacks.
 pub(crate) fn distrust_of_executable(facts: &dyn HostFacts, path: &OsStr) -> Option<String> {
     if !is_absolute(path.as_bytes()) {
         return Some(format!("{} is relative", path.display()));
     }
     if facts.status(Path::new(path)).is_none_or(|status| status.kind != FileKind::File) {
-        // It may end in a carriage return.
-        return Some(format!("{} is no file", ShellQuoted(&path.to_owned())));
+        // The path may end in a carriage return.
+        return Some(format!("{} is not a regular file", ShellQuoted(&path.to_owned())));
     }
     distrust(facts, path)
 }
@@ -94,17 +118,17 @@ pub(crate) fn distrust_of_executable(facts: &dyn HostFacts, path: &OsStr) -> Opt
 #[derive(Debug, PartialEq, Eq)]
 struct ShebangLine<'l> {
     interpreter: &'l [u8],
-    /// One word to the kernel, blanks in it or not.
+    /// The argument is one word for the kernel, even with blanks.
     argument: &'l [u8],
 }
 
 impl<'l> ShebangLine<'l> {
-    /// `None`: the kernel does not take the file for a script, or does not execute it.
+    /// Parses the start of a file. `None`: the kernel does not treat it as a script, or does not execute it.
     fn parse(start: &'l [u8; START_BYTES]) -> Option<Self> {
         let whole = start.strip_prefix(b"#!")?;
         let ends_name = |byte: &u8| matches!(byte, b' ' | b'\t' | 0);
         let end = whole.iter().position(|&byte| byte == b'\n');
-        // A path that may go on behind these bytes is not executed.
+        // The kernel does not execute a path that may continue behind these bytes.
         if end.is_none() && !trim_blanks(whole).iter().any(ends_name) {
             return None;
         }
@@ -112,7 +136,7 @@ impl<'l> ShebangLine<'l> {
         let line = trim_blanks(&whole[..end.unwrap_or(whole.len() - 1)]);
         let name_end = line.iter().position(ends_name);
         let (interpreter, rest) = line.split_at(name_end.unwrap_or(line.len()));
-        // Both end at a NUL.
+        // A NUL ends each of them.
         let rest = if rest.starts_with(b"\0") { &[] } else { trim_blanks(rest) };
         let argument = rest.split(|&byte| byte == 0).next().unwrap_or_default();
         (!interpreter.is_empty()).then_some(Self { interpreter, argument })
@@ -126,8 +150,8 @@ fn trim_blanks(text: &[u8]) -> &[u8] {
     &text[start..end]
 }
 
-/// The program that env(1) executes by the argument of a `#!` line: a name, or behind `-S` settings, a name and
-/// arguments, all without quotes and options. `None`: that cannot be told.
+/// Returns the program that env(1) executes for the argument of a `#!` line. The argument is a name, or `-S` with
+/// settings, a name and arguments, without quotes and options. `None`: the program is unknown.
 fn name_for_env(argument: &[u8]) -> Option<&[u8]> {
     let Some(split) = argument.strip_prefix(b"-S") else {
         let is_plain = !argument.is_empty() && argument[0] != b'-' && !argument.contains(&b'=');
@@ -174,7 +198,7 @@ mod tests {
         for text in ["", "#", "# !/bin/sh\n", "#!\n", "#! \n", "\x7fELF", " #!/bin/sh\n"] {
             assert_eq!(parsed(text), None, "{text:?}");
         }
-        // The kernel executes no path that may go on behind what it looks at.
+        // The kernel executes no path that may continue behind its buffer.
         let long = format!("#!/{}", "x".repeat(START_BYTES));
         assert_eq!(parsed(&long), None);
         let argument = format!("#!/bin/sh {}", "x".repeat(START_BYTES));
@@ -253,9 +277,9 @@ mod tests {
         script("level1", &format!("#!{here}/level0\n"), 0o755);
         let told = why(&script("script", &format!("#!{here}/level1\n"), 0o755)).unwrap();
         let told_of_line_end = why(&script("script", "#!/bin/sh\r\n", 0o755)).unwrap();
-        assert!(told_of_line_end.ends_with(r"$'/bin/sh\x0d' is no file"), "{told_of_line_end}");
+        assert!(told_of_line_end.contains(r"$'/bin/sh\x0d' is not a"), "{told_of_line_end}");
         let expected = format!(
-            "{here}/level0 is a script, and of its interpreter {here}/open is writable by all"
+            "{here}/level0 is a script, and its interpreter is not trusted: {here}/open is writable by all"
         );
         assert_eq!(told, expected);
         script("level0", "#!/bin/sh\n", 0o755);
@@ -263,6 +287,6 @@ mod tests {
             script(&format!("level{level}"), &format!("#!{here}/level{}\n", level - 1), 0o755);
         }
         assert_eq!(why(&root.join("level3")), None);
-        assert!(why(&root.join("level4")).unwrap().ends_with("behind 4 others"));
+        assert!(why(&root.join("level4")).unwrap().contains("more than 4 interpreters"));
     }
 }

@@ -1,14 +1,14 @@
-//! Privileged commands: which may run with whose rights, and running them.
+//! Privileged commands: decisions about them, and their execution.
 //!
-//! [`RootwrapPolicy::load`] reads rootwrap.conf and filter files as `oslo.rootwrap` 7.10 does; [`evaluate()`] says
-//! of a command which rule lets it run and as what, or that none does. Its [`AllowedCommand`] is the only
-//! thing that may be executed, nobody else can make one, and [`exec`] is what executes it. [`config_check`]
-//! finds mistakes, and rules that read otherwise in strict mode; [`explain`] tells of each rule why it
-//! decides or not.
+//! - [`RootwrapPolicy::load`] reads rootwrap.conf and filter files as `oslo.rootwrap` 7.10 does.
+//! - [`evaluate()`] decides about a command. Only its [`AllowedCommand`] can be executed, and only that module can
+//!   create one.
+//! - [`exec`] executes it, with the credentials of its user.
+//! - [`config_check`] finds mistakes and differences of the modes. [`explain`] reports the reason of each rule.
+//! - [`oslo`] and [`exec_daemon`] are the daemons.
 //!
-//! The judge executes nothing, speaks to no client, and knows no user database: [`exec`] makes of the
-//! [`AllowedCommand`]'s user the uid, the gid and the supplementary groups. Of what judges, the module
-//! [`host_facts`] alone asks the kernel, [`rootwrap_policy`] alone reads files.
+//! The evaluation executes nothing, knows no client, and reads no user database. Its facts of the kernel come from
+//! [`host_facts`], and its files from [`rootwrap_policy`].
 
 #![forbid(unsafe_code)]
 // The library serves the programs and tests of this package.
@@ -16,7 +16,7 @@
 
 mod access_list;
 pub mod config_check;
-pub mod diagnostic;
+mod diagnostic;
 pub mod evaluate;
 pub mod exec;
 pub mod exec_daemon;
@@ -39,7 +39,8 @@ pub mod shell_quoted;
 pub mod syslog;
 mod unicode_tables;
 
-pub use diagnostic::{Diagnostic, Severity};
+pub use diagnostic::coded;
 pub use evaluate::{AllowedCommand, Refusal, evaluate};
 pub use mode::Mode;
 pub use rootwrap_policy::RootwrapPolicy;
+pub use roster_messages::{Diagnostic, Severity};

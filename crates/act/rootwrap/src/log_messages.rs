@@ -1,19 +1,21 @@
-//! What is told of commands, in words.
+//! Lines of the log about commands, in the words of oslo.rootwrap. `syslog` sends them.
 
 use crate::evaluate::{AllowedCommand, Refusal};
 use crate::host_facts::HostFacts;
+use crate::mode::Mode;
 use crate::rootwrap_conf::LogLevel;
 use crate::shell_quoted::ShellQuoted;
+use roster_messages::CodedError;
 use std::ffi::OsString;
 
-/// How severe it is that a command runs.
+/// Level of an allowed command.
 pub const ALLOWED: LogLevel = LogLevel::Info;
-/// That one does not, where a person asked.
+/// Level of a refusal for a person.
 pub const REFUSED_TO_PERSON: LogLevel = LogLevel::Error;
-/// That one does not, where a service asked.
+/// Level of a refusal for a service.
 pub const REFUSED_TO_SERVICE: LogLevel = LogLevel::Warning;
 
-/// That a command runs.
+/// Returns the line of an allowed command.
 #[must_use]
 pub fn allowed(verdict: &AllowedCommand<'_>, facts: &dyn HostFacts) -> String {
     let names = ["SUDO_USER", "USER", "USERNAME", "LOGNAME"];
@@ -23,14 +25,18 @@ pub fn allowed(verdict: &AllowedCommand<'_>, facts: &dyn HostFacts) -> String {
     format!("({} > {user}) Executing {command} (filter match = {rule})", ShellQuoted(&who))
 }
 
-/// That one does not.
+/// Returns the line of a refusal. In compat mode it is that of oslo.rootwrap, without a code, if oslo.rootwrap has one.
 #[must_use]
-pub fn refused(refusal: &Refusal<'_>, command: &[OsString]) -> String {
-    match refusal {
+pub fn refused(mode: Mode, refusal: &Refusal<'_>, command: &[OsString]) -> String {
+    let text = match refusal {
         Refusal::NotExecutable(rule) => {
             format!("Executable not found: {} (filter match = {})", rule.exec_path, rule.name)
         }
         refusal => format!("Unauthorized command: {} ({refusal})", quote_arguments(command)),
+    };
+    match (mode, refusal) {
+        (Mode::Compat, Refusal::NoFilter | Refusal::NotExecutable(_)) => text,
+        _ => CodedError::new(refusal.message(), text).to_string(),
     }
 }
 

@@ -1,22 +1,23 @@
-//! `roster-rootwrap`: runs a command if the rules let it, as `rootwrap` does; checks rules, and explains
-//! what they say of a command.
+//! `roster-rootwrap`: runs a command by the rules of a rootwrap.conf, checks the rules, and explains decisions. The
+//! library does the work.
 //!
-//! Who checks or explains names a command of this program first, and then the rootwrap.conf. A first
-//! word that is none of those is the configuration of a drop-in call, `roster-rootwrap CONF CMD…`: a
-//! configuration that is called like a command is written `./check`.
+//! The first word of `check` and `explain` is the name of the subcommand. Another first word is the configuration of a
+//! drop-in call, `roster-rootwrap CONF CMD…`. A configuration with the name of a subcommand is written `./check`.
 
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use roster_cli_docs::PackagerCommand;
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use roster_rootwrap::config_check::{self, ModeDifference};
 use roster_rootwrap::exec::{self, Executor, StdStreams};
 use roster_rootwrap::explain::explain;
 use roster_rootwrap::host_facts::LocalHost;
 use roster_rootwrap::syslog::Syslog;
 use roster_rootwrap::{
-    Diagnostic, Mode, Refusal, RootwrapPolicy, Severity, evaluate, exec_daemon, log_messages,
-    man_pages,
+    Diagnostic, Mode, Refusal, RootwrapPolicy, Severity, coded, evaluate, exec_daemon,
+    log_messages, man_pages,
 };
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -26,12 +27,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Something is wrong, and it has been said.
+/// The exit code of an error that was printed.
 const FAILED: u8 = 1;
-/// Of a command that died of a signal, less its number.
+/// Added to the number of a signal that ended the command.
 const SIGNAL_BASE: i32 = 128;
 
-/// Run a command as root or as another user, if the rules of a rootwrap.conf let it
+/// Run a command as root or another user by the rules of a rootwrap.conf
 #[derive(Parser)]
 #[command(
     name = "roster-rootwrap",
@@ -54,16 +55,16 @@ enum Command {
         /// The rootwrap.conf
         #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Tell which rule decides about a command and why, without running it
+    /// Show the deciding rule of a command and the reasons, without running it
     Explain {
         /// The rootwrap.conf
         #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
-        /// How the rules are read; by default as `roster_mode` in the configuration says
+        /// The mode, by default roster_mode of the configuration
         #[arg(long)]
         mode: Option<ModeArg>,
         /// The command with its arguments
@@ -85,9 +86,9 @@ enum Command {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ModeArg {
-    /// As the original.
+    /// Decide as oslo.rootwrap
     Compat,
-    /// With the original's holes closed.
+    /// Close known gaps of oslo.rootwrap
     Strict,
 }
 
@@ -99,7 +100,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => {
             let _ = error.print();
-            // What is wrong about a call without a command, or with a strange option, says the original so.
+            // oslo.rootwrap has this code for a call without a command or with unknown options.
             return ExitCode::from(if error.use_stderr() { Refusal::NO_COMMAND } else { 0 });
         }
     };
@@ -116,20 +117,21 @@ fn main() -> ExitCode {
     };
     match written.and_then(|code| out.flush().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
-        // Whoever reads us has seen enough, as `head` has.
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(&error);
+            print_error(&coded(error, &commands::OUTPUT_FAILED, "cannot write the output"));
             ExitCode::from(FAILED)
         }
     }
 }
 
-/// The original's work, and its exit codes.
+/// Runs a command with the exit codes of oslo.rootwrap.
 fn run_command(words: &[OsString]) -> u8 {
     let [conf, command @ ..] = words else { return Refusal::NO_COMMAND };
     if command.is_empty() {
-        print_error(&"there is no command behind the configuration");
+        let text = "no command follows the configuration";
+        print_error(&CodedError::new(&commands::NO_COMMAND, text));
         return Refusal::NO_COMMAND;
     }
     let host = LocalHost::new();
@@ -143,16 +145,16 @@ fn run_command(words: &[OsString]) -> u8 {
     let executor = match Executor::new(policy.conf.rlimit_nofile) {
         Ok(executor) => executor,
         Err(error) => {
-            print_error(&error);
+            print_error(&coded(error, &commands::START_FAILED, "cannot prepare the process"));
             return FAILED;
         }
     };
-    // After what closes the descriptors that are not ours.
+    // The log opens after inherited descriptors are closed.
     let syslog = Syslog::new(&policy.conf, &man_pages::invoked_program());
     let verdict = match evaluate(policy.conf.mode, &policy, command, &host) {
         Ok(verdict) => verdict,
         Err(refusal) => {
-            let message = log_messages::refused(&refusal, command);
+            let message = log_messages::refused(policy.conf.mode, &refusal, command);
             print_error(&message);
             syslog.send_message(log_messages::REFUSED_TO_PERSON, || message);
             return refusal.exit_code();
@@ -171,7 +173,8 @@ fn run_command(words: &[OsString]) -> u8 {
     match ran() {
         Ok(code) => u8::try_from(code).unwrap_or(FAILED),
         Err(error) => {
-            print_error(&format_args!("cannot run {}: {error}", verdict.argv()[0].display()));
+            let command = verdict.argv()[0].display();
+            print_error(&format_args!("{command}: {}", exec::start_error(error)));
             FAILED
         }
     }
@@ -203,7 +206,7 @@ fn run_check(conf: &Path, json: bool, out: &mut dyn Write) -> io::Result<u8> {
         let (warnings, apart) = (problems.len() - errors, differences.len());
         writeln!(
             out,
-            "{}: errors: {errors}, warnings: {warnings}, rules that strict mode reads otherwise: {apart}",
+            "{}: errors: {errors}, warnings: {warnings}, rules that differ in strict mode: {apart}",
             conf.display()
         )?;
     }
@@ -235,8 +238,12 @@ fn as_json(
             "severity": if problem.severity == Severity::Error { "error" } else { "warning" },
             "file": problem.file.to_string_lossy(),
             "line": problem.line,
-            "message": problem.message,
-            "fix": problem.fix,
+            "message": match &*problem.key {
+                "" => problem.text.clone(),
+                key => format!("{key}: {}", problem.text),
+            },
+            "fix": problem.fix(),
+            "code": problem.message.code,
         })
     };
     let difference = |difference: &ModeDifference| {
@@ -244,6 +251,7 @@ fn as_json(
             "rule": difference.rule,
             "compat": difference.compat,
             "strict": difference.strict,
+            "code": ModeDifference::MESSAGE.code,
         })
     };
     json!({

@@ -1,4 +1,4 @@
-//! Man pages, and the end of `--help`. Options of roster-exec(1) come from the table by which it parses its arguments.
+//! Man pages and the end of `--help`. The options of roster-exec(1) come from the table of its parser.
 
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Of `roster-rootwrap`.
+/// roster-rootwrap(8).
 pub const ROOTWRAP: ManPage = ManPage {
     name: "roster-rootwrap",
     section: "8",
@@ -21,7 +21,7 @@ pub const ROOTWRAP: ManPage = ManPage {
     text: include_str!("../man/roster-rootwrap.txt"),
 };
 
-/// Of `roster-rootwrap-daemon`.
+/// roster-rootwrap-daemon(8).
 pub const DAEMON: ManPage = ManPage {
     name: "roster-rootwrap-daemon",
     section: "8",
@@ -32,11 +32,11 @@ pub const DAEMON: ManPage = ManPage {
 /// exec.toml(5).
 pub(crate) const EXEC_TOML: &str = include_str!("../man/exec.toml.txt");
 
-/// Of `roster-exec`.
+/// roster-exec(1).
 const EXEC: ManPage =
     ManPage { name: args::NAME, section: "1", synopsis: &[args::USAGE], text: args::TEXT };
 
-/// `roster-exec` as clap would parse it, for its page and completions.
+/// Returns `roster-exec` as a clap command, for its page and completions.
 #[must_use]
 pub fn exec_command() -> Command {
     let arguments = args::OPTIONS.iter().map(|option| {
@@ -63,7 +63,7 @@ pub fn exec_command() -> Command {
         )
 }
 
-/// The completions of `roster-exec`.
+/// Returns completions of `roster-exec`.
 #[must_use]
 pub fn exec_completions(shell: Shell) -> Vec<u8> {
     if shell != Shell::Bash {
@@ -74,13 +74,13 @@ pub fn exec_completions(shell: Shell) -> Vec<u8> {
     include_str!("exec.bash").replace("@OPTIONS@", &names.join(" ")).into()
 }
 
-/// The program by the name that it was called by.
+/// Returns the name by which the program was called.
 #[must_use]
 pub fn invoked_program() -> PathBuf {
     std::env::args_os().next().unwrap_or_default().into()
 }
 
-/// Writes roster-exec(1) and exec.toml(5) into a folder, and their paths to `out`.
+/// Writes roster-exec(1) and exec.toml(5) into a directory, and their paths to `out`.
 pub fn write_exec_pages(folder: &Path, out: &mut dyn Write) -> io::Result<()> {
     EXEC.write_listed(exec_command(), folder, out)?;
     let mut text = Vec::new();

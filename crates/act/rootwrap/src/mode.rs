@@ -1,13 +1,13 @@
-//! The two ways to read the rules: as the original, or without its holes.
+//! The two modes: compat decides as oslo.rootwrap, and strict closes its known gaps.
 
 use std::fmt;
 
-/// How the rules are read.
+/// A mode of decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// As the original reads them.
+    /// Decides as oslo.rootwrap.
     Compat,
-    /// With its holes closed.
+    /// Closes known gaps of oslo.rootwrap.
     Strict,
 }
 

@@ -1,6 +1,5 @@
-//! Whether anybody but root, or the user that asks, could change what is at a path: its owner and
-//! mode, and those of all folders and links on the way. For strict mode; what comes of it is for the
-//! callers to say.
+//! Trust in a path: only root and the present user may be able to change it. It depends on owner and mode of the file,
+//! and of all directories and links on the way. Callers decide about the consequence.
 
 use crate::host_facts::{FileKind, FileStatus, HostFacts};
 use crate::python_strings::{is_absolute, join};
@@ -13,12 +12,12 @@ const STICKY: u32 = 0o1000;
 const BY_GROUP: u32 = 0o020;
 const BY_OTHERS: u32 = 0o002;
 
-/// Why a path is not to be believed, or `None`.
+/// Returns the reason for which a path is not trusted.
 pub(crate) fn distrust(facts: &dyn HostFacts, path: &OsStr) -> Option<String> {
     if is_plainly_trusted(facts, path.as_bytes()) { None } else { reason(facts, path) }
 }
 
-/// Whether an absolute path has no link in it and is to be believed. Most are so, and this takes no memory.
+/// Returns true for a trusted absolute path without links. Most paths are so, and this takes no memory.
 fn is_plainly_trusted(facts: &dyn HostFacts, path: &[u8]) -> bool {
     let user = facts.user();
     let status = |path: &[u8]| {
@@ -48,7 +47,7 @@ fn is_plainly_trusted(facts: &dyn HostFacts, path: &[u8]) -> bool {
 }
 
 fn reason(facts: &dyn HostFacts, path: &OsStr) -> Option<String> {
-    // The folders above the working folder are on the way too.
+    // Directories above the working directory are on the way, too.
     let path = match facts.working_dir() {
         Some(folder) if !is_absolute(path.as_bytes()) => {
             OsString::from_vec(join(folder.as_os_str().as_bytes(), path.as_bytes()))
@@ -59,17 +58,17 @@ fn reason(facts: &dyn HostFacts, path: &OsStr) -> Option<String> {
     let mut last = None;
     let mut look = |passed: &Path| {
         if facts.link(passed).is_some() {
-            // What the link leads to is looked at next; the link itself is its maker's to change.
+            // The target of the link is checked next. The owner of the directory can change the link.
             let folder = passed.parent().and_then(|folder| facts.status(folder));
             if folder.is_none_or(|folder| is_writable_by(&folder).is_some()) {
                 reason.get_or_insert_with(|| {
-                    format!("{} is a link where others may write", passed.display())
+                    format!("{} is a link in a directory that others can write", passed.display())
                 });
             }
             return;
         }
         let Some(status) = facts.status(passed) else {
-            reason.get_or_insert_with(|| format!("there is no {}", passed.display()));
+            reason.get_or_insert_with(|| format!("{} does not exist", passed.display()));
             return;
         };
         if let Some(why) = distrust_of(facts.user(), &status) {
@@ -81,7 +80,7 @@ fn reason(facts: &dyn HostFacts, path: &OsStr) -> Option<String> {
     if let Some(why) = walk_realpath(facts, &path, &mut look).error {
         reason.get_or_insert_with(|| format!("{} {why}", path.display()));
     }
-    // Who may not remove another's file from a folder may still add to it.
+    // In a sticky directory other users can add files.
     if let Some((path, status)) = last
         && status.mode & BY_OTHERS != 0
     {
@@ -90,27 +89,29 @@ fn reason(facts: &dyn HostFacts, path: &OsStr) -> Option<String> {
     reason
 }
 
-/// Why somebody else than root and this user could change it.
+/// Returns the reason for which another user than root and this one could change a file.
 pub(crate) fn distrust_of(user: u32, status: &FileStatus) -> Option<String> {
     let FileStatus { kind, uid, mode, .. } = *status;
     if uid != 0 && uid != user {
         return Some(format!("belongs to uid {uid}"));
     }
-    // In a sticky folder nobody removes or renames what is another's.
+    // In a sticky directory users can remove and rename only their own files.
     if kind == FileKind::Directory && mode & STICKY != 0 {
         return None;
     }
     is_writable_by(status)
 }
 
-/// Who may write besides the owner, in words.
+/// Returns the users with write access besides the owner, in words.
 fn is_writable_by(status: &FileStatus) -> Option<String> {
     if status.mode & BY_OTHERS != 0 {
         return Some("is writable by all".into());
     }
     match status.mode & BY_GROUP != 0 {
         true if status.gid != 0 => Some(format!("is writable by gid {}", status.gid)),
-        true if status.has_acl => Some("has an access control list that lets others write".into()),
+        true if status.has_acl => {
+            Some("has an access control list that allows others to write".into())
+        }
         _ => None,
     }
 }
@@ -122,7 +123,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// As the kernel has a list of tags, rights and ids.
+    /// Encodes tags, rights and ids as the kernel does.
     fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         let mut list = 2_u32.to_le_bytes().to_vec();
         for (tag, rights, id) in entries {
@@ -162,9 +163,9 @@ mod tests {
         mode("folder", 0o1777);
         assert_eq!(why("folder/file"), None);
         assert_eq!(why("folder"), Some(expected));
-        // There the link may be another's, wherever it leads.
+        // In a sticky directory the link may belong to another user.
         symlink("file", root.join("folder/another")).unwrap();
-        assert!(why("folder/another").is_some_and(|why| why.ends_with("where others may write")));
+        assert!(why("folder/another").is_some_and(|why| why.ends_with("that others can write")));
         mode("folder", 0o755);
         assert_eq!(why("folder/another"), None);
         mode("folder/file", 0o775);
@@ -178,13 +179,13 @@ mod tests {
                 let list = "system.posix_acl_access";
                 rustix::fs::setxattr(root.join(name), list, &names_nobody, flags).unwrap();
                 assert!(why("folder/file").is_some_and(|why| why.contains("access control list")));
-                // It lets nobody write whose mask does not.
+                // The mask without write access limits the entry.
                 mode(name, 0o755);
                 assert_eq!(why("folder/file"), None);
             }
         }
         mode("folder/file", 0o757);
         assert!(why("folder/file").is_some());
-        assert!(why("no").is_some_and(|why| why.starts_with("there is no ")));
+        assert!(why("no").is_some_and(|why| why.ends_with(" does not exist")));
     }
 }

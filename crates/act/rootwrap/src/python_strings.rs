@@ -1,12 +1,11 @@
-//! What of Python's strings and paths the rules of the original rest on, over the bytes that Linux
-//! has for both. Looks at no file: [`realpath`](mod@crate::realpath) does.
+//! Functions of Python's strings and paths that oslo.rootwrap uses, on bytes. They read no files:
+//! [`realpath`](mod@crate::realpath) does.
 
 use crate::unicode_tables::decimal_value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// `str.isspace` for one character: what `str.strip` takes away and `\s` matches. Four separators
-/// more than Unicode's White_Space.
+/// `str.isspace` of one character, for `str.strip` and `\s`. It has four separators more than Unicode's White_Space.
 pub(crate) fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\x1c'..='\x1f').contains(&char)
 }
@@ -16,7 +15,7 @@ pub(crate) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// `int(text)`, with the digits of every script. Numbers beyond 64 bits are the largest of their sign.
+/// `int(text)`, with digits of all scripts. A number beyond 64 bits becomes the limit of its sign.
 pub(crate) fn int(text: &str) -> Option<i64> {
     let text = strip(text);
     let (negative, digits) = match text.as_bytes() {
@@ -24,7 +23,7 @@ pub(crate) fn int(text: &str) -> Option<i64> {
         [b'+', ..] => (false, &text[1..]),
         _ => (false, text),
     };
-    // One underscore may stand between two digits. CPython gives up beyond 4,300 digits.
+    // One underscore may separate two digits. CPython rejects more than 4,300 digits.
     if digits.split('_').any(str::is_empty) {
         return None;
     }
@@ -92,7 +91,7 @@ pub(crate) fn normpath(path: &[u8]) -> Vec<u8> {
     if whole.is_empty() { b".".to_vec() } else { whole }
 }
 
-/// A path out of bytes.
+/// Converts bytes to a path.
 pub(crate) fn os_string(bytes: Vec<u8>) -> OsString {
     OsString::from_vec(bytes)
 }

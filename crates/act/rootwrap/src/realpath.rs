@@ -1,5 +1,5 @@
-//! Where a path really leads, as Python's `os.path.realpath` finds out: what is not there, or cannot
-//! be seen, is taken for no link.
+//! Resolution of links as by Python's `os.path.realpath`. A path that does not exist, or is not visible, counts as no
+//! link. `path_trust` observes the paths on the way.
 
 use crate::host_facts::HostFacts;
 use crate::python_strings::{is_absolute, join, normpath};
@@ -9,13 +9,13 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The kernel gives up at 40 links.
+/// Limit of links. The kernel stops at 40.
 const LINKS_MAX: usize = 1000;
 
-/// Why a path is not resolved to its end. Links behind that place were not looked at.
+/// Reasons for which a path is resolved only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveError {
-    /// A link leads to itself, perhaps by way of others.
+    /// A link leads to itself, possibly through others.
     Loop,
     /// There are more than 1,000 links.
     TooManyLinks,
@@ -24,17 +24,17 @@ pub enum ResolveError {
 impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Loop => write!(f, "leads through a link to itself"),
-            Self::TooManyLinks => write!(f, "leads through more than {LINKS_MAX} links"),
+            Self::Loop => write!(f, "contains a link that leads to itself"),
+            Self::TooManyLinks => write!(f, "contains more than {LINKS_MAX} links"),
         }
     }
 }
 
-/// A path with its links resolved.
+/// A resolved path.
 pub(crate) struct ResolvedPath {
-    /// Empty where the path is relative and the working directory is gone.
+    /// The path. Empty if it is relative and the working directory does not exist.
     pub(crate) path: Vec<u8>,
-    /// Why links are left in it, if they may be.
+    /// The reason for which it may contain links.
     pub(crate) error: Option<ResolveError>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn realpath(facts: &dyn HostFacts, path: &OsStr) -> ResolvedPath {
     walk_realpath(facts, path, &mut |_| {})
 }
 
-/// The same, telling of each path that is looked at on the way.
+/// Resolves a path, and reports each path on the way.
 pub(crate) fn walk_realpath(
     facts: &dyn HostFacts,
     path: &OsStr,
@@ -60,14 +60,14 @@ pub(crate) fn walk_realpath(
 
 struct PathWalker<'f> {
     facts: &'f dyn HostFacts,
-    /// Where each link leads; `None` while that is being found out.
+    /// Resolved links. `None` during the resolution.
     seen: HashMap<Vec<u8>, Option<Vec<u8>>>,
     links: usize,
     visit: &'f mut dyn FnMut(&Path),
 }
 
 impl PathWalker<'_> {
-    /// The real path of `rest` as seen from `path`, and what kept links in it.
+    /// Resolves `rest` as seen from `path`. Returns the reason for links that remain.
     fn follow(&mut self, mut path: Vec<u8>, rest: &[u8]) -> (Vec<u8>, Option<ResolveError>) {
         let mut rest = rest;
         if let Some(behind) = rest.strip_prefix(b"/") {
@@ -117,7 +117,7 @@ impl PathWalker<'_> {
     }
 }
 
-/// One step up from a path that holds `..` at its start only.
+/// Returns the parent of a path that contains `..` only at its start.
 fn parent_path(path: &[u8]) -> Vec<u8> {
     if path.is_empty() {
         return b"..".to_vec();
@@ -169,7 +169,7 @@ mod tests {
         let host = LocalHost::new();
         let unresolved = |path: &Path| realpath(&host, path.as_os_str()).error;
         assert_eq!(unresolved(&path), Some(ResolveError::TooManyLinks));
-        // A link that is met again is not counted.
+        // A link that occurs again is not counted.
         assert_eq!(unresolved(&path.parent().unwrap().join("l0")), None);
     }
 }

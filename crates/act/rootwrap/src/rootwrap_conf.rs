@@ -1,39 +1,40 @@
-//! rootwrap.conf: where filters and executables are, and how the daemon runs. Reads one text; which
-//! files it names is looked after by [`rootwrap_policy`](crate::rootwrap_policy).
+//! Parsing of rootwrap.conf: filters, executables and options of the daemon.
+//! [`rootwrap_policy`](crate::rootwrap_policy) reads the files that it names.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::error;
 use crate::ini::{self, DuplicateHandling, IniEntry, IniFile};
 use crate::mode::Mode;
 use crate::python_strings;
+use roster_messages::Diagnostic;
+use roster_messages::table::commands;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What a rootwrap.conf says, defaults filled in.
+/// Values of a rootwrap.conf, with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootwrapConf {
-    /// Folders with filter files, in order of precedence.
+    /// Directories of filter files, in order of precedence.
     pub filters_path: Vec<String>,
-    /// Folders to look for executables in; `None`: those of `$PATH`.
+    /// Directories of executables. `None`: those of `$PATH`.
     pub exec_dirs: Option<Vec<String>>,
-    /// Whether commands are told to syslog.
+    /// True if commands are logged to syslog.
     pub use_syslog: bool,
-    /// Facility by its number in syslog(3), not shifted.
+    /// The facility as its number in syslog(3), not shifted.
     pub syslog_log_facility: u8,
-    /// Least severity that is told.
+    /// The lowest level that is logged.
     pub syslog_log_level: LogLevel,
-    /// Seconds without a command after which the daemon ends.
+    /// Seconds without a command after which the daemon stops.
     pub daemon_timeout: i64,
-    /// Bound on open files.
+    /// Limit of open files.
     pub rlimit_nofile: i64,
-    /// Bytes that the daemon passes to a command, and of each of its streams back. The original passes
-    /// over this key.
+    /// Limit of bytes to a command, and of each output stream. oslo.rootwrap ignores this key.
     pub data_max: u64,
-    /// Which judge decides where nobody says otherwise. The original passes over this key.
+    /// The mode of decisions. oslo.rootwrap ignores this key.
     pub mode: Mode,
 }
 
-/// Severities of Python's `logging`.
+/// Levels of Python's `logging`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // names say it
 pub enum LogLevel {
@@ -45,7 +46,7 @@ pub enum LogLevel {
     Critical,
 }
 
-/// The names in syslog(3), by number; 12 to 15 are `ntp`, `security`, `console` and `solaris-cron`.
+/// Names in syslog(3) by number. 12 to 15 are `ntp`, `security`, `console` and `solaris-cron`.
 const FACILITIES: [&str; 24] = [
     "kern",
     "user",
@@ -73,7 +74,7 @@ const FACILITIES: [&str; 24] = [
     "local7",
 ];
 
-/// Constants of Python's handler that are severities; it takes them for facilities all the same.
+/// Severities that Python's handler accepts as facilities.
 const SEVERITIES: [&str; 8] = [
     "LOG_EMERG",
     "LOG_ALERT",
@@ -85,7 +86,7 @@ const SEVERITIES: [&str; 8] = [
     "LOG_DEBUG",
 ];
 
-/// What `roster_data_max` is where it is not said.
+/// The default of `roster_data_max`.
 const DATA_BYTES_MAX: u64 = 2 << 30;
 
 const LEVELS: [(&str, LogLevel); 8] = [
@@ -100,14 +101,14 @@ const LEVELS: [(&str, LogLevel); 8] = [
 ];
 
 impl RootwrapConf {
-    /// Reads the text of a rootwrap.conf. An error is every mistake in it.
+    /// Parses a rootwrap.conf. The errors are all its mistakes.
     pub fn parse(file: &Path, bytes: &[u8]) -> Result<Self, Vec<Diagnostic>> {
         let ini = ini::parse(file, bytes, DuplicateHandling::Refused)?;
         let mut reader = ConfReader { file, ini: &ini, problems: Vec::new() };
         let filters_path = reader.read_dirs("filters_path");
         if filters_path.is_none() {
-            let instead = "write filters_path=/etc/…/rootwrap.d below [DEFAULT]";
-            let problem = Diagnostic::error(file, 0, "there is no filters_path", instead);
+            let problem =
+                error(&commands::FILTERS_PATH_MISSING, file, 0, "filters_path is missing");
             reader.problems.push(problem);
         }
         let conf = Self {
@@ -141,7 +142,7 @@ impl RootwrapConf {
         if problems.is_empty() { Ok(conf) } else { Err(problems) }
     }
 
-    /// The folders to look for executables in, of a process with this `$PATH`.
+    /// Returns the directories of executables for a process with this `$PATH`.
     #[must_use]
     pub fn executable_dirs(&self, path: Option<&OsStr>) -> Vec<OsString> {
         match (&self.exec_dirs, path) {
@@ -152,15 +153,15 @@ impl RootwrapConf {
     }
 }
 
-/// The directories in which commands of roster-exec find others; those of strict mode, too, without `exec_dirs`.
+/// The `PATH` of commands of roster-exec, and of strict mode without `exec_dirs`.
 pub(crate) const SECURE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The folders of that.
+/// Returns the directories of [`SECURE_PATH`].
 pub(crate) fn default_path_dirs() -> Vec<OsString> {
     split_path(OsStr::new(SECURE_PATH)).map(OsStr::to_owned).collect()
 }
 
-/// The folders of a `$PATH`.
+/// Splits a `$PATH` into directories.
 pub(crate) fn split_path(path: &OsStr) -> impl Iterator<Item = &OsStr> {
     path.as_bytes().split(|&byte| byte == b':').map(OsStr::from_bytes)
 }
@@ -181,14 +182,17 @@ impl ConfReader<'_> {
         let IniEntry { value, line, .. } = self.ini.defaults.get(name)?;
         let value_read = read(value);
         if value_read.is_none() {
-            let what = format!("{name} cannot be {value:?}");
-            let instead = format!("write {wanted}");
-            self.problems.push(Diagnostic::error(self.file, *line, what, instead));
+            let text = format!("invalid value {value:?}");
+            self.problems.push(Diagnostic {
+                key: name.to_owned(),
+                fix: Some(format!("Write {wanted}.")),
+                ..error(&commands::CONF_VALUE_INVALID, self.file, *line, text)
+            });
         }
         value_read
     }
 
-    /// Separated by commas; a space beside one belongs to the name.
+    /// Reads paths with commas between them. Blanks belong to the paths.
     fn read_dirs(&mut self, name: &str) -> Option<Vec<String>> {
         let wanted = "paths without NUL, separated by commas";
         self.read_value(name, wanted, |value| {
@@ -291,10 +295,11 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "rootwrap.conf: there is no filters_path; write filters_path=/etc/…/rootwrap.d below \
-                 [DEFAULT]",
-                "rootwrap.conf:2: use_syslog cannot be \"perhaps\"; write True or False",
-                "rootwrap.conf:3: daemon_timeout cannot be \"soon\"; write seconds as a whole number",
+                "rootwrap.conf: filters_path is missing. Write filters_path=/etc/…/rootwrap.d below \
+                 [DEFAULT]. [RST-7003]",
+                "rootwrap.conf:2: use_syslog: invalid value \"perhaps\". Write True or False. [RST-7002]",
+                "rootwrap.conf:3: daemon_timeout: invalid value \"soon\". Write seconds as a whole number. \
+                 [RST-7002]",
             ]
         );
     }

@@ -1,46 +1,44 @@
-//! A rootwrap.conf with all the filter files that it leads to, from the disk.
-//!
-//! Every mistake is told with its file and line. That a file could be changed by others is noted with
-//! its rules, for strict mode to pass over them; nothing is judged here.
+//! A rootwrap.conf with the filter files that it names. Each mistake has its file and line. Rules of files that other
+//! users can change are marked, and strict mode ignores them. `evaluate` applies the rules.
 
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{error, warning};
 use crate::filters::{self, FilterRule};
 use crate::host_facts::{FileKind, HostFacts};
 use crate::ini::FILE_BYTES_MAX;
 use crate::mode::Mode;
 use crate::path_trust::distrust;
 use crate::rootwrap_conf::RootwrapConf;
+use roster_messages::Diagnostic;
+use roster_messages::table::commands;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// More files in a folder are a mistake: OpenStack ships a dozen.
+/// Limit of files in a directory. OpenStack ships a dozen.
 const FILES_MAX: usize = 10_000;
-/// More rules would make judging slow: OpenStack ships some hundred.
+/// Limit of rules, because more would make decisions slow. OpenStack ships some hundred.
 const RULES_MAX: usize = 50_000;
 
-/// What commands are judged by.
+/// The rules and options for decisions.
 #[derive(Debug)]
 pub struct RootwrapPolicy {
     pub conf: RootwrapConf,
-    /// What was passed over.
+    /// Warnings about ignored rules and directories.
     pub warnings: Vec<Diagnostic>,
-    /// In the order of the folders, in which the original takes them.
+    /// Rules in the order of the directories, as oslo.rootwrap reads them.
     rules: Vec<FilterRule>,
-    /// The positions of rules of files, by the names of the files.
+    /// Positions of rules, in the order of the names of their files.
     by_name: Vec<usize>,
 }
 
 impl RootwrapPolicy {
-    /// Reads a rootwrap.conf and its filter files. An error is every mistake in them for which
-    /// nothing can be judged.
+    /// Reads a rootwrap.conf and its filter files. The errors are all mistakes that make it unusable.
     pub fn load(conf_file: &Path, facts: &dyn HostFacts) -> Result<Self, Vec<Diagnostic>> {
-        let bytes = read(conf_file).map_err(|error| {
-            let what = format!("cannot be read: {error}");
-            let instead = "name a rootwrap.conf that this user may read";
-            vec![Diagnostic::error(conf_file, 0, what, instead)]
+        let bytes = read(conf_file).map_err(|cause| {
+            let text = format!("cannot be read: {cause}");
+            vec![error(&commands::CONF_UNREADABLE, conf_file, 0, text)]
         })?;
         let conf = RootwrapConf::parse(conf_file, &bytes)?;
         let mut loader =
@@ -51,8 +49,8 @@ impl RootwrapPolicy {
         }
         let PolicyLoader { files, warnings, mut errors, .. } = loader;
         if files.iter().map(|file| file.rules.len()).sum::<usize>() > RULES_MAX {
-            let what = format!("leads to more than {RULES_MAX} rules");
-            errors.push(Diagnostic::error(conf_file, 0, what, "remove filter files"));
+            let text = format!("more than {RULES_MAX} filters");
+            errors.push(error(&commands::FILTER_RULES_TOO_MANY, conf_file, 0, text));
         }
         if !errors.is_empty() {
             return Err(errors);
@@ -85,7 +83,7 @@ impl RootwrapPolicy {
         Self { conf, warnings, rules, by_name }
     }
 
-    /// Out of texts instead of files, all of them trusted: for trials.
+    /// Creates a policy from texts, which are trusted. For tests and benchmarks.
     pub fn from_texts(conf: &[u8], filter_files: &[&[u8]]) -> Result<Self, Vec<Diagnostic>> {
         let conf = RootwrapConf::parse(Path::new("rootwrap.conf"), conf)?;
         let (mut files, mut warnings) = (Vec::new(), Vec::new());
@@ -98,7 +96,7 @@ impl RootwrapPolicy {
         Ok(Self::from_parts(conf, files, warnings, None))
     }
 
-    /// The rules in the order in which a mode takes them. Strict mode takes those of files alone.
+    /// Returns the rules in the order of a mode. Strict mode has only rules of files.
     pub fn rules(&self, mode: Mode) -> impl Iterator<Item = &FilterRule> {
         let position = move |at| match mode {
             Mode::Compat => at,
@@ -113,7 +111,7 @@ impl RootwrapPolicy {
 }
 
 struct FilterFile {
-    /// The number of its folder.
+    /// The number of the directory.
     dir_index: usize,
     name: OsString,
     rules: Vec<FilterRule>,
@@ -129,16 +127,24 @@ struct PolicyLoader<'f> {
 impl PolicyLoader<'_> {
     fn load_dir(&mut self, folder: &Path) {
         if self.facts.status(folder).is_none_or(|status| status.kind != FileKind::Directory) {
-            let instead = "make it, or take it out of filters_path";
-            self.warnings.push(Diagnostic::warning(folder, 0, "is no folder", instead));
+            self.warnings.push(warning(
+                &commands::FILTER_DIR_MISSING,
+                folder,
+                0,
+                "not a directory",
+            ));
             return;
         }
         let names = match file_names(folder) {
+            Ok(names) if names.len() > FILES_MAX => {
+                let text = format!("more than {FILES_MAX} files");
+                self.errors.push(error(&commands::FILTER_DIR_TOO_LARGE, folder, 0, text));
+                return;
+            }
             Ok(names) => names,
-            Err(error) => {
-                let what = format!("cannot be listed: {error}");
-                let instead = "let this user read it, or take it out of filters_path";
-                self.errors.push(Diagnostic::error(folder, 0, what, instead));
+            Err(cause) => {
+                let text = format!("cannot be listed: {cause}");
+                self.errors.push(error(&commands::FILTER_DIR_UNREADABLE, folder, 0, text));
                 return;
             }
         };
@@ -158,10 +164,9 @@ impl PolicyLoader<'_> {
     fn load_file(&mut self, file: &Path, folder_distrust: Option<&str>) -> Vec<FilterRule> {
         let bytes = match read(file) {
             Ok(bytes) => bytes,
-            Err(error) => {
-                let what = format!("cannot be read: {error}");
-                let instead = "let this user read it, or remove it";
-                self.errors.push(Diagnostic::error(file, 0, what, instead));
+            Err(cause) => {
+                let text = format!("cannot be read: {cause}");
+                self.errors.push(error(&commands::FILTER_FILE_UNREADABLE, file, 0, text));
                 return Vec::new();
             }
         };
@@ -183,38 +188,25 @@ impl PolicyLoader<'_> {
 
     fn distrust(&mut self, path: &Path) -> Option<String> {
         let why = distrust(self.facts, path.as_os_str())?;
-        let instead = "strict mode believes nothing in it: give it to root, writable by root alone";
-        self.warnings.push(Diagnostic {
-            severity: Severity::Warning,
-            file: path.to_owned(),
-            line: 0,
-            message: format!("could be changed by others: {why}"),
-            fix: instead.into(),
-        });
+        let text = format!("other users can change it, so strict mode ignores its filters: {why}");
+        self.warnings.push(warning(&commands::FILTER_UNTRUSTED, path, 0, text));
         Some(why)
     }
 }
 
-/// As the folder lists them.
-fn file_names(folder: &Path) -> io::Result<Vec<OsString>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        if names.len() == FILES_MAX {
-            return Err(io::Error::other(format!("there are more than {FILES_MAX} files in it")));
-        }
-        names.push(entry?.file_name());
-    }
-    Ok(names)
+/// Returns names in the order of the directory, at most one more than `FILES_MAX`.
+fn file_names(directory: &Path) -> io::Result<Vec<OsString>> {
+    fs::read_dir(directory)?.take(FILES_MAX + 1).map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// A byte more than may be parsed at the most.
+/// Reads a file up to one byte more than the limit.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(file)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The path of a rootwrap.conf in a folder with the given filter files: for tests.
+/// Writes a rootwrap.conf with filter files to a directory, and returns its path.
 #[cfg(test)]
 pub(crate) fn write_test_policy(
     folder: &Path,
@@ -270,7 +262,7 @@ mod tests {
         assert_eq!(errors.len(), 2);
         let missing =
             RootwrapPolicy::load(&folder.path().join("no.conf"), &LocalHost::new()).unwrap_err();
-        assert!(missing[0].to_string().contains("cannot be read"));
+        assert_eq!(missing[0].message, &commands::CONF_UNREADABLE);
     }
 
     #[test]
@@ -299,6 +291,7 @@ mod tests {
         fs::set_permissions(&conf, fs::Permissions::from_mode(0o644)).unwrap();
         let policy = RootwrapPolicy::load(&conf, &LocalHost::new()).unwrap();
         assert_eq!(names(&policy, Mode::Compat), ["privsep-helper"]);
-        assert!(policy.warnings[0].to_string().starts_with("/no/such: warning: is no folder"));
+        let warning = policy.warnings[0].to_string();
+        assert!(warning.starts_with("/no/such: warning: not a directory"), "{warning}");
     }
 }

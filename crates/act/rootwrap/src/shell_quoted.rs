@@ -1,10 +1,10 @@
-//! Words of a command as they can be typed into bash.
+//! Words in the syntax of bash, for messages and logs.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write};
 
-/// Format characters (Cf) and the separators of lines and paragraphs (Zl, Zp): they change how what stands around them
-/// is shown, or where a line ends.
+/// Format characters (Cf) and separators of lines and paragraphs (Zl, Zp). They change the display of their neighbours,
+/// or end a line.
 const FORMATS: [(char, char); 21] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{600}', '\u{605}'),
@@ -29,12 +29,12 @@ const FORMATS: [(char, char); 21] = [
     ('\u{e0020}', '\u{e007f}'),
 ];
 
-/// Whether a character is not shown as itself.
+/// Returns true if a character is not visible as itself.
 fn is_hidden(char: char) -> bool {
     char.is_control() || FORMATS.iter().any(|&(first, last)| (first..=last).contains(&char))
 }
 
-/// A word as it could be typed into bash, whatever bytes are in it.
+/// A word in the syntax of bash, with any bytes.
 #[derive(Debug)]
 pub struct ShellQuoted<'w>(pub &'w OsString);
 

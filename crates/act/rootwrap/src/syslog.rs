@@ -1,5 +1,5 @@
-//! What is told to the host's log, as a rootwrap.conf wants it: facility and least severity. A log that
-//! does not listen, or is full, keeps nobody waiting.
+//! The syslog of commands, with facility and level of a rootwrap.conf. It never waits: without a listener, or with a
+//! full queue, a message is lost. `log_messages` has the texts.
 
 use crate::rootwrap_conf::{LogLevel, RootwrapConf};
 use parking_lot::Mutex;
@@ -7,13 +7,13 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 const LOG_SOCKET: &str = "/dev/log";
-/// Readers of the log take no more. A longer message lacks its middle.
+/// Limit of a message, because readers of the log accept no more. A longer one loses its middle.
 const MESSAGE_BYTES_MAX: usize = 8192;
-/// The end of such a message, where the rule stands.
+/// Bytes at the end of such a message, which contain the rule.
 const END_BYTES: usize = 256;
 const TRUNCATION_MARK: &str = " […] ";
 
-/// The host's log; or nothing, where it is not to be told.
+/// The connection to syslog, or none if `use_syslog` is false.
 #[derive(Debug)]
 pub struct Syslog {
     name: String,
@@ -23,7 +23,7 @@ pub struct Syslog {
 }
 
 impl Syslog {
-    /// In the name of a program.
+    /// Creates it with the name of a program.
     #[must_use]
     pub fn new(conf: &RootwrapConf, program: &Path) -> Self {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -32,7 +32,7 @@ impl Syslog {
         Self { name, facility, min_level: least, socket }
     }
 
-    /// Tells something, if it is severe enough.
+    /// Sends a message if its level is high enough.
     pub fn send_message(&self, level: LogLevel, message: impl FnOnce() -> String) {
         let Some(socket) = self.socket.as_ref().filter(|_| level >= self.min_level) else { return };
         let priority = u32::from(self.facility) << 3 | severity(level);
@@ -42,7 +42,7 @@ impl Syslog {
         line.push(0);
         let mut socket = socket.lock();
         let sent = socket.as_ref().map(|socket| socket.send(&line));
-        // The log's reader was started anew.
+        // The reader of the log was restarted.
         if !matches!(sent, Some(Ok(_))) && !is_full(&sent) {
             *socket = connect();
             let _ = socket.as_ref().map(|socket| socket.send(&line));
@@ -50,7 +50,7 @@ impl Syslog {
     }
 }
 
-/// Leaves out what is too much, and marks the place.
+/// Removes the middle of a long line, and marks the place.
 fn truncate_middle(line: &mut String) {
     if line.len() > MESSAGE_BYTES_MAX {
         let start = line.floor_char_boundary(MESSAGE_BYTES_MAX - END_BYTES - TRUNCATION_MARK.len());

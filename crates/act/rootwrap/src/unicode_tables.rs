@@ -3,24 +3,24 @@
 use regex_syntax::hir::{Class, Hir, HirKind};
 use std::sync::OnceLock;
 
-/// The code points of a class in the notation of `regex-syntax`, as ranges in order.
+/// Returns the code points of a class in the notation of `regex-syntax`, as sorted ranges.
 pub(crate) fn ranges(class: &str) -> Vec<(u32, u32)> {
     match regex_syntax::parse(class).map(Hir::into_kind) {
         Ok(HirKind::Class(Class::Unicode(class))) => {
             class.iter().map(|range| (range.start().into(), range.end().into())).collect()
         }
-        // The test of the tables fails then.
+        // The test of the tables then fails.
         _ => Vec::new(),
     }
 }
 
-/// The decimal digits of all scripts, class Nd.
+/// Returns the decimal digits of all scripts, class Nd.
 pub(crate) fn decimal_digits() -> &'static [(u32, u32)] {
     static DIGITS: OnceLock<Vec<(u32, u32)>> = OnceLock::new();
     DIGITS.get_or_init(|| ranges(r"\p{Nd}"))
 }
 
-/// The value of a decimal digit of any script. Each script has its ten digits in a row, from zero on.
+/// Returns the value of a decimal digit. Each script has its ten digits in sequence, from zero.
 pub(crate) fn decimal_value(char: char) -> Option<i64> {
     if let Some(value) = char.to_digit(10) {
         return Some(value.into());

@@ -1,5 +1,6 @@
-//! `roster-rootwrap` as people call it.
+//! The command line of `roster-rootwrap`, with real processes.
 
+use roster_messages::table::commands;
 use roster_system_tests::wait::{SOON, wait_for, wait_until};
 use std::fs;
 use std::io::Write;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A rootwrap.conf that leads to one filter file.
+/// Creates a rootwrap.conf with one filter file.
 fn lay_out(folder: &Path, filters: &str) -> PathBuf {
     let rules = folder.join("rules");
     fs::create_dir(&rules).unwrap();
@@ -23,7 +24,7 @@ fn lay_out(folder: &Path, filters: &str) -> PathBuf {
     conf
 }
 
-/// Exit code and output, the folder's name left out.
+/// Returns exit code and output, without the name of the directory.
 fn run(folder: &Path, args: &[&str]) -> (i32, String) {
     let program = env!("CARGO_BIN_EXE_roster-rootwrap");
     let output = Command::new(program).args(args).output().unwrap();
@@ -42,18 +43,15 @@ fn check_lists_mistakes_and_mode_differences() {
     let (code, text) = run(folder.path(), &["check", conf.to_str().unwrap()]);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((code, lines.len()), (0, 4), "{text}");
-    assert!(
-        lines[0].starts_with("rules/a.filters:3: warning: x: \"NoFilter\" is no class of filters")
-    );
-    assert_eq!(
-        lines[1],
-        "rules/a.filters:2: ls (RegExpFilter): compat mode lets a word continue behind the pattern \"-l|-a\"; \
-         strict mode matches whole words"
-    );
+    assert!(lines[0].starts_with("rules/a.filters:3: warning: x: unknown class \"NoFilter\""));
+    assert!(lines[0].ends_with(&in_brackets(&commands::FILTER_CLASS_UNKNOWN)));
+    let expected = "rules/a.filters:2: ls (RegExpFilter): compat mode lets a word continue behind the pattern \
+                    \"-l|-a\"; strict mode matches whole words";
+    assert_eq!(lines[1], format!("{expected}{}", in_brackets(&commands::CHECK_MODES_DIFFER)));
     assert!(lines[2].starts_with("built in: privsep-helper (CommandFilter): compat mode allows"));
     assert_eq!(
         lines[3],
-        "rootwrap.conf: errors: 0, warnings: 1, rules that strict mode reads otherwise: 2"
+        "rootwrap.conf: errors: 0, warnings: 1, rules that differ in strict mode: 2"
     );
 }
 
@@ -66,6 +64,12 @@ fn check_fails_where_nothing_can_be_judged_and_speaks_json() {
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&report["ok"], &report["problems"][0]["line"]), (&false.into(), &2.into()));
     assert_eq!(report["problems"][0]["severity"], "error");
+    assert_eq!(report["problems"][0]["code"], commands::FILTER_ARGUMENTS_MISSING.code);
+}
+
+/// Returns the end of a line with a message.
+fn in_brackets(message: &roster_messages::Message) -> String {
+    format!(" [{message}]")
 }
 
 #[test]
@@ -75,14 +79,14 @@ fn explain_names_the_rule_and_has_the_exit_code_of_the_verdict() {
     let conf = conf.to_str().unwrap();
     let (code, text) = run(folder.path(), &["explain", conf, "--", "id", "-u"]);
     assert_eq!(code, 0);
-    assert!(
-        text.ends_with("(CommandFilter): lets it run\ncompat: runs as nobody: /usr/bin/id -u\n")
-    );
+    assert!(text.ends_with(
+        "(CommandFilter): allows the command\ncompat: runs as nobody: /usr/bin/id -u\n"
+    ));
     let explained =
         |mode| run(folder.path(), &["explain", "--mode", mode, conf, "--", "ls", "-lx"]);
     assert_eq!((explained("compat").0, explained("strict").0), (0, 99));
     assert!(
-        explained("strict").1.contains("a.filters:2: ls (RegExpFilter): word 2 does not match")
+        explained("strict").1.contains("a.filters:2: ls (RegExpFilter): argument 1 does not match")
     );
     assert_eq!(run(folder.path(), &["explain", "/no/such.conf", "--", "ls"]).0, 97);
 }
@@ -109,7 +113,7 @@ fn a_daemons_folder_is_everybodys_to_enter_whatever_the_umask() {
     wait_until(SOON, "the daemon listens", || socket.exists());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let modes = socket.ancestors().take(3).map(mode).collect::<Vec<_>>();
-    // One that is killed would leave its cgroup to the next.
+    // A killed daemon would leave its cgroup to the next one.
     let told = Command::new("kill").arg(daemon.id().to_string()).status().unwrap();
     assert!(told.success());
     daemon.wait().unwrap();
@@ -147,7 +151,7 @@ fn a_command_reads_what_the_caller_gives_it() {
     assert_eq!(output.stdout, b"\xff\0a");
 }
 
-/// What a command sees of itself, as root and as somebody else, in both modes.
+/// The test compares what a command sees of itself, as root and as another user, in both modes.
 #[test]
 fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
     if !needs_root() {
@@ -184,7 +188,7 @@ fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
                 told(&["-u"]),
                 told(&["-g"]),
                 told(&["-G"]),
-                // The fourth is that of ls, on the folder that it lists.
+                // The fourth descriptor is that of ls, on the listed directory.
                 "0\n1\n2\n3\n100\n".into(),
                 if mode == "strict" { shell() } else { "sh\n".into() },
                 "SigBlk:\t0000000000000000\n".into(),
@@ -192,14 +196,14 @@ fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
             .concat();
             let (before, ignored) = seen.split_at(expected.len().min(seen.len()));
             assert_eq!(before, expected, "{mode}, {user}");
-            // What the C library keeps to itself is not ours.
+            // The C library reserves some signals.
             let ignored = ignored.trim().strip_prefix("SigIgn:\t").unwrap();
             assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 0x7fff_ffff & !(1 << 24), 0);
         }
     }
 }
 
-/// Without root's rights nobody becomes another user. The original runs what is for root all the same.
+/// Without root's rights no command gets another user. oslo.rootwrap runs commands for root anyway.
 #[test]
 fn rootwrap_compat_without_root_runs_as_caller() {
     if !needs_root() {
@@ -232,18 +236,18 @@ fn rootwrap_compat_without_root_runs_as_caller() {
     {
         let (code, text) = call(mode, &[command]);
         assert_eq!(code, 1, "{mode} {command}: {text}");
-        let told = format!("a command becomes {user} where root calls: call by sudo\n");
-        assert!(text.ends_with(&told), "{mode} {command}: {text}");
+        let told = in_brackets(&commands::RUN_AS_REQUIRES_ROOT) + "\n";
+        assert!(text.contains(&format!("as {user} ")) && text.ends_with(&told), "{mode}: {text}");
     }
 }
 
-/// The name of the shell that `sh` leads to.
+/// Returns the name of the shell behind `sh`.
 fn shell() -> String {
     let real = fs::canonicalize("/usr/bin/sh").unwrap();
     format!("{}\n", real.file_name().unwrap().to_str().unwrap())
 }
 
-/// The original's rule lets a caller set what it names; that must not reach what still runs as root.
+/// A rule of oslo.rootwrap lets a caller set variables. They must not affect processes that still run as root.
 #[test]
 fn a_setting_of_the_callers_reaches_the_command_and_not_who_starts_it() {
     if !needs_root() {
@@ -256,7 +260,7 @@ fn a_setting_of_the_callers_reaches_the_command_and_not_who_starts_it() {
         || run(folder.path(), &[conf.to_str().unwrap(), "env", "LD_PRELOAD=/no/such.so", "id"]);
     let (code, told) = call();
     assert_eq!(code, 0);
-    // ld.so complains once for each program that it is set for.
+    // ld.so reports the missing library once for each program with the variable.
     assert_eq!(told.matches("/no/such.so").count(), 1, "{told}");
     fs::write(&conf, format!("{text}roster_mode=strict\n")).unwrap();
     assert_eq!(call().0, 99);
@@ -319,12 +323,13 @@ fn a_script_runs_in_strict_mode_and_what_cannot_be_executed_is_told() {
         assert_eq!(call(&["script", "a b"]), (0, "script a b\n".into()), "{mode}");
         let (code, text) = call(&["noise"]);
         assert_eq!(code, 1);
-        assert!(text.contains("cannot run noise: Exec format error"), "{mode}: {text}");
+        assert!(text.contains("noise: cannot be executed: Exec format error"), "{mode}: {text}");
+        assert!(text.ends_with(&(in_brackets(&commands::EXECUTABLE_REFUSED) + "\n")), "{text}");
     }
 }
 
-/// Between the verdict and the execution the folder that was judged becomes another: in strict mode what
-/// was looked at is what runs. The kernel is made slow for it, by strace.
+/// Between the decision and the execution another directory takes the place of the checked one. Strict mode executes
+/// the checked file. strace makes the kernel slow for the test.
 #[test]
 fn an_executable_that_is_replaced_before_it_is_executed_does_not_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -346,8 +351,7 @@ fn an_executable_that_is_replaced_before_it_is_executed_does_not_run() {
         strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=execve", "-e", slow]);
         strace.arg(env!("CARGO_BIN_EXE_roster-rootwrap")).arg(&conf).args(["tool", "judged"]);
         let strace = strace.stdout(Stdio::piped()).spawn().unwrap();
-        // A process of its own is about to become the command.
-        // strace has others before that.
+        // The process that is about to become the command has this name. strace has other children before.
         let is_ours = |pid: &u32| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name == "roster-rootwrap\n")
@@ -378,9 +382,10 @@ fn a_policy_is_checked_and_must_be_nobody_elses() {
         .unwrap();
     let check = || run(folder.path(), &["check-policy", file.to_str().unwrap()]);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let warned = "exec.toml:1: warning: rule \"a\": there is no user nobody-here; look whether the name is spelt so\n\
-        exec.toml: errors: 0, warnings: 1, rules: 1\n";
-    assert_eq!(check(), (0, warned.into()));
+    let warned = "exec.toml:1: warning: rule a: user nobody-here does not exist. Correct the name, or create the user.";
+    let code = in_brackets(&commands::RULE_USER_UNKNOWN);
+    let summary = "exec.toml: errors: 0, warnings: 1, rules: 1";
+    assert_eq!(check(), (0, format!("{warned}{code}\n{summary}\n")));
     let known = "[[rule]]\nname = \"a\"\nusers = [\"daemon\"]\ncommand = \"/bin/ls\"\n";
     fs::write(&file, known).unwrap();
     assert_eq!(check(), (0, "exec.toml: errors: 0, warnings: 0, rules: 1\n".into()));
@@ -388,16 +393,16 @@ fn a_policy_is_checked_and_must_be_nobody_elses() {
         .unwrap();
     let (code, text) = check();
     assert_eq!(code, 0);
-    let told = ["keep_env has LD_X: that is never kept", "keep_env has GIT_*: some", "HOME: some"];
+    let told = ["keep_env has LD_X: the daemon never", "keep_env has GIT_*: some", "HOME: some"];
     assert!(told.iter().all(|told| text.contains(told)) && !text.contains("LC_"), "{text}");
     fs::write(&file, format!("{known}keep_env = [\"*\"]\n")).unwrap();
     let (code, text) = check();
-    assert!(code == 1 && text.contains("exec.toml:5: keep_env cannot be that"), "{text}");
+    assert!(code == 1 && text.contains("exec.toml:5: keep_env: invalid value"), "{text}");
     fs::write(&file, known).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     let (code, text) = check();
     assert_eq!(code, 1);
-    assert!(text.contains("could be changed by others"), "{text}");
+    assert!(text.contains(commands::EXEC_TOML_UNTRUSTED.code), "{text}");
 }
 
 #[test]
@@ -429,10 +434,29 @@ fn bash_completes_users_commands_and_no_options_of_ours_behind_them() {
     assert_eq!(complete(&["--", "cat", "-u", "daem"]), [""]);
 }
 
-/// Whether this is root. Without, a test fails unless `ROSTER_SKIP_ROOT_TESTS=1` leaves it out.
+/// Returns true as root. Otherwise the test fails, unless `ROSTER_SKIP_ROOT_TESTS=1` skips it.
 fn needs_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let skip = std::env::var_os("ROSTER_SKIP_ROOT_TESTS").is_some_and(|value| value == "1");
     assert!(is_root || skip, "this test needs root; run as root, or set ROSTER_SKIP_ROOT_TESTS=1");
     is_root
+}
+
+/// `crates/act/exec` and `python/` contain codes as literals.
+#[test]
+fn literal_codes_of_clients_are_in_the_table() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let mut codes = std::collections::BTreeSet::new();
+    for folder in ["crates/act/exec/src", "python/src/roster_exec", "python/src/roster_locust"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap().map(Result::unwrap) {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            codes.extend(text.match_indices("RST-").map(|(at, _)| text[at..at + 8].to_owned()));
+        }
+    }
+    let known: Vec<_> = commands::MESSAGES.iter().map(|message| message.code).collect();
+    let first = known.iter().position(|code| *code == commands::CLIENT_NO_DAEMON.code).unwrap();
+    for code in &known[first..] {
+        assert!(codes.contains(*code), "{code} is in no client");
+    }
+    assert!(codes.iter().all(|code| known.contains(&&**code)), "{codes:?}");
 }

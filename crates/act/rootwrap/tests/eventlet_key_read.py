@@ -1,4 +1,4 @@
-"""Keys of any bytes arrive whole: a client under eventlet takes what the first read of a pipe gives.
+"""Keys with any bytes arrive whole: a client under eventlet reads a pipe only once.
 
 usage: eventlet_key_read.py DAEMON CONF
 """

@@ -1,4 +1,4 @@
-"""What Python's own multiprocessing makes of our daemon: any CPython from 3.6 on, without other packages.
+"""The daemon and Python's multiprocessing: any CPython from 3.6 on, without other packages.
 
 usage: multiprocessing_handshake.py DAEMON CONF
 """
@@ -12,7 +12,7 @@ from multiprocessing import connection
 
 
 class Connection:
-    """As oslo_rootwrap.jsonrpc has it."""
+    """A connection as in oslo_rootwrap.jsonrpc."""
 
     def __init__(self, address, key):
         self.socket = socket.socket(socket.AF_UNIX)

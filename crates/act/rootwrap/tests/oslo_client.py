@@ -2,7 +2,7 @@
 
 usage: oslo_client.py SCENARIO DAEMON CONF FOLDER
 
-CONF lets sh, cat and echo run as root, and id as nobody. What a scenario claims it asserts; it ends with
+CONF lets sh, cat and echo run as root, and id as nobody. A scenario asserts its claims. It ends with
 0 when all of it holds.
 """
 
@@ -23,9 +23,9 @@ from oslo_rootwrap import jsonrpc
 
 SCENARIO, DAEMON, CONF, FOLDER = sys.argv[1:]
 MIB = 1 << 20
-# A scenario that waits for ever says where, before it is ended.
+# A scenario that blocks prints its position before it is killed.
 faulthandler.dump_traceback_later(280)
-# Of the daemon, whatever passes.
+# Limit of the memory of the daemon, for any amount of data.
 MEMORY_MAX = 30 * MIB
 
 
@@ -49,7 +49,7 @@ def key(client):
 
 
 def eventually(holds, what):
-    """Waits for at least 60 s before it has waited in vain."""
+    """Waits, and fails after 60 s."""
     for _ in range(6000):
         if holds():
             return
@@ -58,7 +58,7 @@ def eventually(holds, what):
 
 
 def killed(command):
-    """Ends the processes of this command line; gives their numbers."""
+    """Kills the processes of this command line, and returns their numbers."""
     found = []
     for process in os.listdir('/proc'):
         try:
@@ -83,7 +83,7 @@ def peak_memory(pid):
 
 
 def connection(client):
-    """A connection that has shown the key and may run commands, and an object's name."""
+    """An authenticated connection for commands, and the name of an object."""
     manager = jsonrpc.JsonClient(address(client), key(client))
     manager.send((None, 'create', ('rootwrap',), {}))
     name = manager.recv()[1][0]
@@ -119,7 +119,7 @@ def codes():
             ([], 99),
         ]:
             assert client.execute(command) == [code, '', ''], command
-        # With an input that nobody reads.
+        # With an input that the command does not read.
         assert client.execute(['unheard-of'], stdin=b'x' * MIB) == [99, '', '']
         assert client.execute(['sh', '-c', 'exit 3'], stdin=b'x' * MIB) == [3, '', '']
 
@@ -143,7 +143,7 @@ def uid_of(name):
 
 
 def threads():
-    """Each thread has a connection of its own, as under the real client; all at once."""
+    """Each thread has its connection, as in the real client. All run at once."""
     with a_client() as client:
         client.execute(['echo'])
         wrong = []
@@ -180,7 +180,7 @@ def large():
 
 
 def too_much():
-    """CONF lets 1 MiB pass."""
+    """CONF allows 1 MiB of data."""
     with a_client() as client:
         for command, stdin in [
             (['cat'], b'x' * (MIB + 1)),
@@ -214,14 +214,14 @@ def graceful():
             assert conn.recv() == ['#RETURN', [0, 'textdone\n', '']]
             assert client._process.wait() == 0
             assert not os.path.exists(os.path.dirname(path))
-            # The client starts another by itself.
+            # The client starts another daemon.
             assert client.execute(['echo', 'again']) == [0, 'again\n', '']
             path = address(client)
         assert not os.path.exists(os.path.dirname(path))
 
 
 def client_killed():
-    """The daemon ends, what runs for the client ends first, and nothing is left."""
+    """The daemon ends after the commands of its client, and leaves no files."""
     begun, go, mark = (os.path.join(FOLDER, name) for name in ('begun', 'go', 'mark'))
     waits = f'echo > {begun}; until [ -e {go} ]; do sleep 0.05; done; echo > {mark}'
     script = (
@@ -248,14 +248,14 @@ def client_killed():
 
 
 def daemon_killed():
-    """The client starts another, which removes what the killed one has left."""
+    """The client starts another daemon, which removes files of the killed one."""
     with a_client() as client:
         client.execute(['echo'])
         left = os.path.dirname(address(client))
         client._process.kill()
         client._process.wait()
         assert os.path.exists(left)
-        # A minute ago: one that was made just now might not be locked yet.
+        # The directory is a minute old, because a new one might not be locked yet.
         os.utime(left, (os.stat(left).st_mtime - 61,) * 2)
         assert client.execute(['echo', 'x']) == [0, 'x\n', '']
         assert not os.path.exists(left)
@@ -282,24 +282,24 @@ def idle():
 
 
 def grandchild():
-    """Whoever keeps a command's pipes holds up neither it nor others."""
+    """A process with the pipes of a command delays neither it nor others."""
     with a_client() as client:
         client.execute(['echo'])
         mark = f'64{os.getpid()}.25'
         assert client.execute(['sh', '-c', f'sleep {mark} & echo started']) == [0, 'started\n', '']
         assert client.execute(['sh', '-c', f'sleep {mark} >/dev/null & exit 5']) == [5, '', '']
-        # Both go on, and end with the test.
+        # Both continue, and end with the test.
         assert len(killed(f'sleep {mark}')) == 2
         assert client.execute(['sh', '-c', '(sleep 0.2; echo late) & echo soon']) == [0, 'soon\nlate\n', '']
 
 
 def open_to_all(client):
-    """As where the file system cannot tell several users from others."""
+    """The file system has no access lists for several users."""
     os.chmod(address(client), 0o666)
 
 
 def strangers():
-    """Another user gets nothing, not a byte, and is in nobody's way."""
+    """Another user gets no byte, and delays no client."""
     with a_client() as client:
         client.execute(['echo'])
         script = (
@@ -331,7 +331,7 @@ def strangers():
         assert held.wait() == 0
 
 
-# What a close() waits for up to an hour: a socket with SO_LINGER and what nobody reads.
+# A close() of this socket waits up to an hour: it has SO_LINGER and unread data.
 LINGERING = '''
 import socket, struct, sys
 def lingering(listener):
@@ -353,7 +353,7 @@ listener.listen(256)
 
 
 def lingering():
-    """What strangers leave in connections is closed without the client waiting for it."""
+    """Descriptors that other users leave in connections delay no client at their close."""
     script = LINGERING + (
         'import os\n'
         'sockets = [lingering(listener) for _ in range(100)]\n'
@@ -364,7 +364,7 @@ def lingering():
         '    try:\n'
         '        socket.send_fds(s, [b"x"], [sent.fileno()])\n'
         '    except PermissionError:\n'
-        # The kernel refuses it for the daemon: it is ours to close, and would take us an hour.
+        # The kernel refuses it for the daemon. This process would have to wait an hour for its close.
         '        sent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))\n'
         '    sent.close()\n'
         'print(flush=True)\n'
@@ -373,7 +373,7 @@ def lingering():
     with a_client() as client:
         client.execute(['echo'])
         open_to_all(client)
-        # So that they are there when they are taken.
+        # The connections have arrived before the daemon accepts them.
         client._process.send_signal(signal.SIGSTOP)
         command = [sys.executable, '-c', script, address(client)]
         stranger = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -381,7 +381,7 @@ def lingering():
             stranger.stdout.read(1)
         finally:
             client._process.send_signal(signal.SIGCONT)
-        # Each of the stranger's descriptors takes an hour to close.
+        # Each descriptor of the other user takes an hour to close.
         conn, _ = connection(client)
         conn.close()
         assert client.execute(['echo', 'x']) == [0, 'x\n', '']
@@ -391,11 +391,11 @@ def lingering():
     stranger.communicate()
 
 
-# Starts a program for which the kernel is older than Linux 6.16: SO_PASSRIGHTS is no option of its sockets.
+# Starts a program as on a kernel before Linux 6.16, without SO_PASSRIGHTS.
 WITHOUT_REFUSAL = '''
 import ctypes, os, struct, sys
 number = {'x86_64': 54, 'aarch64': 208}[os.uname().machine]
-# Load the call's number and its third argument, and say ENOPROTOOPT where both are as looked for.
+# Load the number of the call and its third argument, and return ENOPROTOOPT if both match.
 code = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 32), (0x15, 0, 1, 83)]
 code += [(6, 0, 0, 0x5005C), (6, 0, 0, 0x7FFF0000)]
 filter = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in code))
@@ -407,7 +407,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 
 def leaving():
-    """What strangers leave in connections is not waited for by a command that begins while these are closed."""
+    """A command starts without a wait while connections with such descriptors are closed."""
     script = LINGERING + (
         'import os\n'
         'os.setgid(65534); os.setuid(65534)\n'
@@ -420,7 +420,7 @@ def leaving():
         '    try:\n'
         '        socket.send_fds(s, [b"x"], [sent.fileno()])\n'
         '    except BrokenPipeError:\n'
-        # It was turned away before.
+        # The daemon has rejected it before.
         '        sent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))\n'
         '    sent.close()\n'
         '    s.close()\n'
@@ -452,7 +452,7 @@ def leaving():
 
 
 def apart():
-    """Commands begin with nothing that a client has sent: the tables of those who start them have none of it."""
+    """Commands start without descriptors of clients: the threads that start them have none in their tables."""
 
     def open_in(task):
         found = {}
@@ -478,17 +478,17 @@ def apart():
             conn.send((name, 'run_one_command', (['sh', '-c', 'sleep 0.3; ls /proc/$$/fd; :'], None), {}))
         for conn, _ in conns:
             assert conn.recv() == ['#RETURN', [0, '0\n1\n2\n', '']]
-        # As another user, which another process begins ahead.
+        # Another user needs a stage, which is started ahead.
         assert client.execute(['id'])[0] == 0
         assert len(open_in(f'/proc/{pid}')) >= len(own) + 20
         assert tables(pid, 'starters') == [first]
         assert len(tables(pid, 'starter')) > 0
-        # What one of them has while it starts something goes with that.
+        # Descriptors for a start are closed after it.
         eventually(lambda: all(table == first for table in tables(pid, 'starter')), 'nothing is left in them')
 
 
 def flooded():
-    """Strangers who come without pause do not keep it from ending."""
+    """Continuous connections of other users do not prevent its end."""
     script = (
         'import os, socket, sys\n'
         'os.setgid(65534); os.setuid(65534)\n'
@@ -507,7 +507,7 @@ def flooded():
         for stranger in strangers:
             stranger.stdout.read(1)
         time.sleep(0.5)
-        # They come until it has ended.
+        # They continue until it has ended.
         client._process.terminate()
         client._process.wait(60)
         for stranger in strangers:
@@ -515,7 +515,7 @@ def flooded():
 
 
 def allowed():
-    """Whoever owns the pipe may connect, and whom the call names; the key is asked for all the same."""
+    """The owner of the pipe and users of --allow-uid may connect, with the key."""
     script = (
         'import os, socket, sys\n'
         'os.setgid(65534); os.setuid(int(sys.argv[2]))\n'
@@ -536,7 +536,7 @@ def allowed():
 
 
 def silent():
-    """1,500 connections that say nothing, and some that say it slowly."""
+    """1,500 connections that send nothing, and some that send slowly."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
@@ -563,7 +563,7 @@ def silent():
 
 
 def hostile():
-    """Lengths and words that no client sends."""
+    """Lengths and messages that no client sends."""
     with a_client() as client:
         client.execute(['echo'])
         pid = client._process.pid
@@ -617,7 +617,7 @@ def ended(conn):
 
 
 def pieces():
-    """An input arrives whole, wherever the pieces end in which it comes."""
+    """An input arrives whole, with any sizes of its pieces."""
     with a_client() as client:
         client.execute(['echo'])
         conn, name = connection(client)
@@ -633,7 +633,7 @@ def pieces():
 
 
 def broken_input():
-    """A command whose input breaks off is killed; it never takes a part for the whole."""
+    """A command with incomplete input is killed, so that it does not take a part for the whole."""
     with a_client() as client:
         client.execute(['echo'])
         conn, name = connection(client)
@@ -651,7 +651,7 @@ def broken_input():
 
 
 def never_ends():
-    """A command that does not end holds nobody up, whatever is done with it."""
+    """A command that does not end delays no other client."""
     with a_client() as client:
         client.execute(['echo'])
         pid, path = client._process.pid, address(client)
@@ -661,7 +661,7 @@ def never_ends():
         conn.send((name, 'run_one_command', (['sh', '-c', f'echo $$ > {fifo}; exec sleep 86400'],), {}))
         with open(fifo) as started:
             endless = int(started.readline())
-        # Who asked for it goes; it stays, as with the original, and others are served.
+        # The client disconnects. The command continues, as with oslo.rootwrap, and others are served.
         conn.close()
         for _ in range(20):
             assert client.execute(['echo', 'x']) == [0, 'x\n', '']
@@ -670,7 +670,7 @@ def never_ends():
         other.send((name, 'run_one_command', (['sh', '-c', f'echo $$ > {fifo}; exec sleep 86400'],), {}))
         with open(fifo) as started:
             second = int(started.readline())
-        # A daemon that is told to end takes nothing more, and goes on waiting.
+        # A daemon that is to stop accepts no further request, and waits.
         os.kill(pid, signal.SIGTERM)
         eventually(lambda: not answers(path), 'it takes no connections')
         assert not is_gone(pid)
@@ -692,16 +692,16 @@ def answers(path):
 
 
 def full_pipes():
-    """Whoever does not read holds up itself alone."""
+    """A client that does not read delays only itself."""
     with a_client() as client:
         client.execute(['echo'])
         pid = client._process.pid
-        # Both outputs fill before the input is looked at.
+        # Both outputs fill before the command reads its input.
         script = f'head -c {MIB} /dev/zero >&2; head -c {MIB} /dev/zero; wc -c; head -c {MIB} /dev/zero >&2'
         for data in (b'x' * 4 * MIB, 'x' * 4 * MIB):
             code, out, err = client.execute(['sh', '-c', script], stdin=data)
             assert (code, out[MIB:], len(err)) == (0, f'{4 * MIB}\n', 2 * MIB)
-        # A client that asks for much and takes none of it.
+        # A client that requests much output and reads none of it.
         lazy = [connection(client) for _ in range(8)]
         for conn, name in lazy:
             conn.send((name, 'run_one_command', (['sh', '-c', f'head -c {8 * MIB} /dev/zero | tr "\\0" x'],), {}))
@@ -714,7 +714,7 @@ def full_pipes():
 
 
 def leaks():
-    """However many run at once, and however they end: a command has three descriptors, and the daemon keeps none."""
+    """A command has three descriptors, and the daemon keeps none of them, with any number and end of commands."""
     with a_client() as client:
         client.execute(['echo'])
         folder = f'/proc/{client._process.pid}/fd'
@@ -723,7 +723,7 @@ def leaks():
 
         def work(number):
             for _ in range(15):
-                # The fourth is that of ls, on the folder that it lists.
+                # The fourth descriptor is that of ls, on the listed directory.
                 seen = client._proxy.run_one_command(['sh', '-c', 'cat > /dev/null; ls /proc/self/fd'], 'x' * number)
                 if seen != [0, '0\n1\n2\n3\n', '']:
                     wrong.append(seen)
@@ -739,7 +739,7 @@ def leaks():
             thread.join()
         assert not wrong, wrong[0]
         del all_threads
-        # Those of the threads' connections go with them; two of the next command for another user may stay.
+        # Descriptors of connections end with their threads. Two of the next stage may stay.
         eventually(lambda: len(os.listdir(folder)) < 24, f'few descriptors, not {len(os.listdir(folder))}')
         assert zombies(client._process.pid) == 0
 
@@ -754,7 +754,7 @@ def zombies(parent):
 
 
 def few_files():
-    """CONF leaves 64 open files: what does not fit waits."""
+    """CONF allows 64 open files. Further connections wait."""
     with a_client() as client:
         client.execute(['echo'])
         results = []
@@ -787,7 +787,7 @@ def full_disk():
 
 
 def syslog():
-    """/dev is a folder of ours. CONF wants warnings, of facility local1."""
+    """/dev is a directory of the test. CONF logs warnings with facility local1."""
     log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     log.bind('/dev/log')
     log.settimeout(60)
@@ -801,7 +801,7 @@ def syslog():
         assert client.execute(['no-executable'])[0] == 96
         told = log.recv(8192)
         assert told.endswith(b': Executable not found: /no/such/no-executable (filter match = no)\0'), told
-        # A log that nobody reads keeps nobody waiting, and one that was started anew is told again.
+        # A log without a reader delays no command, and a restarted log gets messages again.
         for _ in range(300):
             assert client.execute(['unheard-of'])[0] == 99
         log.close()
@@ -815,7 +815,7 @@ def syslog():
 
 
 def unserializable():
-    """What the system does not execute is an exception to the client, as with the original."""
+    """A command that the system does not execute is an exception for the client, as with oslo.rootwrap."""
     with a_client() as client:
         try:
             client.execute(['noise'])

@@ -1,5 +1,5 @@
-//! `roster-rootwrap-daemon` and the client of oslo.rootwrap 7.10 as it comes from PyPI: each test is a
-//! scenario of `oslo_client.py`, which says in Python what it claims.
+//! `roster-rootwrap-daemon` and the client of oslo.rootwrap 7.10 from PyPI. Each test is a scenario of
+//! `oslo_client.py`, which has its assertions.
 
 mod pythons;
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_roster-rootwrap-daemon");
 
-/// A folder with a rootwrap.conf, which has the given lines too.
+/// Creates a directory with a rootwrap.conf that has the given lines.
 fn lay_out(lines: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("rules");
@@ -266,7 +266,7 @@ fn a_key_of_any_bytes_arrives_whole() {
     }
 }
 
-/// Versions that need no other package, and the oldest Python 3 of each. The newest runs everywhere else.
+/// Versions without further packages, and their oldest Python 3. The newest version runs with all others.
 const OLDER_CLIENTS: [(&str, usize); 3] = [("6.3", 6), ("7.0", 8), ("7.4", 9)];
 
 #[test]
@@ -274,7 +274,7 @@ fn older_clients_are_served_under_every_python_that_they_know() {
     if !needs_root() {
         return;
     }
-    // BIN/python, of the folder beside which the others are.
+    // The path is BIN/python in one of several directories of tools.
     let tools = python().ancestors().nth(3).unwrap().to_owned();
     std::thread::scope(|scope| {
         for (version, oldest) in OLDER_CLIENTS {

@@ -1,10 +1,10 @@
-//! The judge in compat mode against oslo.rootwrap itself: on generated configurations, commands and
-//! patterns the two have the same rules, the same verdict, and the same argv and environment, byte for
-//! byte. Whoever generates knows what rules look like, so that most commands come close to one.
+//! Compat mode against oslo.rootwrap itself, on generated configurations, commands and patterns. Both have the same
+//! rules, decisions, arguments and environments, byte for byte. The generator knows the rules, so that most commands
+//! nearly match one.
 //!
-//! `ROSTER_POLICIES=N` compares N policies with 30 commands each (400; `make test-long PART=filters` takes more), and
-//! `ROSTER_SEED=S` starts with another seed; a failure shows its case. The original is found where
-//! `scripts/need test` puts it, or where `ROSTER_OSLO_ROOTWRAP` says: a Python that can import it.
+//! `ROSTER_POLICIES=N` compares N policies with 30 commands each (default 400; `make test-long PART=filters` takes
+//! more). `ROSTER_SEED=S` starts with another seed. A failure prints its case. `ROSTER_OSLO_ROOTWRAP` names a Python
+//! that can import oslo.rootwrap; the default is that of `scripts/need test`.
 
 use roster_rootwrap::host_facts::LocalHost;
 use roster_rootwrap::pattern::{MatchBudget, MatchError, Pattern, PatternFault};
@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 const POLICIES: u64 = 400;
-/// Policies that the original is asked about at a time.
+/// Policies in one request to oslo.rootwrap.
 const BATCH: u64 = 200;
 const COMMANDS: usize = 30;
 const PATTERNS: usize = 3000;
-/// For each pattern.
+/// Arguments for each pattern.
 const ARGS: usize = 4;
 
 #[test]
@@ -49,19 +49,19 @@ fn compat_judges_as_the_original_does() {
     }
     let Counts { loaded, judged, run } = counts;
     println!("{policies} policies, {loaded} whole; {judged} commands, {run} may run");
-    // That the comparison means something: most files load, and many commands are let through.
+    // The comparison is meaningful: most files load, and many commands are allowed.
     assert!(loaded * 10 > policies * 7, "{loaded} of {policies} configurations are whole");
     assert!(run * 10 > judged, "{run} of {judged} commands may run");
 }
 
-/// What was compared.
+/// Counts of the comparison.
 #[derive(Default)]
 struct Counts {
     /// Configurations without a mistake.
     loaded: u64,
-    /// Commands of these.
+    /// Commands of these configurations.
     judged: u64,
-    /// Commands that may run.
+    /// Allowed commands.
     run: u64,
 }
 
@@ -117,7 +117,7 @@ fn patterns_match_what_they_match_in_python() {
     assert!(left_out * 20 < all, "{left_out} of {all} are not supported");
 }
 
-/// A folder with executables, links and processes that rules and commands speak of.
+/// A directory with executables, links and processes for rules and commands.
 struct Scene {
     root: PathBuf,
     processes: Vec<Child>,
@@ -173,7 +173,7 @@ impl Scene {
         Self { root, processes, _folder: folder }
     }
 
-    /// Their executables stay, are removed, or are replaced.
+    /// Executables of the processes stay, are removed, or are replaced.
     fn processes(root: &Path) -> Vec<Child> {
         let mut processes = Vec::new();
         for name in ["bin/sleeper", "bin/gone", "sbin/renamed", "bin/by\u{e9}"] {
@@ -221,7 +221,7 @@ impl Scene {
             ("daemon_timeout", &["60", "1_0", "-1", " +5", "soon"]),
             ("RLIMIT_nofile", &["64", "2048", "0", "1e3"]),
         ] {
-            // The last of each is refused.
+            // The last value of each list is invalid.
             let among = if dice.below(20) == 0 { values.len() } else { values.len() - 1 };
             if dice.below(4) == 0 {
                 conf += &format!("{name} = {}\n", values[dice.below(among)]);
@@ -245,7 +245,7 @@ impl Scene {
         Case { conf: file, env, commands }
     }
 
-    /// Rules, now and then with what the format makes difficult.
+    /// Creates rules, sometimes with difficult syntax.
     fn filter_file(&self, dice: &mut Dice, rules: &mut Vec<Vec<String>>) -> Vec<u8> {
         let mut text = String::new();
         if dice.below(6) == 0 {
@@ -475,7 +475,7 @@ impl Scene {
         }
     }
 
-    /// A path over links, some of which lead to themselves.
+    /// Creates a path with links, some of which form loops.
     fn winding(&self, dice: &mut Dice) -> String {
         let names = [
             "images",
@@ -499,7 +499,7 @@ impl Scene {
         if dice.below(3) > 0 { self.path(&path) } else { path }
     }
 
-    /// A command that one of the rules most likely matches.
+    /// Creates a command that one of the rules probably matches.
     fn command_for(&self, dice: &mut Dice, rules: &[Vec<String>], chain: bool) -> Vec<OsString> {
         let Some(rule) = rules.get(dice.below(rules.len().max(1))) else {
             return self.command(dice);
@@ -562,7 +562,7 @@ impl Scene {
         words
     }
 
-    /// A word for a pattern of [`Scene::rule`].
+    /// Creates a word for a pattern of [`Scene::rule`].
     fn fitting(dice: &mut Dice, pattern: &str) -> OsString {
         let word = match pattern {
             "(ls|cat)" | ".*" | "ls|cat" => dice.pick(&["ls", "cat", "lsx"]),
@@ -650,7 +650,7 @@ impl Case {
         })
     }
 
-    /// The files, for the message of a failure.
+    /// Returns the files for the message of a failure.
     fn text(&self) -> String {
         let mut text = fs::read_to_string(&self.conf).unwrap();
         for folder in ["d0", "d1"] {
@@ -666,7 +666,7 @@ impl Case {
         text
     }
 
-    /// The same as the driver answers.
+    /// Returns our result in the form of the oracle.
     fn ours(&self) -> Value {
         let host = LocalHost::with_environment(self.env.clone());
         let Ok(policy) = RootwrapPolicy::load(&self.conf, &host) else { return Value::Null };
@@ -731,7 +731,7 @@ fn pairs(env: &[(OsString, OsString)]) -> Vec<[String; 2]> {
     env.iter().map(|(name, value)| [latin(name), latin(value)]).collect()
 }
 
-/// Puts a batch to the original.
+/// Requests the results of oslo.rootwrap for a batch.
 fn query_oracle(batch: Value) -> Value {
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oslo_oracle.py");
     let python = python();
@@ -756,18 +756,18 @@ fn python() -> PathBuf {
     if let Some(python) = std::env::var_os("ROSTER_OSLO_ROOTWRAP") {
         return python.into();
     }
-    // The folder of the build, which this test's own program lies in.
+    // The directory of the build contains this test program.
     let program = std::env::current_exe().unwrap();
     let target = program.ancestors().nth(3).unwrap();
     target.join("tools/oslo-rootwrap/bin/python")
 }
 
-/// A number of the environment.
+/// Returns a number of the environment.
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// A small generator of numbers, the same for one seed wherever it runs.
+/// A small generator of numbers. One seed gives the same numbers on all hosts.
 struct Dice(u64);
 
 impl Dice {
@@ -917,7 +917,7 @@ impl Dice {
         }
     }
 
-    /// Signs without sense, of which most are refused.
+    /// Creates random signs, of which most are invalid.
     fn noise(&mut self) -> String {
         let signs = [
             "(", ")", "[", "]", "{", "}", "*", "+", "?", "\\", "|", "^", "$", "a", "1", ",", "-",

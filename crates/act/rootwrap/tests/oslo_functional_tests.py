@@ -1,4 +1,4 @@
-"""The original's own functional tests, as they come with it, with our executables in the place of its own.
+"""The functional tests of oslo.rootwrap, unchanged, with the executables of Roster.
 
 usage: [TEST_EVENTLET=1] oslo_functional_tests.py ROOTWRAP DAEMON
 """
@@ -15,8 +15,8 @@ if os.environ.get('TEST_EVENTLET'):
 
     from eventlet import tpool
 
-    # One test opens a FIFO in the only thread, in which the call is made that opens the other end: it waits for ever
-    # with the original's own daemon too. So files are opened in another thread.
+    # One test opens a FIFO in the only thread, which also has to open the other end. It would block with the daemon of
+    # oslo.rootwrap, too, so files are opened in another thread.
     test_functional.open = lambda path: tpool.execute(open, path)
 else:
     from oslo_rootwrap.tests import test_functional

@@ -1,7 +1,7 @@
-"""Asks oslo.rootwrap for its verdicts: one JSON document in, one out.
+"""Returns decisions of oslo.rootwrap: one JSON document in, one out.
 
-Text is bytes by their numbers (Latin-1) on both ways, so that nothing is lost that an argument may
-hold. What is asked for is a configuration with commands, or patterns with arguments.
+Text is bytes by their numbers (Latin-1) in both directions, so that arguments arrive exactly. A request has a
+configuration with commands, or patterns with arguments.
 """
 
 import configparser

@@ -1,7 +1,7 @@
-"""The original's own unit tests, as they come with it, with our judge in the place of its filters: what they ask of
-filters is written into a filter file, and `roster-rootwrap explain` says what it makes of it.
+"""The unit tests of oslo.rootwrap, unchanged, with Roster's evaluation in the place of its filters. Each call of a
+filter writes a filter file, and `roster-rootwrap explain` decides.
 
-usage: oslo_unit_tests.py ROOTWRAP FOLDER
+usage: oslo_unit_tests.py ROOTWRAP DIRECTORY
 """
 
 import functools
@@ -15,10 +15,10 @@ import unittest
 from oslo_rootwrap import filters, wrapper
 from oslo_rootwrap.tests import test_rootwrap
 
-ROOTWRAP, FOLDER = sys.argv[1:]
-CONF = os.path.join(FOLDER, 'rootwrap.conf')
-# What they put into the original's process no other one sees. The kinds of executables that are gone are in the
-# tests of the judge, the rule of privsep-helper in those of policies.
+ROOTWRAP, DIRECTORY = sys.argv[1:]
+CONF = os.path.join(DIRECTORY, 'rootwrap.conf')
+# Tests that change the process of oslo.rootwrap. Tests of Roster's evaluation have deleted executables, and those of
+# policies have the rule for privsep-helper.
 OF_ITS_INSIDES = [
     (test_rootwrap.RootwrapLoaderTestCase, 'test_privsep_in_loader'),
     (test_rootwrap.RootwrapTestCase, 'test_KillFilter_deleted_exe'),
@@ -44,15 +44,15 @@ def explain(rules, command, exec_dirs):
     """The exit code, the number of the rule, and the command that would run."""
     global asked
     asked += 1
-    with open(os.path.join(FOLDER, 'rules', 'a.filters'), 'w') as file:
+    with open(os.path.join(DIRECTORY, 'rules', 'a.filters'), 'w') as file:
         file.write('[Filters]\n' + ''.join(f'r{at}: {text}\n' for at, text in enumerate(rules)))
     with open(CONF, 'w') as file:
-        file.write(f'[DEFAULT]\nfilters_path={FOLDER}/rules\n')
+        file.write(f'[DEFAULT]\nfilters_path={DIRECTORY}/rules\n')
         if exec_dirs:
             file.write(f'exec_dirs={",".join(exec_dirs)}\n')
     ran = subprocess.run([ROOTWRAP, 'explain', CONF, '--', *command], capture_output=True, text=True)
     assert ran.returncode in (0, NOT_EXECUTABLE, UNAUTHORIZED), ran
-    # `FILE:LINE: rN (CLASS): why`, of which the last decides; what is indented is about a chain's rest.
+    # The last line `FILE:LINE: rN (CLASS): reason` decides. Indented lines are about a chained command.
     numbers = [int(number) for number in re.findall(r'^\S.*: r(\d+) \(', ran.stdout, re.MULTILINE)]
     argv = shlex.split(ran.stdout.splitlines()[-1].split(': ', 2)[2]) if ran.returncode == 0 else None
     return ran.returncode, numbers[-1] if numbers else None, argv
@@ -62,7 +62,7 @@ def match(self, command):
     if not command:
         return empty(self)
     rules = [rule(self)]
-    # A chain by itself leads nowhere: let anything follow.
+    # A chaining rule needs a rule for the chained command.
     if isinstance(self, CHAINS):
         rules += [f'CommandFilter, {executable(word)}, {self.run_as}' for word in command if '/' not in word]
     code, number, _ = explain(rules, command, None)
@@ -70,14 +70,14 @@ def match(self, command):
 
 
 def executable(name):
-    path = os.path.join(FOLDER, 'bin', name)
+    path = os.path.join(DIRECTORY, 'bin', name)
     with open(path, 'w'):
         os.chmod(path, 0o755)
     return path
 
 
 def empty(self):
-    """Nobody can ask `explain` about no command; a call without one is refused."""
+    """`explain` requires a command. A call without one is refused."""
     return subprocess.run([ROOTWRAP, CONF], capture_output=True).returncode != 98
 
 
@@ -85,7 +85,7 @@ def get_command(original, self, command, exec_dirs=None):
     code, _, argv = explain([rule(self)], command, exec_dirs)
     if code != 0:
         return original(self, command, exec_dirs=exec_dirs)
-    # Without folders the original does not look for it.
+    # Without directories oslo.rootwrap does not look for it.
     return argv if exec_dirs else [self.exec_path, *argv[1:]]
 
 
@@ -111,7 +111,7 @@ for case, name in OF_ITS_INSIDES:
     assert hasattr(case, name), name
     setattr(case, name, None)
 for name in ('rules', 'bin'):
-    os.makedirs(os.path.join(FOLDER, name), exist_ok=True)
+    os.makedirs(os.path.join(DIRECTORY, name), exist_ok=True)
 result = unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromModule(test_rootwrap))
 assert result.testsRun > 50 and asked > 90 and not result.skipped, (result, asked)
 sys.exit(not result.wasSuccessful())

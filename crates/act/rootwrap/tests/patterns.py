@@ -1,4 +1,4 @@
-"""Tells what Python makes of patterns: one pattern a line in, one answer a line out, in JSON.
+"""Returns the results of Python for patterns: one pattern a line in, one answer a line out, in JSON.
 
 A line is a pattern and words. The answer has two texts, for `re.match` with `$` behind the pattern, as the original
 does it, and for `re.fullmatch`. Each has a character for each word: 1 where it matches, 0 where it does not,

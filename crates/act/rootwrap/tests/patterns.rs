@@ -1,8 +1,8 @@
-//! Patterns against CPython's own `re`: all small ones that the shapes below make, and large ones at random. In compat
-//! mode a pattern has exactly Python's language, or it is refused. In strict mode it matches nothing besides.
+//! Patterns against CPython's `re`: all small ones of some shapes, and large random ones. In compat mode a pattern
+//! matches exactly as in Python, or is rejected. In strict mode it matches nothing else.
 //!
-//! `make test` takes a sample; `ROSTER_PATTERNS=all` takes all, and `ROSTER_SEED=S` starts with another seed. Python is
-//! the one of oslo.rootwrap, where `scripts/need test` puts it, or where `ROSTER_OSLO_ROOTWRAP` says.
+//! `make test` takes a sample, and `ROSTER_PATTERNS=all` takes all. `ROSTER_SEED=S` starts with another seed.
+//! `ROSTER_OSLO_ROOTWRAP` names the Python; the default is that of `scripts/need test`.
 
 use roster_rootwrap::Mode;
 use roster_rootwrap::pattern::{
@@ -14,11 +14,11 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// One of so many small patterns is in the sample. A prime, so that every part of a shape occurs in it.
+/// Reciprocal share of small patterns in the sample. It is a prime, so that every part of a shape occurs.
 const SAMPLE: usize = 97;
 const RANDOM: usize = 3000;
 const RANDOM_ALL: usize = 100_000;
-/// For all words together.
+/// Limit of steps for all words together.
 const CHEAP_STEPS: u64 = 100_000;
 
 const REPEATS: [&str; 17] = [
@@ -69,7 +69,7 @@ const PARTS: [&str; 12] = [
     "(a)(?!b)",
 ];
 
-/// All patterns that are made of a few parts. Most have a group; where none has, Python refuses `\1`.
+/// Returns all patterns of a few parts. Most have a group. Without one, Python rejects `\1`.
 fn small() -> impl Iterator<Item = String> {
     let simple =
         ["", "a?", "(a)?", "(a|b)*?", "(?=(a|ab))", r"(\s|a)"].into_iter().flat_map(|head| {
@@ -85,7 +85,7 @@ fn small() -> impl Iterator<Item = String> {
                 format!("{}{outer}{tail}", wrapper.replace('@', &format!("{body}{inner}")))
             })
     });
-    // What a group holds when a part of a repetition is taken back.
+    // The patterns show the content of a group after a reverted turn of a repetition.
     let groups = all([
         &PARTS,
         &["", "|", "b|", "b?", "(?=b)"],
@@ -169,7 +169,7 @@ fn large_patterns_match_as_in_python() {
     let mut words = words();
     words.extend(odd.map(String::from));
     let mut writer = Writer::new();
-    // Python has no bound, so patterns whose cost is high or unknown are left out.
+    // Python has no limit, so patterns of high or unknown cost are omitted.
     let is_cheap = |text: &String| {
         let (pattern, work) = (Pattern::new(text), MatchBudget::default());
         if ours(&pattern, Mode::Compat, &words[..1]) == "unsupported" {
@@ -187,7 +187,7 @@ fn large_patterns_match_as_in_python() {
     compare("large", patterns.into_iter(), &words);
 }
 
-/// What was compared.
+/// Counts of the comparison.
 #[derive(Debug, Default)]
 struct Tally {
     patterns: usize,
@@ -272,8 +272,8 @@ fn ours(pattern: &Pattern, mode: Mode, words: &[String]) -> String {
     answers
 }
 
-/// Whether a pattern has a construct that is refused by name: a possessive repetition of a group, or a reference or a
-/// letter beyond ASCII regardless of case.
+/// Returns true for unsupported constructs: a possessive repetition of a group, or a reference or a letter outside
+/// ASCII with the flag `i`.
 fn is_unsupported(text: &str) -> bool {
     let is_possessive = POSSESSIVE.iter().any(|repeat| text.contains(&format!("){repeat}")));
     let refers =
@@ -281,7 +281,7 @@ fn is_unsupported(text: &str) -> bool {
     is_possessive || text.contains("(?i") && (refers || text.contains('\u{e9}'))
 }
 
-/// The first word for which the answers differ, or a mode.
+/// Returns the first word or mode with different results.
 fn difference(
     text: &str,
     words: &[String],
@@ -314,7 +314,7 @@ fn difference(
             ));
         }
         let (Some(strict), Some(whole)) = (of(strict), of(whole)) else { continue };
-        // Strict reads `$` more narrowly.
+        // Strict mode reads `$` more narrowly.
         let is_narrow = text.contains('$') && word.contains('\n');
         let is_wrong = strict == b'1' && (whole == b'0' || theirs == b'0')
             || strict == b'0' && whole == b'1' && !is_narrow;
@@ -337,16 +337,16 @@ fn python() -> PathBuf {
     if let Some(python) = std::env::var_os("ROSTER_OSLO_ROOTWRAP") {
         return python.into();
     }
-    // The folder of the build, which this test's own program lies in.
+    // The directory of the build contains this test program.
     let program = std::env::current_exe().unwrap();
     let target = program.ancestors().nth(3).unwrap();
     target.join("tools/oslo-rootwrap/bin/python")
 }
 
-/// Writes patterns at random. The same seed writes the same ones on every machine.
+/// A writer of random patterns. One seed gives the same patterns on all hosts.
 struct Writer {
     state: u64,
-    /// Groups of the pattern that were begun, and those that are closed and may be referred to.
+    /// Number of groups in the pattern, and closed groups for references.
     groups: usize,
     closed: Vec<usize>,
 }
@@ -398,7 +398,7 @@ impl Writer {
         text
     }
 
-    /// Also whether it may be of more than one character.
+    /// Writes an atom. Returns true if it may match several characters.
     fn atom(&mut self, depth: usize) -> (String, bool) {
         let plain = [
             "a", "a", "b", "c", ".", "[ab]", "[^a]", r"\w", r"\s", r"\D", r"\W", "[a-c]", r"[^\d]",
@@ -435,14 +435,14 @@ impl Writer {
     }
 }
 
-/// The shapes of which one took minutes: what is not given up again, a look-around, and a lazy repetition.
+/// Shapes that once took minutes: atomic parts, look-around and lazy repetition.
 #[test]
 fn slowest_shapes_end_at_the_steps() {
     let (mut slowest, mut stopped, mut count) = ((0, String::new()), 0, 0);
     let words = ["a", "b"].map(|last| "a".repeat(4095) + last);
     let leads = ["a*?", "", "a*", "(a)*?", "(?:a|b)*?"];
     let looks = ["(?=[a-z]*)", "", "(?![a-z]*?c)", "(?=.*b)", "(?<=a|b)", "(?=a*?b)"];
-    // A match that is stopped takes seconds without optimization.
+    // A match up to the limit takes seconds without optimization.
     let (leads, looks) =
         if is_all() { (&leads[..], &looks[..]) } else { (&leads[..1], &looks[..1]) };
     for lead in leads {

@@ -1,4 +1,4 @@
-//! The package `python/` with the real daemon: its own tests, under every Python that it is for.
+//! The tests of the package `python/` with the real daemon, under the supported versions of Python.
 
 mod pythons;
 
@@ -6,10 +6,10 @@ use pythons::{bounded, minor, needs_root, python, pythons, run};
 use std::path::Path;
 use std::thread;
 
-/// The oldest 3.x of its pyproject.toml.
+/// The oldest minor version of its pyproject.toml.
 const OLDEST: usize = 9;
 
-/// pytest of some of the tests, or of all.
+/// Runs some tests by pytest, or all.
 fn pytest(interpreter: &Path, tests: &[&str]) {
     let pytest = python().ancestors().nth(3).unwrap().join("pytest");
     assert!(pytest.exists(), "{} is missing: run scripts/need test", pytest.display());

@@ -1,5 +1,5 @@
-//! What is open in the original's reading and closed in the strict one, a claim each: compat lets the
-//! command run as the original does, strict does not, and what was meant still runs.
+//! Gaps of oslo.rootwrap that strict mode closes, one in each test. Compat mode allows the command as oslo.rootwrap
+//! does. Strict mode refuses it, and still allows the intended commands.
 
 use roster_rootwrap::evaluate::KillRequest;
 use roster_rootwrap::host_facts::LocalHost;
@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A folder with executables of its own.
+/// A directory with executables.
 struct Scene {
     root: PathBuf,
     _folder: tempfile::TempDir,
@@ -52,7 +52,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// The final argv in both modes, the folder's name left out; `None` where the command is refused.
+    /// Returns the final words in both modes, without the name of the directory. `None` for a refused command.
     fn both(&self, rules: &str, command: &[&str]) -> [Option<String>; 2] {
         let policy = self.policy(rules, &self.path("bin"));
         [Mode::Compat, Mode::Strict].map(|mode| self.judged(&policy, mode, command).ok())
@@ -133,7 +133,7 @@ fn what_a_chain_runs_is_what_was_judged() {
         let rules = format!("a: {rule}\nls: CommandFilter, ls, root\n");
         scene.only_compat(&rules, &[&[prefix, &[&evil, "-l"]].concat()]);
         let [compat, strict] = scene.both(&rules, &[prefix, &["ls", "-l"]].concat());
-        // A name alone would be looked for by the program in front of it.
+        // The program in front of a bare name would look for it in `$PATH`.
         assert!(compat.is_some_and(|argv| argv.ends_with(" ls -l")));
         assert!(strict.is_some_and(|argv| argv.ends_with(" bin/ls -l")));
     }
@@ -192,7 +192,7 @@ fn variables_that_bring_code_along_are_kept_out() {
         scene.only_compat(rules, &[&["env", &language, &zone, "ls"]]);
     }
 
-    // Those that were there already are left out as well.
+    // Existing variables are removed as well.
     let policy = scene.policy("ls: CommandFilter, ls, root\n", &scene.path("bin"));
     let env = [
         ("IP_LIB_DIR", "/tmp/x"),
@@ -241,7 +241,7 @@ fn executables_that_others_could_change_are_not_run() {
     let (open, safe) = (scene.path("open"), scene.path("bin"));
     assert_eq!(judged(&open, Mode::Compat), Ok("open/tool".into()));
     assert_eq!(judged(&open, Mode::Strict), Err(96));
-    // The next folder is as good.
+    // The next directory is trusted.
     assert_eq!(judged(&format!("{open},{safe}"), Mode::Strict), Ok("bin/tool".into()));
 
     symlink(scene.path("open/tool"), scene.root.join("bin/by-link")).unwrap();
@@ -359,7 +359,7 @@ fn a_folder_is_the_same_with_a_slash_behind_it() {
     assert_eq!((compat, strict), (None, Some("bin/chown images".into())));
 }
 
-/// A process, until dropped.
+/// A process that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -379,7 +379,7 @@ fn kill_target_is_identified_by_its_start() {
         let mut command = Command::new(scene.root.join(name));
         let running =
             Running(command.arg0(called).arg("3600").stdin(Stdio::null()).spawn().unwrap());
-        // The kernel puts the words in place a moment after the executable.
+        // The kernel stores the arguments shortly after the executable.
         let line = format!("/proc/{}/cmdline", running.0.id());
         while fs::read(&line).unwrap().is_empty() {
             std::thread::yield_now();
@@ -390,13 +390,13 @@ fn kill_target_is_identified_by_its_start() {
     let rules = format!("k: KillFilter, root, {}, -9\n", scene.path("bin/sleeper"));
     let pid = real.0.id().to_string();
     scene.alike(&rules, &[&["kill", "-9", &pid]]);
-    // kill(1) would not read it so, or need not.
+    // kill(1) may read these numbers differently.
     scene.only_compat(
         &rules,
         &[&["kill", "-9", &format!("+{pid}")], &["kill", "-9", &format!("0{pid}")]],
     );
 
-    // One whose own executable is gone, and that calls itself what may be killed.
+    // A process with a deleted executable, and the name of an allowed one.
     let liar = start("bin/other", &scene.path("bin/sleeper"));
     fs::remove_file(scene.root.join("bin/other")).unwrap();
     scene.only_compat(&rules, &[&["kill", "-9", &liar.0.id().to_string()]]);
@@ -438,7 +438,7 @@ fn rules_of_files_that_others_could_change_let_nothing_run() {
         assert_eq!(judged(Mode::Strict), Err(99), "{name}");
         scene.mode(name, good);
     }
-    // Whoever it belongs to could, whatever its mode is. Only root can give files away.
+    // The owner of a file can change it with any mode. Only root can change the owner.
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -466,7 +466,7 @@ fn hostile_words_are_refused_quickly_in_both_modes() {
     let argv = ["ls".into(), OsString::from("a\0b")];
     for mode in [Mode::Compat, Mode::Strict] {
         assert!(matches!(evaluate(mode, &policy, &argv, &LocalHost::new()), Err(Refusal::Nul)));
-        // The kernel runs nothing with a longer word.
+        // The kernel accepts no longer word.
         let words = [128 << 10, (128 << 10) - 1].map(|length| OsString::from("x".repeat(length)));
         let judged = |word: &OsString| {
             let argv = ["ls".into(), word.clone()];

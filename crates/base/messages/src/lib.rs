@@ -28,9 +28,9 @@ pub struct Message {
     pub journal_id: &'static str,
     /// The condition in a few words, without values.
     pub title: &'static str,
-    /// How the condition arises.
+    /// Origin of the condition.
     pub cause: &'static str,
-    /// What the administrator does.
+    /// Steps of the administrator.
     pub fix: &'static str,
 }
 

@@ -39,6 +39,7 @@ impl AuthRequestKind {
 
     /// Returns the kind with that number.
     #[must_use]
+    #[inline]
     pub fn from_number(number: u16) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| *known as u16 == number)
     }
@@ -102,6 +103,7 @@ impl AuthResult {
 
     /// Returns the result with that number.
     #[must_use]
+    #[inline]
     pub fn from_number(number: u16) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| *known as u16 == number)
     }

@@ -23,12 +23,21 @@ impl LookupKind {
 
     /// Returns the kind with that number.
     #[must_use]
-    pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.iter().copied().find(|known| *known as u16 == number)
+    #[inline]
+    pub const fn from_number(number: u16) -> Option<Self> {
+        Some(match number {
+            0 => Self::UserByName,
+            1 => Self::UserByUid,
+            2 => Self::GroupByName,
+            3 => Self::GroupByGid,
+            4 => Self::GroupsOf,
+            _ => return None,
+        })
     }
 
     /// Returns whether the key is a name. Otherwise it is an id.
     #[must_use]
+    #[inline]
     pub const fn is_by_name(self) -> bool {
         matches!(self, Self::UserByName | Self::GroupByName | Self::GroupsOf)
     }
@@ -52,6 +61,7 @@ pub enum Query<N> {
 impl<N> Query<N> {
     /// Creates the query of that kind. Its key is either the name or the id.
     #[must_use]
+    #[inline]
     pub fn new(kind: LookupKind, name: N, id: u32) -> Self {
         match kind {
             LookupKind::UserByName => Self::UserByName(name),
@@ -64,6 +74,7 @@ impl<N> Query<N> {
 
     /// Returns the kind.
     #[must_use]
+    #[inline]
     pub const fn kind(&self) -> LookupKind {
         match self {
             Self::UserByName(_) => LookupKind::UserByName,

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DN, PASSWORD, run, slapd};
+use common::{DN, PASSWORD, assert_fits_widths, run, slapd};
 use resvg::tiny_skia::Pixmap;
 use roster_system_tests::find_tool;
 use roster_system_tests::servers::Relay;
@@ -59,6 +59,7 @@ fn compare_difference_is_in_text_page_picture() {
     assert!(dark > 2000, "text is written");
     let single = fs::read_to_string(folder.path().join("one.html")).expect("the page of a run");
     assert!(single.contains("roster-lab: ldap ldap://127.0.0.1") && single.contains("<svg"));
+    assert_fits_widths(&[&html, &folder.path().join("one.html")]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DN, PASSWORD, lab, slapd, slapd_that_is_not_started};
+use common::{DN, PASSWORD, lab, python, slapd, slapd_that_is_not_started};
 use resvg::tiny_skia::Pixmap;
 use roster_system_tests::servers::ServerProcess;
 use roster_system_tests::wait::{SOON, wait_for};
@@ -25,14 +25,6 @@ const MINUTES: Duration = Duration::from_secs(180);
 
 /// Processes that end because another one ended have this long, on a busy machine.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
-
-/// A Python that has Locust, in the version of requirements.txt.
-fn python() -> PathBuf {
-    let binary = std::env::current_exe().expect("this program");
-    let python = binary.ancestors().nth(3).expect("target").join("tools/locust/bin/python");
-    assert!(python.exists(), "{} is missing: run scripts/need test", python.display());
-    python
-}
 
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

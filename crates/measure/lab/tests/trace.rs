@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{count, lab, number, run};
+use common::{assert_fits_widths, count, lab, number, run};
 use roster_system_tests::servers::{Relay, Sssd};
 use roster_system_tests::{
     DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, find_tool, needs_root,
@@ -84,6 +84,7 @@ impl Trace {
         let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).expect(name);
         let page = read("trace.html");
         assert!(page.contains("<svg") && !page.contains("http"), "it needs no other file");
+        assert_fits_widths(&[&self.folder.path().join("trace.html")]);
         println!("{text}");
         (text, serde_json::from_str(&read("trace.json")).expect("JSON"))
     }

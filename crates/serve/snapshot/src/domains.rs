@@ -9,6 +9,17 @@ use crate::layout::{DomainSlot, SectionId};
 use core::ops::Range;
 
 /// A domain and the positions of its entries.
+///
+/// ```
+/// use roster_snapshot::{Domain, Snapshot};
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let corp = snapshot.domains()?.last().unwrap()?;
+/// assert_eq!(corp, Domain { name: b"corp", users: 2..5, groups: 3..4 });
+/// assert_eq!(snapshot.user(corp.users.start)?.unwrap().record().name, b"carol");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain<'a> {
     /// Name in the configuration.
@@ -20,6 +31,16 @@ pub struct Domain<'a> {
 }
 
 /// Iterator over the domains of a file, in file order.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let domains = Snapshot::open(bytes)?.domains()?.collect::<Result<Vec<_>, _>>()?;
+/// let names: Vec<&[u8]> = domains.iter().map(|domain| domain.name).collect();
+/// assert_eq!(names, [&b"lab"[..], b"corp"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Domains<'a> {
     slots: core::slice::Iter<'a, DomainSlot>,

@@ -23,6 +23,21 @@ pub const DEFAULT_MIN_ID: u32 = 1000;
 const RESERVED: u32 = 65_535;
 
 /// The floor of a host.
+///
+/// ```
+/// use roster_snapshot::{Floor, Snapshot};
+///
+/// let floor = Floor::parse(b"min_id 1000\ngid 100\n").unwrap();
+/// assert_eq!(floor, Floor::new(1000, [100]).unwrap());
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let mut snapshot = Snapshot::open(bytes)?;
+/// assert_eq!(snapshot.user_by_name(b"bob")?.unwrap().uid, 10);
+/// snapshot.set_floor(&floor);
+/// assert!(snapshot.user_by_name(b"bob")?.is_none());
+/// let alice = snapshot.user_by_name(b"alice")?.unwrap();
+/// assert_eq!(alice.record().passwd, Some(&b"*"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Floor {
     min_id: u32,
@@ -131,6 +146,14 @@ fn line<'t>(text: &'t [u8], key: &[u8], value: &mut u32) -> Option<&'t [u8]> {
 }
 
 /// The uids and gids that are served, as two comparisons for each lookup.
+///
+/// ```
+/// use roster_snapshot::Floor;
+///
+/// let ids = Floor::default().ids();
+/// assert_eq!([0, 999, 65534].map(|id| ids.has(id)), [false; 3]);
+/// assert_eq!((ids.has_all(&[1000, 2000]), ids.has_all(&[1000, 0])), (true, false));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ServedIds {
     first: u32,
@@ -161,6 +184,18 @@ impl ServedIds {
 }
 
 /// The ids that a snapshot or its responder may return.
+///
+/// ```
+/// use roster_snapshot::{Floor, Snapshot};
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let mut snapshot = Snapshot::open(bytes)?;
+/// snapshot.set_floor(&Floor::new(1000, [100]).unwrap());
+/// let limits = snapshot.limits();
+/// assert_eq!((limits.has_floor(), limits.min_id()), (true, 10));
+/// assert_eq!((limits.ids().has(100), limits.has_primary(100)), (false, true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct IdLimits {
     /// The minimum of the snapshot: a smaller id is damage.

@@ -31,6 +31,14 @@ pub const fn fold(a: u64, b: u64) -> u64 {
 }
 
 /// A mixed seed: keys that collide under one seed do not collide under another.
+///
+/// ```
+/// use roster_snapshot::hash::{self, Seed};
+///
+/// assert_eq!(hash::bytes(b"alice", Seed::new(0)), 0xAFDA_4D03_3BE0_41BA);
+/// assert_eq!(hash::bytes(b"alice", Seed::new(1)), 0x7890_A952_95AA_EDD6);
+/// assert_eq!(hash::id(1000, Seed::new(1)), 0x52B7_5F21_1D23_2CA9);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Seed {
     start: u64,
@@ -63,6 +71,15 @@ pub fn plain(text: &[u8]) -> u64 {
 }
 
 /// [`bytes`] for input in parts.
+///
+/// ```
+/// use roster_snapshot::hash::{self, RunningHash, Seed};
+///
+/// let mut hash = RunningHash::new(Seed::new(0));
+/// hash.update(b"sixteen-letters!");
+/// hash.update(b"and more");
+/// assert_eq!(hash.finish(), hash::plain(b"sixteen-letters!and more"));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RunningHash {
     hash: u64,
@@ -144,6 +161,20 @@ pub fn agrees<T: Copy + PartialEq>(stored: T, computed: T) -> bool {
 
 /// The identity of a file, which is part of every record checksum and differs for each file. A record of an older file
 /// at the same position is therefore damage, for example after a disk lost a write.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::hash::ChecksumIdentity;
+/// use roster_snapshot::layout::{SectionId, UserSlot};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let identity = ChecksumIdentity(Snapshot::open(bytes)?.shape().identity);
+/// let (user, _) = UserSlot::ref_from_prefix(&bytes[4096..]).unwrap();
+/// assert_eq!(identity.check(user, SectionId::Users, 0), user.check.get());
+/// assert_ne!(identity.check(user, SectionId::Users, 1), user.check.get());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChecksumIdentity(pub u64);
 
@@ -222,6 +253,25 @@ impl RecordChecksum {
 /// Running checksum over the name slots of a member list. It covers slots instead of their numbers, and thus both. It
 /// uses sums and sums of sums of 128-bit numbers, as Fletcher's checksum does, with four additions per member. Only the
 /// last byte of a slot, its length, could be lost in an overflow, and the lengths are added separately.
+///
+/// ```
+/// use roster_snapshot::hash::NameSum;
+/// use roster_snapshot::layout::{GroupSlot, SectionId};
+/// # use roster_snapshot::Snapshot;
+/// # use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// # let snapshot = Snapshot::open(bytes)?;
+/// # let section = snapshot.sections().find(|section| section.id == SectionId::Groups).unwrap();
+/// # let (staff, _) = GroupSlot::ref_from_prefix(&bytes[section.offset as usize..]).unwrap();
+/// let [alice, bob] = [b"alice\0\0\0\0\0\0\0\0\0\0\x0a", b"bob\0\0\0\0\0\0\0\0\0\0\0\0\x0c"];
+/// let mut sum = NameSum::default();
+/// for slot in [alice, bob, b"fifteen-letters\0", alice] {
+///     sum.add(u128::from_le_bytes(*slot));
+/// }
+/// assert_eq!(sum.finish(), staff.sum.get());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NameSum {
     sum: u128,
@@ -246,6 +296,25 @@ impl NameSum {
 }
 
 /// Running checksum over the gids of a group list.
+///
+/// ```
+/// use roster_snapshot::hash::GidSum;
+/// use roster_snapshot::layout::{Membership, SectionId};
+/// # use roster_snapshot::Snapshot;
+/// # use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// # let snapshot = Snapshot::open(bytes)?;
+/// # let section = snapshot.sections().find(|section| section.id == SectionId::Memberships).unwrap();
+/// # let records = &bytes[section.offset as usize..];
+/// # let ([_, bob], _) = <[Membership; 2]>::ref_from_prefix(records).unwrap();
+/// let mut sum = GidSum::default();
+/// for gid in [10, 101, u32::MAX, 77] {
+///     sum.add(gid);
+/// }
+/// assert_eq!(sum.finish(), bob.sum.get());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GidSum {
     sum: u64,

@@ -16,6 +16,19 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 /// A view of a snapshot's bytes. A copy is cheap. The crate documentation lists its checks.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let alice = snapshot.user_by_name(b"alice")?.unwrap();
+/// assert_eq!((alice.uid, alice.gid), (1000, 100));
+/// assert_eq!(snapshot.group_by_gid(10)?.unwrap().record().name, b"staff");
+/// assert!(snapshot.user_by_uid(4711)?.is_none());
+/// assert_eq!(snapshot.responder(), Some(&b"/run/roster/nss"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     pub(crate) limits: IdLimits,
@@ -42,6 +55,16 @@ pub struct Snapshot<'a> {
 }
 
 /// Reasons that bytes are not a valid snapshot.
+///
+/// ```
+/// use roster_snapshot::{OpenError, Snapshot};
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let error = Snapshot::open(&bytes[..6000]).unwrap_err();
+/// assert_eq!(error, OpenError::BadLength { expected: 6336, found: 6000 });
+/// assert_eq!(error.to_string(), "the header says 6336 bytes, the file has 6000: cut or appended");
+/// assert_eq!(Snapshot::open(&[0; 512]).unwrap_err(), OpenError::BadMagic);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -133,6 +156,18 @@ impl fmt::Display for OpenError {
 impl core::error::Error for OpenError {}
 
 /// Description of a section, for people and tools.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::SectionId;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let users = snapshot.sections().find(|section| section.id == SectionId::Users).unwrap();
+/// assert_eq!((users.count, users.record_bytes), (5, 128));
+/// assert_eq!((users.offset, users.bytes), (4096, 640));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionInfo {
     /// Number of the section.
@@ -148,6 +183,17 @@ pub struct SectionInfo {
 }
 
 /// Values of the header, and counts.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let shape = Snapshot::open(bytes)?.shape();
+/// assert_eq!(shape.file_bytes, bytes.len() as u64);
+/// assert_eq!((shape.generation, shape.min_id), (7, 10));
+/// assert_eq!((shape.users, shape.groups, shape.memberships), (5, 4, 8));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSummary {
     /// Length of the file.

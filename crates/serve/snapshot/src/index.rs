@@ -5,6 +5,19 @@ use crate::layout::{Bucket, PROBES_MAX, SectionId, fingerprint, home};
 use crate::{Damage, LookupResult, hash};
 
 /// An index from the hash of a key to positions of records.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::SectionId;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let [_, by_uid, ..] = Snapshot::open(bytes)?.indices();
+/// assert_eq!(by_uid.id(), SectionId::ByUid);
+/// let mut positions: Vec<u32> = by_uid.entries().map(|(_, _, position)| position).collect();
+/// positions.sort();
+/// assert_eq!(positions, [0, 1, 2, 3, 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Index<'a> {
     pub(crate) id: SectionId,

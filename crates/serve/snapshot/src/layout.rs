@@ -29,6 +29,16 @@ pub const DOMAIN_NAME_BYTES: usize = 64;
 pub const RESPONDER_BYTES: usize = 80;
 
 /// Content of a file.
+///
+/// ```
+/// use roster_snapshot::layout::SnapshotKind;
+/// use roster_snapshot::{OpenError, Snapshot};
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let error = Snapshot::open_shadow(bytes).unwrap_err();
+/// assert_eq!(error, OpenError::BadKind { expected: SnapshotKind::Shadow, found: 1 });
+/// assert_eq!(SnapshotKind::Accounts as u32, 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SnapshotKind {
@@ -39,6 +49,17 @@ pub enum SnapshotKind {
 }
 
 /// Sections by number. A number is never reused for another purpose.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::SectionId;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let ids: Vec<SectionId> = Snapshot::open(bytes)?.sections().map(|section| section.id).collect();
+/// assert_eq!(ids[..2], [SectionId::Users, SectionId::Groups]);
+/// assert_eq!(SectionId::ByUid as u32, 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionId {
@@ -116,6 +137,17 @@ pub mod flags {
 }
 
 /// The header of the file.
+///
+/// ```
+/// use roster_snapshot::layout::{MAGIC, SnapshotHeader, SnapshotKind, VERSION};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let (header, _) = SnapshotHeader::ref_from_prefix(bytes).unwrap();
+/// assert_eq!((header.magic, header.version.get()), (MAGIC, VERSION));
+/// assert_eq!(header.kind.get(), SnapshotKind::Accounts as u32);
+/// assert_eq!(header.file_bytes.get(), bytes.len() as u64);
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct SnapshotHeader {
@@ -152,6 +184,17 @@ pub struct SnapshotHeader {
 pub const HEADER_BYTES: usize = size_of::<SnapshotHeader>();
 
 /// Location of a section.
+///
+/// ```
+/// use roster_snapshot::layout::{SectionId, SnapshotHeader};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let (header, _) = SnapshotHeader::ref_from_prefix(bytes).unwrap();
+/// let users = header.sections[0];
+/// assert_eq!(users.id.get(), SectionId::Users as u32);
+/// assert_eq!((users.offset.get(), users.count.get(), users.record_bytes.get()), (4096, 5, 128));
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct SectionEntry {
@@ -167,6 +210,17 @@ pub struct SectionEntry {
 
 /// A passwd entry. `text` contains the five strings in sequence, each with a NUL, or the location of the strings, see
 /// [`LongText`].
+///
+/// ```
+/// use roster_snapshot::layout::{SECTIONS_START, UserSlot};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let (alice, _) = UserSlot::ref_from_prefix(&bytes[SECTIONS_START as usize..]).unwrap();
+/// assert_eq!((alice.uid.get(), alice.gid.get()), (1000, 100));
+/// assert_eq!(alice.lens, [5, 1, 5, 5, 7]);
+/// assert_eq!(&alice.text[..28], b"alice\0x\0Alice\0/home\0/bin/sh\0");
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct UserSlot {
@@ -188,6 +242,21 @@ pub struct UserSlot {
 
 /// A group entry. Gid, name and the location of the member list are adjacent, so that an iteration over many groups
 /// touches one cache line per group.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::{GroupSlot, SectionId};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let section = snapshot.sections().find(|section| section.id == SectionId::Groups).unwrap();
+/// let records = &bytes[section.offset as usize..];
+/// let (staff, _) = GroupSlot::ref_from_prefix(records).unwrap();
+/// assert_eq!((staff.gid.get(), staff.count.get(), staff.first.get()), (10, 4, 0));
+/// assert_eq!(&staff.text[..8], b"staff\0*\0");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct GroupSlot {
@@ -214,6 +283,22 @@ pub struct GroupSlot {
 }
 
 /// A shadow entry.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::{SectionId, ShadowSlot};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/shadow.snap"));
+/// let snapshot = Snapshot::open_shadow(bytes)?;
+/// let section = snapshot.sections().find(|section| section.id == SectionId::Shadows).unwrap();
+/// let records = &bytes[section.offset as usize..];
+/// let (alice, _) = ShadowSlot::ref_from_prefix(records).unwrap();
+/// assert_eq!(alice.days.map(|days| days.get()), [19000, 1, 99999, 7, 30, 20000]);
+/// assert_eq!(alice.flag.get(), u64::MAX);
+/// assert_eq!(&alice.text[..8], b"alice\0*\0");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ShadowSlot {
@@ -235,6 +320,21 @@ pub struct ShadowSlot {
 
 /// A domain, with the number of its users and groups in the file. The entries of a domain follow those of the previous
 /// domain.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::{DomainSlot, SectionId};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let section = snapshot.sections().find(|section| section.id == SectionId::Domains).unwrap();
+/// let records = &bytes[section.offset as usize..];
+/// let (lab, _) = DomainSlot::ref_from_prefix(records).unwrap();
+/// assert_eq!((lab.users.get(), lab.groups.get()), (2, 3));
+/// assert_eq!(&lab.name[..lab.name_len.into()], b"lab");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DomainSlot {
@@ -254,6 +354,21 @@ pub struct DomainSlot {
 
 /// Start of a slot's `text` if [`flags::LONG`] is set: the location of the strings in the long-text section. The
 /// lengths follow it, one [`U32`] for each string.
+///
+/// ```
+/// use roster_snapshot::layout::{LongText, UserSlot, flags};
+/// use zerocopy::FromBytes;
+/// use zerocopy::little_endian::U32;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// # let (users, _) = <[UserSlot]>::ref_from_prefix_with_elems(&bytes[4096..], 5).unwrap();
+/// let carol = &users[2];
+/// assert_eq!(carol.flags & flags::LONG, flags::LONG);
+/// let (place, rest) = LongText::ref_from_prefix(&carol.text).unwrap();
+/// let (lens, _) = <[U32; 5]>::ref_from_prefix(rest).unwrap();
+/// assert_eq!(place.offset.get(), 0);
+/// assert_eq!(lens.map(|len| len.get()), [5, 1, 120, 5, 0]);
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct LongText {
@@ -265,6 +380,21 @@ pub struct LongText {
 
 /// A member name of up to 15 bytes, padded with zeros. The last byte is 15 minus the length, so it is the final NUL of
 /// a name of 15 bytes. If it is 255, the name is in the long-text section, see [`LongName`].
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::{NameSlot, SectionId};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let section = snapshot.sections().find(|section| section.id == SectionId::Names).unwrap();
+/// let records = &bytes[section.offset as usize..];
+/// let (alice, _) = NameSlot::ref_from_prefix(records).unwrap();
+/// assert_eq!(*alice, NameSlot(*b"alice\0\0\0\0\0\0\0\0\0\0\x0a"));
+/// assert_eq!(snapshot.name(0)?, Some(&b"alice"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -272,6 +402,22 @@ pub struct LongText {
 pub struct NameSlot(pub [u8; 16]);
 
 /// A [`NameSlot`] with a longer name.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::{LONG_NAME, LongName, NameSlot, SectionId};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// # let snapshot = Snapshot::open(bytes)?;
+/// # let section = snapshot.sections().find(|section| section.id == SectionId::Names).unwrap();
+/// # let records = &bytes[section.offset as usize..];
+/// # let (names, _) = <[NameSlot; 6]>::ref_from_prefix(records).unwrap();
+/// let long = LongName::ref_from_bytes(&names[4].0).unwrap();
+/// assert_eq!((long.tag, long.len()), (LONG_NAME, 16));
+/// assert_eq!(snapshot.name(4)?, Some(&b"sixteen-letters!"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct LongName {
@@ -299,6 +445,21 @@ impl LongName {
 pub const LONG_NAME: u8 = 255;
 
 /// The groups of one name.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::{Membership, SectionId};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let section = snapshot.sections().find(|section| section.id == SectionId::Memberships).unwrap();
+/// let records = &bytes[section.offset as usize..];
+/// let (alice, _) = Membership::ref_from_prefix(records).unwrap();
+/// assert_eq!((alice.count.get(), alice.first.get()), (1, 0));
+/// assert_eq!(snapshot.supplementary(b"alice")?.unwrap().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Membership {
@@ -315,6 +476,25 @@ pub struct Membership {
 
 /// One cache line of an index: an open-addressed hash table of fingerprints. Entries fill a bucket from the front. A
 /// full bucket continues in the next one, and the last in the first.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::hash::{self, Seed};
+/// use roster_snapshot::layout::{Bucket, SectionId, fingerprint, home};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// # let snapshot = Snapshot::open(bytes)?;
+/// # let section = snapshot.sections().find(|section| section.id == SectionId::ByUid).unwrap();
+/// # let (offset, count) = (section.offset as usize, section.count as usize);
+/// # let (buckets, _) = <[Bucket]>::ref_from_prefix_with_elems(&bytes[offset..], count).unwrap();
+/// let hash = hash::id(1000, Seed::new(snapshot.shape().seed));
+/// let bucket = &buckets[home(hash, buckets.len())];
+/// let entry = bucket.matches(fingerprint(hash)).trailing_zeros() as usize;
+/// assert_eq!(bucket.positions[entry].get(), 0);
+/// assert_eq!(snapshot.user(0)?.unwrap().uid, 1000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Bucket {

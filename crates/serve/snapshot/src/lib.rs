@@ -41,6 +41,18 @@ use roster_passwd_format as record;
 use zerocopy::little_endian::I32;
 
 /// The bytes do not match their checksum or contradict each other. Damage never counts as a missing entry.
+///
+/// ```
+/// use roster_snapshot::{Damage, Snapshot};
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let mut bytes = bytes.to_vec();
+/// bytes[4096 + 20] ^= 1; // the first letter of "alice"
+/// let snapshot = Snapshot::open(&bytes)?;
+/// assert_eq!(snapshot.user_by_name(b"alice").unwrap_err(), Damage);
+/// assert_eq!(snapshot.user_by_name(b"carol")?.unwrap().uid, 1002);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage;
 
@@ -53,9 +65,40 @@ impl core::fmt::Display for Damage {
 impl core::error::Error for Damage {}
 
 /// Result of a lookup: found, missing, or unknown because of damage.
+///
+/// ```
+/// use roster_snapshot::{Damage, LookupResult, Snapshot, User};
+///
+/// fn answer(result: LookupResult<User<'_>>) -> String {
+///     match result {
+///         Ok(Some(user)) => format!("uid {}", user.uid),
+///         Ok(None) => "no such user".into(),
+///         Err(Damage) => "input/output error".into(),
+///     }
+/// }
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// assert_eq!(answer(snapshot.user_by_name(b"alice")), "uid 1000");
+/// assert_eq!(answer(snapshot.user_by_name(b"stranger")), "no such user");
+/// # assert_eq!(answer(Err(Damage)), "input/output error");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type LookupResult<T> = Result<Option<T>, Damage>;
 
 /// A passwd entry in a snapshot.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let carol = snapshot.user_by_name(b"carol")?.unwrap();
+/// let record = carol.record();
+/// assert_eq!((record.name, record.uid, record.gid), (&b"carol"[..], 1002, 100));
+/// assert_eq!((record.dir, record.shell), (Some(&b"/home"[..]), None));
+/// assert_eq!((carol.is_complete(), carol.has_complete_groups()), (true, false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct User<'a> {
     /// Uid.
@@ -127,6 +170,19 @@ impl<'a> User<'a> {
 }
 
 /// A group entry in a snapshot.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let staff = snapshot.group_by_name(b"staff")?.unwrap();
+/// assert_eq!((staff.gid, staff.record().passwd), (10, Some(&b"*"[..])));
+/// assert_eq!((staff.members.len(), staff.is_complete()), (4, true));
+/// let both = snapshot.group_by_name(b"both")?.unwrap();
+/// assert_eq!((both.needs_responder_first(), both.members_unknown()), (true, true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
     /// Gid.
@@ -193,6 +249,17 @@ impl<'a> Group<'a> {
 }
 
 /// A shadow entry in a shadow snapshot.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/shadow.snap"));
+/// let snapshot = Snapshot::open_shadow(bytes)?;
+/// let alice = snapshot.shadow_by_name(b"alice")?.unwrap().record();
+/// assert_eq!((alice.name, alice.passwd), (&b"alice"[..], Some(&b"*"[..])));
+/// assert_eq!((alice.last_change, alice.max, alice.expire), (19000, 99999, 20000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Shadow<'a> {
     slot: &'a ShadowSlot,

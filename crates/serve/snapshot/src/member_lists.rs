@@ -47,6 +47,18 @@ impl<'a> PackedIds<'a> {
 }
 
 /// The members of a group.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let members = Snapshot::open(bytes)?.group_by_name(b"staff")?.unwrap().members;
+/// members.verify()?;
+/// let names: Vec<&[u8]> = members.iter().collect::<Result<_, _>>()?;
+/// assert_eq!(names, [&b"alice"[..], b"bob", b"fifteen-letters", b"alice"]);
+/// assert_eq!(members.bytes(), b"alice\0bob\0fifteen-letters\0alice\0".len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a> {
     pub(crate) ids: PackedIds<'a>,
@@ -226,6 +238,17 @@ impl PackedNumber for U32 {
 }
 
 /// The groups of a name, as gids.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let groups = Snapshot::open(bytes)?.supplementary(b"bob")?.unwrap();
+/// let mut gids = Vec::new();
+/// groups.each(|gid| gids.push(gid))?;
+/// assert_eq!(gids, [10, 101, u32::MAX, 77]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Gids<'a> {
     pub(crate) ids: PackedIds<'a>,

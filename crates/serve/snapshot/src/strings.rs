@@ -6,6 +6,17 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 /// `N` checked strings in sequence, each with a NUL.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
+/// let text = Snapshot::open(bytes)?.user_by_name(b"bob")?.unwrap().text;
+/// assert_eq!(text.bytes(), b"bob\0x\0\0/home\0\0");
+/// assert_eq!(text.fields(), [Some(&b"bob"[..]), Some(b"x"), None, Some(b"/home"), None]);
+/// assert_eq!(text.starts(), [Some(0), Some(4), None, Some(7), None]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct EntryStrings<'a, const N: usize> {
     bytes: &'a [u8],

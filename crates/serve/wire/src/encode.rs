@@ -7,6 +7,16 @@ use roster_passwd_format::{Group, User};
 use zerocopy::little_endian::{U16, U32};
 
 /// The entry does not fit into a reply: it is longer than [`PAYLOAD_BYTES_MAX`], or a string contains a NUL.
+///
+/// ```
+/// use roster_passwd_format::Group;
+/// use roster_wire::encode::{self, EncodeError};
+///
+/// let group = Group { name: b"two\0names", passwd: None, gid: 10 };
+/// let mut frame = Vec::new();
+/// assert_eq!(encode::group(&mut frame, &group, [].into_iter()), Err(EncodeError));
+/// assert!(frame.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodeError;
 

@@ -51,6 +51,15 @@ pub fn other_version(bytes: &[u8]) -> Option<u16> {
 }
 
 /// The bytes are not a valid frame, or contradict each other.
+///
+/// ```
+/// use roster_wire::{Malformed, NssRequest};
+///
+/// let answer = NssRequest::read(b"GET / HTTP/1.1\r\n\r\n");
+/// assert_eq!(answer, Err(Malformed));
+/// let text = "not a frame of this version, or one that contradicts itself";
+/// assert_eq!(Malformed.to_string(), text);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 

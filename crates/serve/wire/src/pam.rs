@@ -54,6 +54,27 @@ const FIELD_BYTES_MAX: [usize; FIELDS] = [
 ];
 
 /// A request. It has no `Debug`, because it contains passwords.
+///
+/// ```
+/// use roster_request::AuthRequestKind;
+/// use roster_wire::pam::{AuthRequest, REQUEST_BYTES_MAX};
+///
+/// let request = AuthRequest {
+///     kind: AuthRequestKind::Authenticate,
+///     user: b"alice",
+///     uid: Some(1000),
+///     service: b"sshd",
+///     remote_host: b"192.0.2.7",
+///     terminal: b"ssh",
+///     remote_user: b"",
+///     secret: b"open sesame",
+///     new_secret: b"",
+/// };
+/// let mut room = [0; REQUEST_BYTES_MAX];
+/// let frame = request.write(&mut room).unwrap();
+/// assert_eq!(frame.len(), 60);
+/// assert!(AuthRequest::read(frame) == Ok(request));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AuthRequest<'a> {
     /// Kind of the request.
@@ -148,6 +169,30 @@ impl<'a> AuthRequest<'a> {
 }
 
 /// The header of a request, without its fields.
+///
+/// ```
+/// use roster_wire::pam::{AuthRequestHeader, REQUEST_HEADER_BYTES};
+/// # use roster_request::AuthRequestKind;
+/// # use roster_wire::pam::{AuthRequest, REQUEST_BYTES_MAX};
+///
+/// # let request = AuthRequest {
+/// #     kind: AuthRequestKind::Authenticate,
+/// #     user: b"alice",
+/// #     uid: Some(1000),
+/// #     service: b"sshd",
+/// #     remote_host: b"192.0.2.7",
+/// #     terminal: b"ssh",
+/// #     remote_user: b"",
+/// #     secret: b"open sesame",
+/// #     new_secret: b"",
+/// # };
+/// # let mut room = [0; REQUEST_BYTES_MAX];
+/// let frame = request.write(&mut room).unwrap();
+/// let (header, fields) = frame.split_first_chunk::<REQUEST_HEADER_BYTES>().unwrap();
+/// assert_eq!(AuthRequestHeader::parse(header)?.bytes(), fields.len());
+/// assert_eq!(fields, b"alicesshd192.0.2.7sshopen sesame");
+/// # Ok::<(), roster_wire::Malformed>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthRequestHeader {
     kind: AuthRequestKind,
@@ -200,6 +245,21 @@ struct RawAuthResponseHeader {
 const OFFLINE: u16 = 1;
 
 /// The header of a response; all lengths are within their bounds.
+///
+/// ```
+/// use roster_request::AuthResult;
+/// use roster_wire::pam::AuthResponseHeader;
+///
+/// let header = AuthResponseHeader {
+///     result: AuthResult::WrongPassword,
+///     is_offline: true,
+///     messages: 0,
+///     messages_bytes: 0,
+///     blob_bytes: 0,
+/// };
+/// assert_eq!(&header.encode()[..10], b"RSPA\x01\0\x01\0\x01\0");
+/// assert_eq!(AuthResponseHeader::parse(&header.encode()), Ok(header));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthResponseHeader {
     /// Result of the request.
@@ -252,6 +312,16 @@ impl AuthResponseHeader {
 }
 
 /// A message for the user.
+///
+/// ```
+/// use roster_wire::pam::{AuthMessage, AuthMessages, write_message};
+///
+/// let mut bytes = Vec::new();
+/// write_message(&mut bytes, true, "Account expired");
+/// assert_eq!(bytes, b"\x01\0\x0f\0Account expired");
+/// let message = AuthMessages::new(&bytes).next();
+/// assert_eq!(message, Some(AuthMessage { is_error: true, text: b"Account expired" }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthMessage<'a> {
     /// Whether the message reports an error.
@@ -269,6 +339,16 @@ pub fn write_message(out: &mut impl Extend<u8>, is_error: bool, text: &str) {
 }
 
 /// Iterator over the messages of a response.
+///
+/// ```
+/// use roster_wire::pam::{AuthMessages, write_message};
+///
+/// let mut bytes = Vec::new();
+/// write_message(&mut bytes, false, "Password expires in 3 days");
+/// write_message(&mut bytes, true, "Account expired");
+/// let texts: Vec<&[u8]> = AuthMessages::new(&bytes).map(|message| message.text).collect();
+/// assert_eq!(texts, [&b"Password expires in 3 days"[..], b"Account expired"]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct AuthMessages<'a>(&'a [u8]);
 

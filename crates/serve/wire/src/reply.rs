@@ -19,6 +19,14 @@ const GROUP_STRINGS: u32 = 2;
 const GID_BYTES: u32 = 4;
 
 /// Status of a reply.
+///
+/// ```
+/// use roster_wire::{NssReplyStatus, encode};
+///
+/// assert_eq!(encode::ABSENT[6..8], (NssReplyStatus::Absent as u16).to_le_bytes());
+/// assert_eq!(encode::UNAVAILABLE[6..8], (NssReplyStatus::Unavailable as u16).to_le_bytes());
+/// assert_eq!(NssReplyStatus::User as u16, 2);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum NssReplyStatus {
@@ -47,6 +55,16 @@ pub(crate) struct RawNssReplyHeader {
 }
 
 /// The header of a reply; its numbers are consistent.
+///
+/// ```
+/// use roster_wire::{NssReply, NssReplyHeader, encode};
+///
+/// let mut frame = Vec::new();
+/// encode::groups(&mut frame, [10, 101].into_iter())?;
+/// let header = NssReplyHeader::from_frame(&frame)?;
+/// assert_eq!(header, NssReplyHeader { payload_bytes: 8, reply: NssReply::Groups { count: 2 } });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NssReplyHeader {
     /// Length of the payload, at most [`PAYLOAD_BYTES_MAX`].
@@ -56,6 +74,14 @@ pub struct NssReplyHeader {
 }
 
 /// Content of a reply, without its payload.
+///
+/// ```
+/// use roster_wire::{NssReply, NssReplyHeader, encode};
+///
+/// let answer = |frame| NssReplyHeader::parse(frame).map(|header| header.reply);
+/// assert_eq!(answer(&encode::ABSENT), Ok(NssReply::Absent));
+/// assert_eq!(answer(&encode::UNAVAILABLE), Ok(NssReply::Unavailable));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NssReply {
     /// No such user or group. The payload is empty.
@@ -130,6 +156,22 @@ impl NssReplyHeader {
 }
 
 /// Reads the strings of a payload.
+///
+/// ```
+/// use roster_passwd_format::Group;
+/// use roster_wire::{PayloadStrings, REPLY_HEADER_BYTES, encode};
+///
+/// let staff = Group { name: b"staff", passwd: Some(b"*"), gid: 10 };
+/// let mut frame = Vec::new();
+/// encode::group(&mut frame, &staff, [&b"alice"[..], b"bob"].into_iter())?;
+/// let mut strings = PayloadStrings::new(&frame[REPLY_HEADER_BYTES..]);
+/// assert_eq!(strings.next_string()?, b"staff");
+/// assert_eq!(strings.next_string()?, b"*");
+/// assert_eq!(strings.next_start()?, 8);
+/// assert_eq!(strings.next_string()?, b"bob");
+/// strings.end()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadStrings<'p> {
     payload: &'p [u8],

@@ -25,6 +25,17 @@ struct RawNssRequestHeader {
 }
 
 /// A request.
+///
+/// ```
+/// use roster_request::LookupKind;
+/// use roster_wire::{NssRequest, REQUEST_BYTES_MAX};
+///
+/// let request = NssRequest::by_name(LookupKind::UserByName, b"alice").unwrap();
+/// let mut room = [0; REQUEST_BYTES_MAX];
+/// let frame = request.write(&mut room);
+/// assert_eq!(frame, b"RSTQ\x01\0\0\0\0\0\0\0\x05\0\0\0alice");
+/// assert_eq!(NssRequest::read(frame), Ok(request));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NssRequest<'n> {
     /// Kind of the lookup.
@@ -80,6 +91,17 @@ impl<'n> NssRequest<'n> {
 }
 
 /// The header of a request, without its name.
+///
+/// ```
+/// use roster_request::LookupKind;
+/// use roster_wire::{NssRequest, NssRequestHeader};
+///
+/// let request = NssRequest::by_name(LookupKind::GroupByName, b"staff").unwrap();
+/// let header = NssRequestHeader::parse(&request.header())?;
+/// assert_eq!(header.name_bytes(), 5);
+/// assert_eq!(header.with_name(b"staff"), Ok(request));
+/// # Ok::<(), roster_wire::Malformed>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NssRequestHeader {
     kind: LookupKind,

@@ -1,26 +1,26 @@
-//! `roster-rootwrap-daemon`: runs commands for the Python client of `oslo.rootwrap`, as `rootwrap-daemon`
-//! does; or, with `--native`, for everybody whom a policy of this host lets run them.
+//! `roster-rootwrap-daemon`: starts the daemon for clients of oslo.rootwrap, or with `--native` that of roster-exec.
+//! The library has both.
 
 #![forbid(unsafe_code)]
 
 use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 use roster_cli_docs::completions;
+use roster_messages::table::commands;
 use roster_rootwrap::exec::{self, Executor};
 use roster_rootwrap::exec_daemon::daemon::{
     ExecDaemonError, ExecDaemonOptions, serve_exec_clients,
 };
 use roster_rootwrap::host_facts::LocalHost;
 use roster_rootwrap::oslo::daemon::serve_oslo_clients;
-use roster_rootwrap::{Refusal, RootwrapPolicy, man_pages};
+use roster_rootwrap::{Refusal, RootwrapPolicy, coded, man_pages};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Something is wrong, and it has been said.
+/// The exit code of an error that was printed.
 const FAILED: u8 = 1;
 
-/// Run commands for an unchanged client of oslo.rootwrap, as the rules of a rootwrap.conf let it; or for
-/// roster-exec, as the policy of this host lets whoever asks
+/// Run commands for clients of oslo.rootwrap by the rules of a rootwrap.conf, or for roster-exec by exec.toml
 #[derive(Parser)]
 #[command(
     name = "roster-rootwrap-daemon",
@@ -41,7 +41,7 @@ struct Cli {
     )]
     conf: Option<PathBuf>,
 
-    /// Let this user connect too, besides root, who called sudo, and the owner of standard output
+    /// Allow this user to connect, besides root, the caller of sudo, and the owner of standard output
     #[arg(long, value_name = "UID", conflicts_with = "native")]
     allow_uid: Vec<u32>,
 
@@ -49,7 +49,7 @@ struct Cli {
     #[arg(long)]
     native: bool,
 
-    /// Who may run what: exec.toml(5)
+    /// The policy: exec.toml(5)
     #[arg(
         long,
         value_name = "FILE",
@@ -59,7 +59,7 @@ struct Cli {
     )]
     policy: PathBuf,
 
-    /// The socket, unless systemd hands one over
+    /// The socket, unless systemd passes one
     #[arg(
         long,
         value_name = "PATH",
@@ -72,10 +72,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the man pages of this program, of roster-exec and of exec.toml into a folder, for packagers
+    /// Write the man pages of this program, of roster-exec and of exec.toml, for packagers
     #[command(hide = true)]
     Man {
-        /// The folder, which is made if need be
+        /// The directory, created if missing
         #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
@@ -84,7 +84,7 @@ enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
-        /// Those of roster-exec
+        /// Print completions of roster-exec
         #[arg(long)]
         client: bool,
     },
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(&error);
+            print_error(&coded(error, &commands::OUTPUT_FAILED, "cannot write the output"));
             ExitCode::from(FAILED)
         }
     }
@@ -143,11 +143,13 @@ fn run(conf: &Path, allowed_uids: &[u32]) -> u8 {
     });
     match served {
         Ok(()) => 0,
-        Err(error) => {
-            print_error(&error);
-            FAILED
-        }
+        Err(error) => fail(error),
     }
+}
+
+fn fail(error: io::Error) -> u8 {
+    print_error(&coded(error, &commands::DAEMON_START_FAILED, "cannot start"));
+    FAILED
 }
 
 fn run_exec_daemon(settings: &ExecDaemonOptions) -> u8 {
@@ -157,10 +159,7 @@ fn run_exec_daemon(settings: &ExecDaemonOptions) -> u8 {
             problems.iter().for_each(|problem| print_error(problem));
             Refusal::BAD_CONFIG
         }
-        Err(ExecDaemonError::System(error)) => {
-            print_error(&error);
-            FAILED
-        }
+        Err(ExecDaemonError::System(error)) => fail(error),
     }
 }
 

@@ -1,19 +1,21 @@
-//! Executables that compat mode runs and strict mode does not trust, or does not trust the interpreters of.
+//! Warnings about executables that compat mode runs, and that strict mode does not trust, or with untrusted
+//! interpreters.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::warning;
 use crate::evaluate::trusted_dirs;
 use crate::host_facts::HostFacts;
-use crate::interpreter::{distrust_of_executable, distrust_of_interpreters};
+use crate::interpreter::distrust_of_program;
 use crate::mode::Mode;
 use crate::python_strings::{is_absolute, join, os_string};
 use crate::rootwrap_conf::SECURE_PATH;
 use crate::rootwrap_policy::RootwrapPolicy;
+use roster_messages::Diagnostic;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// One for each such executable on this host that a rule leads to.
+/// Returns a warning for each such executable of a rule on this host.
 pub(super) fn problems(policy: &RootwrapPolicy, facts: &dyn HostFacts) -> Vec<Diagnostic> {
     let folders = policy.conf.executable_dirs(Some(OsStr::new(SECURE_PATH)));
     let path = || trusted_dirs(facts, &folders);
@@ -34,11 +36,10 @@ pub(super) fn problems(policy: &RootwrapPolicy, facts: &dyn HostFacts) -> Vec<Di
             if !is_new {
                 continue;
             }
-            let of_interpreters = || distrust_of_interpreters(facts, &file, &path);
-            if let Some(why) = distrust_of_executable(facts, &file).or_else(of_interpreters) {
-                let what = format!("{}: strict mode does not run it: {why}", rule.name);
-                let instead = "give it and its interpreters to root, writable by root alone";
-                problems.push(Diagnostic::warning(&place.file, place.line, what, instead));
+            if let Some((message, why)) = distrust_of_program(facts, &file, &path) {
+                let text = format!("strict mode does not execute it: {why}");
+                let problem = warning(message, &place.file, place.line, text);
+                problems.push(Diagnostic { key: rule.name.clone(), ..problem });
             }
         }
     }

@@ -9,6 +9,8 @@ use crate::mode::Mode;
 use crate::pattern::Pattern;
 use crate::python_strings::{basename, is_absolute};
 use crate::rootwrap_policy::RootwrapPolicy;
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fmt;
@@ -25,16 +27,22 @@ pub struct ModeDifference {
     pub strict: String,
 }
 
+impl ModeDifference {
+    /// The row of every difference.
+    pub const MESSAGE: &'static Message = &commands::CHECK_MODES_DIFFER;
+}
+
 impl fmt::Display for ModeDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: compat mode {}; strict mode {}", self.rule, self.compat, self.strict)
+        let Self { rule, compat, strict } = self;
+        write!(f, "{rule}: compat mode {compat}; strict mode {strict} [{}]", Self::MESSAGE)
     }
 }
 
 /// The effects in compat and in strict mode: two phrases with the mode as their subject.
 type Contrast = (String, String);
 
-/// In the order of the files' names; the built-in rule of compat mode comes last.
+/// Returns the differences in the order of the files' names. The built-in rule of compat mode comes last.
 pub(super) fn mode_differences(policy: &RootwrapPolicy) -> Vec<ModeDifference> {
     let rules: Vec<&FilterRule> = policy.rules(Mode::Strict).collect();
     let effects = CommandEffects::new(&rules);
@@ -57,8 +65,8 @@ fn class_contrasts(rule: &FilterRule) -> Vec<Contrast> {
     let contrast = |compat: &str, strict: &str| (compat.to_owned(), strict.to_owned());
     let by_path = || {
         contrast(
-            "judges the chained command by the last part of its path, and runs that path",
-            "judges and runs the whole path",
+            "evaluates the chained command by the last part of its path, and executes that path",
+            "evaluates and executes the whole path",
         )
     };
     match &rule.class {
@@ -73,7 +81,7 @@ fn class_contrasts(rule: &FilterRule) -> Vec<Contrast> {
         FilterClass::ChainingRegExp(patterns) => {
             [by_path()].into_iter().chain(end_contrast(patterns)).collect()
         }
-        // Compat mode, too, matches it for root alone.
+        // Compat mode also matches it only for root.
         FilterClass::IpNetnsExec if rule.run_as != "root" => Vec::new(),
         FilterClass::IpNetnsExec => {
             let namespace = contrast("allows any word as namespace", "allows names only");
@@ -86,8 +94,8 @@ fn class_contrasts(rule: &FilterRule) -> Vec<Contrast> {
             directory.map(|directory| (compat(directory), strict)).into_iter().collect()
         }
         FilterClass::Kill(_) => vec![contrast(
-            "allows process numbers such as +12 and 1_2, and believes the command line of a process",
-            "allows plain numbers, and believes the kernel alone",
+            "allows process numbers such as +12 and 1_2, and trusts the command line of a process",
+            "allows plain numbers, and trusts only the kernel",
         )],
         FilterClass::Ip => vec![contrast(
             "allows ip to run commands and to load programs, for example by -batch",
@@ -97,7 +105,7 @@ fn class_contrasts(rule: &FilterRule) -> Vec<Contrast> {
     }
 }
 
-/// `None` if a pattern is faulty: the check reports the fault as a mistake.
+/// Returns the difference at the end of a word. `None` for a faulty pattern, which the check reports as a mistake.
 fn end_contrast(patterns: &[Pattern]) -> Option<Contrast> {
     let is_faulty = |pattern: &Pattern| {
         [Mode::Compat, Mode::Strict].iter().any(|&mode| pattern.fault(mode).is_some())
@@ -112,14 +120,14 @@ fn end_contrast(patterns: &[Pattern]) -> Option<Contrast> {
     Some((compat, "matches whole words".to_owned()))
 }
 
-/// The first setting that strict mode restricts.
+/// Returns the difference of the first setting that strict mode restricts.
 fn env_contrast(settings: &[String]) -> Option<Contrast> {
     settings.iter().map_while(|setting| setting.split_once('=')).find_map(|(name, value)| {
         let bytes = name.as_bytes();
         let strict = if is_dangerous(bytes) || name == "PATH" {
-            "never matches, because the variable brings code along".to_owned()
+            "never matches, because programs load code by the variable".to_owned()
         } else if !value.is_empty() {
-            format!("allows {name}={value} alone")
+            format!("allows only {name}={value}")
         } else if !is_safe_value(bytes, b"/x") {
             "refuses values that lead to files".to_owned()
         } else {
@@ -149,7 +157,8 @@ impl<'p> CommandEffects<'p> {
         effects
     }
 
-    /// If rules of two files have different effects on one command, the order of the files decides.
+    /// Returns the difference if rules of two files have different effects on one command. The order of the files then
+    /// decides.
     fn order_contrast(&self, rule: &'p FilterRule) -> Option<Contrast> {
         let (command, file) = command_and_file(rule)?;
         let own = (&*rule.run_as, &*rule.exec_path);
@@ -181,8 +190,11 @@ mod tests {
         let mut told: Vec<_> = mode_differences(&policy).iter().map(ToString::to_string).collect();
         assert_eq!(
             told.pop().unwrap(),
-            "built in: privsep-helper (CommandFilter): compat mode allows any arguments; strict mode has no \
-             such rule"
+            format!(
+                "built in: privsep-helper (CommandFilter): compat mode allows any arguments; strict mode has no such \
+                 rule [{}]",
+                ModeDifference::MESSAGE
+            )
         );
         told
     }
@@ -200,7 +212,7 @@ mod tests {
             ("EnvFilter, env, root, LD_PRELOAD=, ls", "value of LD_PRELOAD; strict mode never"),
             (
                 "EnvFilter, env, root, A=, LC_ALL=C, ls",
-                "value of LC_ALL; strict mode allows LC_ALL=C",
+                "value of LC_ALL; strict mode allows only LC_ALL=C",
             ),
             ("EnvFilter, env, root, LC_ALL=, ls", "strict mode refuses values that lead to files"),
             ("ChainingRegExpFilter, nice, root, nice", "and allows a newline behind a word;"),
@@ -225,15 +237,14 @@ mod tests {
     #[test]
     fn check_rules_of_two_files_depend_on_order() {
         let (root, nobody) = ("x: CommandFilter, ls, root\n", "y: CommandFilter, ls, nobody\n");
-        assert_eq!(
-            differences(&[root, nobody]),
-            [
-                "000000.filters:2: x (CommandFilter): compat mode takes this rule or one of 000001.filters first, as \
-                 the file system lists the files; strict mode takes the files by name",
-                "000001.filters:2: y (CommandFilter): compat mode takes this rule or one of 000000.filters first, as \
-                 the file system lists the files; strict mode takes the files by name",
-            ]
-        );
+        let expected = |(own, name, other): (u8, char, u8)| {
+            format!(
+                "00000{own}.filters:2: {name} (CommandFilter): compat mode takes this rule or one of \
+                 00000{other}.filters first, as the file system lists the files; strict mode takes the files by name [{}]",
+                ModeDifference::MESSAGE
+            )
+        };
+        assert_eq!(differences(&[root, nobody]), [(0, 'x', 1), (1, 'y', 0)].map(expected));
         assert_eq!(differences(&[&format!("{root}{nobody}")]), [""; 0]);
         assert_eq!(differences(&[root, root]), [""; 0]);
     }

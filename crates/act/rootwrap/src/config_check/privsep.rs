@@ -1,21 +1,23 @@
-//! Services that start `privsep-helper`: strict mode refuses it unless a rule of a file allows it.
+//! Warnings about `privsep-helper`: strict mode refuses it unless a filter allows it.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::warning;
 use crate::filters::{FilterClass, FilterRule};
 use crate::mode::Mode;
 use crate::pattern::Pattern;
 use crate::python_strings::basename;
 use crate::rootwrap_policy::RootwrapPolicy;
+use roster_messages::Diagnostic;
+use roster_messages::table::commands;
 use std::ffi::OsStr;
 use std::path::Path;
 
 /// Options of privsep-helper that name a configuration.
 const CONFIGURATIONS: [&str; 3] = ["--config-file", "--config-dir", "--log-config-append"];
 
-/// Files of a caller's.
+/// Files that a caller can write.
 const FOREIGN: [&str; 2] = ["/tmp/x", "/etc/x/../../tmp/x"];
 
-/// Services of OpenStack that use oslo.privsep, and a pattern for the contexts that they name.
+/// Services of OpenStack with oslo.privsep, and a pattern for their contexts.
 const SERVICES: [(&str, &str); 9] = [
     ("ceilometer", r"ceilometer\.privsep\.[a-z_]+"),
     ("cinder", r"(cinder\.privsep|os_brick\.privileged)\.[a-z_]+"),
@@ -28,23 +30,22 @@ const SERVICES: [(&str, &str); 9] = [
     ("zun", r"(zun\.common|os_brick)\.privileged\.[a-z_]+"),
 ];
 
-/// One for each such service in `filters_path` without a rule, and for each rule that takes a configuration of the
-/// caller's.
+/// Returns a warning for each such service in `filters_path` without a filter, and for each filter that accepts a
+/// configuration of the caller.
 pub(super) fn problems(policy: &RootwrapPolicy) -> Vec<Diagnostic> {
     let is_helpers = |rule: &&FilterRule| basename(OsStr::new(&rule.exec_path)) == "privsep-helper";
     let rules: Vec<&FilterRule> = policy.rules(Mode::Strict).filter(is_helpers).collect();
     let mut problems = Vec::new();
     for rule in rules.iter().filter(|rule| takes_foreign_configuration(&rule.class)) {
         let Some(place) = &rule.location else { continue };
-        let what = format!(
-            "{}: the caller chooses the configuration of privsep-helper, which runs code that it names",
-            rule.name
-        );
-        let instead = format!(
-            "name the arguments, and the file without a wildcard: {}",
-            line("SERVICE", r"SERVICE\.privsep\.[a-z_]+")
-        );
-        problems.push(Diagnostic::warning(&place.file, place.line, what, instead));
+        let text =
+            "the caller selects the configuration of privsep-helper, which names code to execute";
+        let example = line("SERVICE", r"SERVICE\.privsep\.[a-z_]+");
+        problems.push(Diagnostic {
+            key: rule.name.clone(),
+            fix: Some(format!("Write the arguments, and the file without a wildcard: {example}")),
+            ..warning(&commands::CHECK_PRIVSEP_CONFIG, &place.file, place.line, text)
+        });
     }
     if !rules.is_empty() {
         return problems;
@@ -53,17 +54,19 @@ pub(super) fn problems(policy: &RootwrapPolicy) -> Vec<Diagnostic> {
         let is_of_service =
             |path: &&String| Path::new(path).components().any(|name| name.as_os_str() == service);
         let Some(filters) = policy.conf.filters_path.iter().find(is_of_service) else { continue };
-        let what = format!(
-            "no rule is for privsep-helper, which {service} starts: compat mode has one for any arguments, strict mode \
-             has none"
+        let text = format!(
+            "no filter for privsep-helper, which {service} starts: compat mode has a built-in one, and strict mode \
+             does not"
         );
-        let instead = format!("for strict mode add: {}", line(service, contexts));
-        problems.push(Diagnostic::warning(Path::new(filters), 0, what, instead));
+        problems.push(Diagnostic {
+            fix: Some(format!("For strict mode add: {}", line(service, contexts))),
+            ..warning(&commands::CHECK_PRIVSEP_MISSING, Path::new(filters), 0, text)
+        });
     }
     problems
 }
 
-/// Whether a rule for privsep-helper lets a caller name a file of its own.
+/// Returns true if a filter for privsep-helper accepts a file of the caller.
 fn takes_foreign_configuration(class: &FilterClass) -> bool {
     match class {
         FilterClass::Command | FilterClass::Env(_) => true,
@@ -74,7 +77,7 @@ fn takes_foreign_configuration(class: &FilterClass) -> bool {
     }
 }
 
-/// Whether the second of two words may name a configuration of the caller's: behind an option, or in one word with it.
+/// Returns true if the second word may name a configuration of the caller: behind an option, or in one word with it.
 fn takes_foreign_file(before: &Pattern, pattern: &Pattern) -> bool {
     let is_value = before.text().starts_with('-') && !before.text().contains('=');
     CONFIGURATIONS.iter().any(|option| {
@@ -87,7 +90,7 @@ fn takes_foreign_file(before: &Pattern, pattern: &Pattern) -> bool {
     })
 }
 
-/// The rule for a service with one configuration file.
+/// Returns the filter for a service with one configuration file.
 fn line(service: &str, contexts: &str) -> String {
     format!(
         r"privsep-{service}: RegExpFilter, privsep-helper, root, privsep-helper, --config-file, /etc/{service}/{service}\.conf, --privsep_context, {contexts}, --privsep_sock_path, /tmp/[^/]+/privsep\.sock"
@@ -114,7 +117,7 @@ mod tests {
         let told = problems(&policy("nova", "ls: CommandFilter, ls, root\n"));
         let [problem] = &told[..] else { panic!("{told:?}") };
         assert!(problem.to_string().starts_with("/etc/nova/rootwrap.d: warning: "), "{problem}");
-        let (_, rule) = problem.fix.split_once("add: ").unwrap();
+        let (_, rule) = problem.fix().split_once("add: ").unwrap();
         let nova =
             policy("nova", &format!("{rule}\n").replace(", privsep-helper, root", ", true, root"));
         assert_eq!(problems(&policy("nova", rule)), []);
@@ -143,7 +146,7 @@ mod tests {
         for rule in [
             "CommandFilter, /opt/bin/privsep-helper, root",
             "EnvFilter, env, root, A=, privsep-helper",
-            // As in the filter files of several services.
+            // Filters of this form are in files of several services.
             &format!(
                 r"{helper}, --config-file, /etc/(?!\.\.).*, --privsep_context, a\.b, --privsep_sock_path, /tmp/.*"
             ),
@@ -154,8 +157,8 @@ mod tests {
         ] {
             let told = problems(&policy("nova", &format!("p: {rule}\n")));
             let [problem] = &told[..] else { panic!("{rule}: {told:?}") };
-            let expected = ":2: warning: p: the caller chooses";
-            assert!(problem.to_string().contains(expected), "{rule}: {problem}");
+            assert_eq!(problem.message, &commands::CHECK_PRIVSEP_CONFIG, "{rule}");
+            assert_eq!((problem.line, &*problem.key), (2, "p"), "{rule}: {problem}");
         }
         for rule in [
             format!(r"{helper}, --config-file, /etc/nova/nova\.conf"),

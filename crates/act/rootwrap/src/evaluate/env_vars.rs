@@ -1,11 +1,11 @@
-//! Variables of the environment, and what a caller may do with them. Strict mode hands on a few that are
-//! known; others no rule can have set or kept, in strict mode or for roster-exec: those by which the C library, shells, interpreters and libraries load code, or take files and options
-//! that are as good as code.
+//! Classes of environment variables by their danger. Strict mode passes a few known ones on. Programs load code by
+//! others, or read them as files or options that are equal to code. No rule can set or keep those, in strict mode or
+//! for roster-exec.
 //!
-//! Of what has many such variables, and more with every version, the whole family is kept out by the
-//! beginning of its names. What only one program reads is for the rule to name: docs/reference/rootwrap-differences.md has this list.
+//! A prefix excludes a family that grows with versions. Variables that only one program reads are the responsibility of
+//! the rule. docs/reference/rootwrap-differences.md has the list.
 
-/// Beginnings of names.
+/// Prefixes of dangerous names.
 const DANGEROUS_PREFIXES: [&str; 38] = [
     "BASH",
     "BUNDLE_",
@@ -96,31 +96,31 @@ const DANGEROUS_NAMES: [&str; 46] = [
     "ZDOTDIR",
 ];
 
-/// What strict mode hands on to every command: how things are shown and who asks.
+/// Variables that strict mode passes on to every command: they are about display and the caller.
 const PASSED_THROUGH: [&str; 8] =
     ["HOME", "LANG", "LANGUAGE", "LOGNAME", "SHELL", "TERM", "TZ", "USER"];
 const PASSED_THROUGH_PREFIXES: [&str; 2] = ["LC_", "SUDO_"];
 
-/// Whether a command of strict mode has a variable without a rule that sets it.
+/// Returns true if a command of strict mode has the variable without a rule.
 pub(super) fn is_passed_through(name: &[u8]) -> bool {
     PASSED_THROUGH.iter().any(|known| known.as_bytes() == name)
         || PASSED_THROUGH_PREFIXES.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
-/// Whether a variable would bring code along. Not so `PATH`, which every command has.
+/// Returns true if programs load code by a variable. `PATH` does not count, because every command has it.
 pub(crate) fn is_dangerous(name: &[u8]) -> bool {
     DANGEROUS_NAMES.iter().any(|known| known.as_bytes() == name)
         || DANGEROUS_PREFIXES.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
-/// Variables by which the C library and programs choose files below a directory of root's: what glibc ignores in
-/// programs with raised rights, and sudo checks (`env_check`). The value may not lead out of that directory.
+/// Variables by which programs choose files below a directory of root. glibc ignores them in programs with raised
+/// rights, and sudo checks them (`env_check`). The value may not lead out of that directory.
 const CHECKED: [&str; 5] = ["COLORTERM", "LANG", "LANGUAGE", "LINGUAS", "TERM"];
 const CHECKED_PREFIX: &str = "LC_";
 const ZONEINFO: &[u8] = b"/usr/share/zoneinfo/";
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Whether a variable has a value that names no file of a caller's, and no format.
+/// Returns true if the value of a variable names neither a file of the caller nor a format.
 pub(crate) fn is_safe_value(name: &[u8], value: &[u8]) -> bool {
     if name == b"TZ" {
         return is_safe_timezone(value);
@@ -130,9 +130,9 @@ pub(crate) fn is_safe_value(name: &[u8], value: &[u8]) -> bool {
     !is_checked || !value.iter().any(|byte| matches!(byte, b'/' | b'%'))
 }
 
-/// As sudo has it.
+/// The rule of sudo.
 fn is_safe_timezone(value: &[u8]) -> bool {
-    // The C library takes what follows for a path.
+    // The C library reads the rest as a path.
     let path = value.strip_prefix(b":").unwrap_or(value);
     (!path.starts_with(b"/") || path.starts_with(ZONEINFO))
         && path.len() < PATH_BYTES_MAX
@@ -140,8 +140,8 @@ fn is_safe_timezone(value: &[u8]) -> bool {
         && path.split(|&byte| byte == b'/').all(|element| element != b"..")
 }
 
-/// Beginnings of names that programs take for a command, or for a folder or a file whose contents they obey.
-/// Whether that is so depends on the command, so a rule may name them.
+/// Prefixes of variables that some programs use as a command, or as the name of a file with commands. The danger
+/// depends on the command, so a rule may name them.
 const COMMAND_VARIABLE_PREFIXES: [&str; 14] = [
     "AWS_",
     "BORG_",
@@ -192,7 +192,7 @@ const COMMAND_VARIABLES: [&str; 30] = [
     "WGETRC",
 ];
 
-/// Whether some name that begins so, or is just that, may be as good as code to the one or the other program.
+/// Returns true if a name, or a name with this prefix, is such a variable.
 pub(crate) fn is_command_variable(name: &[u8], is_beginning: bool) -> bool {
     let starts = |start: &&str| {
         name.starts_with(start.as_bytes()) || is_beginning && start.as_bytes().starts_with(name)
@@ -203,7 +203,7 @@ pub(crate) fn is_command_variable(name: &[u8], is_beginning: bool) -> bool {
     COMMAND_VARIABLE_PREFIXES.iter().any(starts) || COMMAND_VARIABLES.iter().any(is)
 }
 
-/// Whether all variables whose names begin so would.
+/// Returns true if all variables with this prefix are dangerous.
 pub(crate) fn is_dangerous_prefix(start: &[u8]) -> bool {
     DANGEROUS_PREFIXES.iter().any(|known| start.starts_with(known.as_bytes()))
 }
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// The variables that glibc keeps from programs with raised rights.
+    /// The test has the variables that glibc removes from programs with raised rights.
     #[test]
     fn what_glibc_keeps_from_programs_with_raised_rights_is_among_them() {
         let names = "GCONV_PATH GETCONF_DIR GLIBC_TUNABLES HOSTALIASES LD_AUDIT LD_BIND_NOT LD_BIND_NOW \

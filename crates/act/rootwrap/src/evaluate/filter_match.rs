@@ -1,4 +1,4 @@
-//! Class by class, whether a rule matches the words of a command.
+//! The match of a rule with the words of a command, for each class of filters. The parent module decides.
 
 use super::{
     Evaluation, KillRequest, MismatchReason, ResolveError, ip_command, is_dangerous, is_safe_value,
@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 impl Evaluation<'_> {
-    /// `Ok`: it does; with what a kill(1) is to do, if strict mode is to do it.
+    /// Returns the signal to send if strict mode executes a kill(1) itself.
     pub(super) fn matches(
         &self,
         rule: &FilterRule,
@@ -41,13 +41,13 @@ impl Evaluation<'_> {
                 Mode::Strict => ip_command::strict(words)?,
             },
             FilterClass::IpNetnsExec => self.match_netns(rule, words)?,
-            // Above.
+            // Handled above.
             FilterClass::Env(_) => {}
         }
         Ok(None)
     }
 
-    /// `whole`: a pattern for every word.
+    /// `whole`: each word needs a pattern.
     fn match_patterns(
         &self,
         patterns: &[Pattern],
@@ -72,7 +72,7 @@ impl Evaluation<'_> {
     }
 
     fn match_prefix(&self, patterns: &[Pattern], words: &[&OsStr]) -> Result<(), MismatchReason> {
-        // Without a pattern it would put any command behind its executable.
+        // Without patterns the rule would chain any command.
         if self.mode == Mode::Strict && patterns.is_empty() {
             return Err(MismatchReason::Never);
         }
@@ -95,7 +95,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// A word as a PathFilter hands it on, if the filter's argument lets it through.
+    /// Returns the word that a PathFilter passes on, if its argument allows the word.
     pub(super) fn path_argument(
         &self,
         at: usize,
@@ -108,7 +108,7 @@ impl Evaluation<'_> {
         }
         let real = realpath(self.facts, word);
         match (self.mode, real.error) {
-            // The original goes by the path with the link to itself in it.
+            // oslo.rootwrap uses the path that contains the loop.
             (_, None) | (Mode::Compat, Some(ResolveError::Loop)) => {}
             (_, Some(why)) => return Err(MismatchReason::Unresolved(at, why)),
         }
@@ -142,7 +142,7 @@ impl Evaluation<'_> {
         }
         let of_words = setting_names(words.iter().map(|word| word.as_bytes()));
         let of_rule = setting_names(settings.iter().map(String::as_bytes));
-        // Counted by names, so that a name that is set twice puts the second in the command's place.
+        // Names are counted once. A name that is set twice therefore shifts the position of the command.
         match_command(rule, words.get(of_words.len()..).unwrap_or_default())?;
         if of_rule.is_empty() || of_rule != of_words {
             return Err(MismatchReason::Settings);
@@ -174,7 +174,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Whether the first words set what the rule's settings do, to values that it names or that a caller may choose.
+/// Checks that the first words set the variables of the rule, to values of the rule or to harmless ones.
 fn check_strict_settings(
     of_rule: &[String],
     words: &[&OsStr],
@@ -203,7 +203,7 @@ fn check_strict_settings(
     Ok(())
 }
 
-/// The first word is the rule's executable, by path or by name.
+/// Checks that the first word is the executable of the rule, by path or by name.
 fn match_command(rule: &FilterRule, words: &[&OsStr]) -> Result<(), MismatchReason> {
     let path = OsStr::new(&rule.exec_path);
     match words.first() {
@@ -212,7 +212,7 @@ fn match_command(rule: &FilterRule, words: &[&OsStr]) -> Result<(), MismatchReas
     }
 }
 
-/// The folder itself, or something in it. No path of a working directory that is gone is.
+/// Returns true for the directory and paths in it. A path of a removed working directory is not in it.
 fn is_within(folder: &[u8], path: &[u8]) -> bool {
     let end = folder.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     let behind = path.strip_prefix(&folder[..end]);

@@ -1,15 +1,15 @@
-//! What ip(8) is asked to do, as far as it matters whether it would run a command.
+//! Arguments of ip(8) by which it would run a command or load a program. `filter_match` uses them for IpFilter.
 
 use super::MismatchReason;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// `netns`, as far as it may be cut short without being `neighbour`.
+/// Returns true for abbreviations of `netns` that do not mean `neighbour`.
 pub(super) fn is_netns(word: &OsStr) -> bool {
     word == "net" || word == "netn" || word == "netns"
 }
 
-/// `exec`, however short.
+/// Returns true for abbreviations of `exec`.
 pub(super) fn is_exec(word: &OsStr) -> bool {
     is_short_for(word.as_bytes(), b"exec")
 }
@@ -18,7 +18,7 @@ fn is_short_for(word: &[u8], whole: &[u8]) -> bool {
     !word.is_empty() && whole.starts_with(word)
 }
 
-/// The first `netns` is not followed by `exec`.
+/// Rejects a first `netns` with `exec` behind it.
 pub(super) fn compat(words: &[&OsStr]) -> Result<(), MismatchReason> {
     let [first, rest @ ..] = words else { return Err(MismatchReason::OtherCommand) };
     if *first != "ip" {
@@ -31,7 +31,7 @@ pub(super) fn compat(words: &[&OsStr]) -> Result<(), MismatchReason> {
     }
 }
 
-/// Options that stand alone. ip(8) takes them cut short, the first in its own order that fits.
+/// Options without a value. ip(8) accepts abbreviations, and takes the first option in its order that fits.
 const FLAG_OPTIONS: [&[u8]; 17] = [
     b"4",
     b"6",
@@ -53,15 +53,15 @@ const FLAG_OPTIONS: [&[u8]; 17] = [
 ];
 const MORE_FLAG_OPTIONS: [&[u8]; 7] =
     [b"color", b"Numeric", b"all", b"echo", b"force", b"Version", b"help"];
-/// Options with a value in the next word, and how many letters they have at least: `-r` is `-resolve`.
+/// Options with a value in the next word, and their minimum length: `-r` is `-resolve`.
 const VALUE_OPTIONS: [(&[u8], usize); 4] =
     [(b"loops", 1), (b"family", 1), (b"rcvbuf", 2), (b"netns", 1)];
 
-/// Words behind which `ip link` takes a program for a device.
+/// Keywords of `ip link` before a program for a device.
 const XDP_KEYWORDS: [&str; 4] = ["xdp", "xdpdrv", "xdpgeneric", "xdpoffload"];
 
-/// Whether ip(8) would load a program into the kernel, for a device or a route. ip(8) also loads the program that
-/// follows `endpoint` behind `seg6local`, with any action.
+/// Returns true if ip(8) would load a program into the kernel, for a device or a route. ip(8) also loads the program
+/// that follows `endpoint` behind `seg6local`, with any action.
 fn loads_program(words: &[&OsStr]) -> bool {
     let is_xdp = |word: &OsStr| XDP_KEYWORDS.iter().any(|xdp| word == *xdp);
     let is_encap = |pair: &[&OsStr], kind: &str| pair[0] == "encap" && pair[1] == kind;
@@ -71,8 +71,8 @@ fn loads_program(words: &[&OsStr]) -> bool {
             && words.iter().any(|word| *word == "endpoint")
 }
 
-/// The name of a network namespace. ip(8) takes a path, too: it enters the namespace at that path and mounts the files
-/// of `/etc/netns/PATH` over those of `/etc`, and the C library then loads the caller's code by them.
+/// Returns true for the name of a network namespace. ip(8) also accepts a path. It then mounts the files of
+/// `/etc/netns/PATH` over those of `/etc`, and the C library loads code of the caller by them.
 pub(super) fn is_namespace(word: &OsStr) -> bool {
     let name = word.as_bytes();
     !name.is_empty()
@@ -82,8 +82,8 @@ pub(super) fn is_namespace(word: &OsStr) -> bool {
         && name != b".."
 }
 
-/// No way to run a command: no file of commands, no `netns exec`, no `vrf exec`, wherever options
-/// and their values stand; and no namespace by a path.
+/// Rejects all ways to run a command: a batch file, `netns exec` and `vrf exec` behind any options. It also rejects
+/// namespaces by path.
 pub(super) fn strict(words: &[&OsStr]) -> Result<(), MismatchReason> {
     let [first, rest @ ..] = words else { return Err(MismatchReason::OtherCommand) };
     if *first != "ip" {
@@ -96,7 +96,7 @@ pub(super) fn strict(words: &[&OsStr]) -> Result<(), MismatchReason> {
     while let Some(word) = rest.next() {
         let Some(option) = word.as_bytes().strip_prefix(b"-") else {
             let action = rest.next();
-            // The shortest forms are other objects today; they are none that has an `exec`.
+            // The shortest forms mean other objects today, and those have no `exec`.
             let runs =
                 is_short_for(word.as_bytes(), b"netns") || is_short_for(word.as_bytes(), b"vrf");
             let exec = action.is_some_and(|action| is_exec(action));
@@ -107,7 +107,7 @@ pub(super) fn strict(words: &[&OsStr]) -> Result<(), MismatchReason> {
             return Err(MismatchReason::IpRuns);
         }
         let colour = option.starts_with(b"c") && option.contains(&b'=');
-        // `-f` and `-n` have values; only longer forms are `-force` and, large, `-Numeric`.
+        // `-f` and `-n` have values. Only longer forms are `-force` and `-Numeric`.
         let has_value =
             |&(whole, least): &(&[u8], usize)| option.len() >= least && is_short_for(option, whole);
         if let Some((whole, _)) = VALUE_OPTIONS.iter().find(|option| has_value(option)) {

@@ -1,4 +1,4 @@
-//! kill(1): which process and which signal it means, and whether that runs what a rule says.
+//! The process and the signal of a kill(1), and the match with a KillFilter. `crate::exec` sends the signal.
 
 use super::{Evaluation, KillRequest, MismatchReason, ProcessIdentity};
 use crate::host_facts::FileKind;
@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// Where the shell and Python look without a `$PATH`.
+/// Directories in which the shell and Python look without `$PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// Signals by number, from 1.
 pub(crate) const SIGNALS: [&str; 31] = [
@@ -17,12 +17,12 @@ pub(crate) const SIGNALS: [&str; 31] = [
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
     "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
-/// What some of them are called as well.
+/// Other names of signals.
 const SIGNAL_ALIASES: [(&str, i32); 3] = [("IOT", 6), ("CLD", 17), ("POLL", 29)];
-/// What kill(1) sends where none is named.
+/// The default signal of kill(1).
 const TERM: i32 = 15;
 
-/// `kill [SIGNAL] PID`. The rule's arguments: an executable, and the signals that must be named.
+/// Matches `kill [SIGNAL] PID`. The arguments of the rule are an executable and the allowed signals.
 pub(super) fn matches(
     case: &Evaluation<'_>,
     arguments: &[String],
@@ -51,7 +51,7 @@ pub(super) fn matches(
     }
 }
 
-/// The number of `-9`, `-KILL`, `-SIGKILL` and the like.
+/// Returns the number of `-9`, `-KILL` or `-SIGKILL`.
 fn parse_signal(option: &OsStr) -> Result<i32, MismatchReason> {
     let unknown = || MismatchReason::NoSignal(option.to_owned());
     let name = option.to_str().and_then(|option| option.strip_prefix('-')).ok_or_else(unknown)?;
@@ -73,7 +73,7 @@ fn compat(case: &Evaluation<'_>, arguments: &[String], pid: i64) -> Result<(), M
     check_program(case, wanted, &program)
 }
 
-/// The process itself says nothing here: its command line is its own to write.
+/// Strict mode ignores the command line of the process, because the process can change it.
 fn strict(
     case: &Evaluation<'_>,
     arguments: &[String],
@@ -87,7 +87,7 @@ fn strict(
     }
     let started = case.facts.start_of(pid).ok_or(MismatchReason::NoProcess)?;
     let program = case.facts.executable_of(pid).ok_or(MismatchReason::NoProcess)?;
-    // The executable is that of the process that began then, and of no later one.
+    // The executable belongs to the process that started at that time.
     if case.facts.start_of(pid) != Some(started) {
         return Err(MismatchReason::NoProcess);
     }
@@ -113,7 +113,7 @@ fn check_program(
     if is_wanted { Ok(()) } else { Err(MismatchReason::OtherProcess(program.to_owned())) }
 }
 
-/// What the original takes for the program of a process.
+/// Returns the program of a process as oslo.rootwrap determines it.
 fn process_program(case: &Evaluation<'_>, pid: i64) -> Result<OsString, MismatchReason> {
     let program =
         strip_deleted_mark(case.facts.executable_of(pid).ok_or(MismatchReason::NoProcess)?);
@@ -121,16 +121,16 @@ fn process_program(case: &Evaluation<'_>, pid: i64) -> Result<OsString, Mismatch
     if is_file(&program) == Some(FileKind::File) {
         return Ok(program);
     }
-    // An executable that was replaced may have got another name.
+    // A replaced executable may have another name.
     let word = case.facts.first_argument_of(pid).ok_or(MismatchReason::NoProcess)?;
     if word.to_str().is_none() {
-        return Err(MismatchReason::Aborts("the process's command line is no UTF-8"));
+        return Err(MismatchReason::Aborts("the command line of the process is not UTF-8"));
     }
     let word = find_in_path(case, &word).unwrap_or(word);
     Ok(if is_file(&word) == Some(FileKind::File) { word } else { program })
 }
 
-/// Without what the kernel writes behind the name of an executable that is gone.
+/// Removes the mark of the kernel for deleted files.
 fn strip_deleted_mark(program: OsString) -> OsString {
     let mut bytes = program.into_vec();
     if let Some(end) = bytes.iter().position(|&byte| byte == 0) {

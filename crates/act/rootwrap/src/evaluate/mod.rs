@@ -1,8 +1,8 @@
-//! Whether a command may run, by which rule, and as what. Pure: all it asks of the host goes through
-//! [`HostFacts`]; which rule matches is said in `filter_match`.
+//! The decision whether a command may run, by which rule, and as what. It is a pure function: all facts of the host
+//! come through [`HostFacts`], and `filter_match` matches single rules.
 //!
-//! Compat is the original's verdict in every case, what it gets wrong included. Strict closes what is
-//! known to be open in it: docs/reference/rootwrap-differences.md has the list.
+//! Compat mode decides as oslo.rootwrap in every case, its faults included. Strict mode closes the known gaps:
+//! docs/reference/rootwrap-differences.md.
 
 mod env_vars;
 mod filter_match;
@@ -11,7 +11,7 @@ pub(crate) mod kill_command;
 
 use crate::filters::{FilterClass, FilterRule};
 use crate::host_facts::HostFacts;
-use crate::interpreter::{distrust_of_executable, distrust_of_interpreters};
+use crate::interpreter::distrust_of_program;
 use crate::mode::Mode;
 use crate::path_trust::distrust;
 use crate::pattern::{MatchBudget, MatchLimit, PatternFault};
@@ -19,6 +19,8 @@ use crate::python_strings::{basename, is_absolute, join, os_string};
 pub use crate::realpath::ResolveError;
 use crate::rootwrap_conf::SECURE_PATH;
 use crate::rootwrap_policy::RootwrapPolicy;
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -27,7 +29,7 @@ use std::path::Path;
 
 pub(crate) use env_vars::{is_command_variable, is_dangerous, is_dangerous_prefix, is_safe_value};
 
-/// Proof that a command may run, and what is to run. Made here alone.
+/// Proof that a command may run, with what to execute. Only this module creates it.
 #[derive(Debug)]
 pub struct AllowedCommand<'p> {
     mode: Mode,
@@ -37,88 +39,86 @@ pub struct AllowedCommand<'p> {
     kill: Option<KillRequest>,
 }
 
-/// A signal, and the process that it is for.
+/// A signal with its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KillRequest {
-    /// The process that was judged.
+    /// The process of the decision.
     pub process: ProcessIdentity,
-    /// The signal's number, which was judged as well; 0 only looks for the process.
+    /// The number of the signal. 0 only checks that the process exists.
     pub signal: i32,
 }
 
-/// One process, whatever else gets its pid when it is gone.
+/// One process. A later process with the same pid is different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessIdentity {
-    /// Its number.
+    /// The process id.
     pub pid: i64,
-    /// When it began, as [`HostFacts::start_of`] has it.
+    /// The start time by [`HostFacts::start_of`].
     pub started: u64,
 }
 
 impl<'p> AllowedCommand<'p> {
-    /// How the rules were read.
+    /// Returns the mode of the decision.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The rule that lets the command run.
+    /// Returns the rule that allows the command.
     #[must_use]
     pub fn rule(&self) -> &'p FilterRule {
         self.rule
     }
 
-    /// What to run. The first word is the executable; in strict mode it is an absolute path, in
-    /// compat a relative one of `exec_dirs` may have led to it, and a name without a slash is
-    /// looked for in `$PATH`.
+    /// Returns the words to execute. The first one is the executable: an absolute path in strict mode. In compat mode
+    /// it may be a relative path of `exec_dirs`, or a name for `$PATH`.
     #[must_use]
     pub fn argv(&self) -> &[OsString] {
         &self.argv
     }
 
-    /// The whole environment to run it in.
+    /// Returns the whole environment of the command.
     #[must_use]
     pub fn environment(&self) -> &[(OsString, OsString)] {
         &self.environment
     }
 
-    /// The name of the user to run it as.
+    /// Returns the name of the user that it runs as.
     #[must_use]
     pub fn run_as(&self) -> &'p str {
         &self.rule.run_as
     }
 
-    /// In strict mode, what a kill(1) is to do, behind other words or not. It is done instead of the
-    /// command: who does it holds the process fast by a pidfd, sees that it still began at that time, and
-    /// only then sends the signal.
+    /// Returns the signal of a kill(1) in strict mode, behind other words or not. The executor sends it in the place of
+    /// the command: it opens a pidfd, checks the start time, and then sends the signal.
     #[must_use]
     pub fn kill(&self) -> Option<KillRequest> {
         self.kill
     }
 }
 
-/// Why a command may not run.
+/// Reasons for which a command may not run.
 #[derive(Debug)]
 pub enum Refusal<'p> {
     /// No rule matches.
     NoFilter,
-    /// A rule matches, and nothing that may be executed is where it leads. It is the first such.
+    /// A rule matches, but its executable is missing or not trusted. This is the first such rule.
     NotExecutable(&'p FilterRule),
-    /// The original breaks off at this rule and comes to none behind it, or a pattern comes to its bound.
+    /// oslo.rootwrap aborts at this rule and ignores later ones, or a pattern reaches its limit.
     Aborted(&'p FilterRule, MismatchReason),
-    /// The command has a NUL in it, with which nothing can be run.
+    /// An argument has a NUL, which execve(2) cannot pass.
     Nul,
-    /// A word is so long that nothing can be run with it.
+    /// execve(2) does not accept an argument of this length.
     ArgumentTooLong,
 }
 
 impl Refusal<'_> {
-    /// The exit code of a call without a command, or with too many words.
+    /// The exit code of a call without a command, or with wrong options.
     pub const NO_COMMAND: u8 = 98;
-    /// The exit code where the configuration cannot be used.
+    /// The exit code of an invalid configuration.
     pub const BAD_CONFIG: u8 = 97;
 
-    /// The exit code that tells it.
+    /// Returns the exit code.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -126,7 +126,24 @@ impl Refusal<'_> {
             Self::NoFilter | Self::Aborted(..) | Self::Nul | Self::ArgumentTooLong => 99,
         }
     }
+
+    /// Returns the row of the table of messages.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::NoFilter => &commands::NO_FILTER_MATCHED,
+            Self::NotExecutable(_) => &commands::NO_EXECUTABLE,
+            Self::Aborted(_, MismatchReason::MatchLimit(..)) => &commands::MATCH_LIMIT,
+            Self::Aborted(..) => &commands::FILTER_ABORTED,
+            Self::Nul => &commands::COMMAND_NUL,
+            Self::ArgumentTooLong => &commands::ARGUMENT_TOO_LONG,
+        }
+    }
 }
+
+/// The text for an argument that is too long, in rootwrap and in the exec daemon.
+pub(crate) const ARGUMENT_TOO_LONG: &str =
+    "an argument is 128 KiB or longer (kernel limit MAX_ARG_STRLEN)";
 
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,69 +152,67 @@ impl fmt::Display for Refusal<'_> {
             Self::NotExecutable(rule) => {
                 write!(f, "no executable {} (filter match = {})", rule.exec_path, rule.name)
             }
-            Self::Aborted(rule, why) => write!(f, "{rule} cannot be used: {why}"),
-            Self::Nul => write!(f, "the command has a NUL in it"),
-            Self::ArgumentTooLong => {
-                write!(f, "a word is of 128 KiB or more, with which nothing can be run")
-            }
+            Self::Aborted(rule, why) => write!(f, "{rule} aborts the evaluation: {why}"),
+            Self::Nul => f.write_str("an argument contains a NUL byte"),
+            Self::ArgumentTooLong => f.write_str(ARGUMENT_TOO_LONG),
         }
     }
 }
 
-/// Why a rule does not let a command run.
+/// Reasons for which a rule does not allow a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MismatchReason {
-    /// It is for another command.
+    /// The rule is for another command.
     OtherCommand,
-    /// It is for so many arguments, the command's name included.
+    /// The rule is for this number of words, with the name of the command.
     ArgumentCount(usize),
-    /// An argument, by its number, is not what the rule says.
+    /// The word with this number does not match.
     Argument(usize),
-    /// A pattern that cannot be used, by its argument's number.
+    /// The pattern for this word is faulty.
     Pattern(usize, PatternFault),
-    /// The match of an argument comes to a bound.
+    /// The match of this word reaches a limit.
     MatchLimit(usize, MatchLimit),
-    /// An argument leads out of its folder.
+    /// The word leads out of its directory.
     OutsideDirectory(usize, OsString),
-    /// Links of an argument cannot be resolved to the end.
+    /// Links of the word cannot be resolved.
     Unresolved(usize, ResolveError),
-    /// The signal is not among the rule's, or one is missing or too many.
+    /// The signal is not one of the rule, is missing, or is excess.
     Signal,
-    /// The rule's signal is none that strict mode knows.
+    /// Strict mode does not know the signal of the rule.
     NoSignal(OsString),
-    /// There is no such process, or nothing is known of it.
+    /// The process does not exist, or is not visible.
     NoProcess,
     /// The process runs another executable.
     OtherProcess(OsString),
-    /// A number that other programs could read otherwise.
+    /// Other programs could read the number differently.
     AmbiguousNumber,
-    /// ip(8) would run a command by it.
+    /// ip(8) would run a command.
     IpRuns,
-    /// ip(8) would load a program of the caller's into the kernel by it.
+    /// ip(8) would load a program of the caller into the kernel.
     IpLoads,
-    /// Strict mode does not know what ip(8) would make of this option.
+    /// Strict mode does not know this option of ip(8).
     IpOption(OsString),
-    /// The settings of the environment are not those of the rule.
+    /// The settings of variables are not those of the rule.
     Settings,
-    /// A setting that makes programs load foreign code.
+    /// Programs load code by this variable.
     DangerousSetting(OsString),
-    /// A setting with a value that no caller may choose.
+    /// A caller may not choose this value of the variable.
     UnsoundSetting(OsString),
-    /// Not the name of a network namespace.
+    /// The word is not the name of a network namespace.
     Namespace,
-    /// A rule that chains runs as root only.
+    /// The rule only matches for root.
     NotRoot,
-    /// Nothing is left behind what the rule matches.
+    /// No command follows the prefix of the rule.
     NoChainedCommand,
-    /// No rule of the same user lets the rest run.
+    /// No rule of the same user allows the chained command.
     ChainedCommandRefused,
-    /// Its class never matches.
+    /// The class of the rule never matches.
     Never,
-    /// The file that it is in could be changed by others.
+    /// Other users can change the file of the rule.
     Distrusted(String),
-    /// Nothing that may be executed is where it leads; in strict mode perhaps for these reasons.
+    /// The executable is missing, or not trusted for these reasons.
     NoExecutable(Vec<String>),
-    /// The original breaks off.
+    /// oslo.rootwrap aborts at this rule.
     Aborts(&'static str),
 }
 
@@ -214,60 +229,74 @@ impl fmt::Display for MismatchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherCommand => write!(f, "is for another command"),
-            Self::ArgumentCount(count) => write!(f, "is for {count} words"),
-            Self::Argument(at) => write!(f, "word {at} does not match"),
-            Self::Pattern(at, fault) => write!(f, "its pattern for word {at} {fault}"),
-            Self::MatchLimit(at, bound) => write!(f, "its pattern for word {at} {bound}"),
-            Self::OutsideDirectory(at, path) => {
-                write!(f, "word {at} leads out of its folder, to {}", path.display())
+            Self::ArgumentCount(words) => {
+                write!(f, "the number of arguments is not {}", words.saturating_sub(1))
             }
-            Self::Unresolved(at, why) => write!(f, "word {at} {why}"),
+            Self::Argument(at) => write!(f, "{} does not match", Word(*at)),
+            Self::Pattern(at, fault) => write!(f, "its pattern for {} {fault}", Word(*at)),
+            Self::MatchLimit(at, bound) => write!(f, "its pattern for {} {bound}", Word(*at)),
+            Self::OutsideDirectory(at, path) => {
+                write!(f, "{} leads out of its directory, to {}", Word(*at), path.display())
+            }
+            Self::Unresolved(at, why) => write!(f, "{} {why}", Word(*at)),
             Self::Signal => write!(f, "is for other signals"),
-            Self::NoSignal(option) => write!(f, "{} is no signal", option.display()),
-            Self::NoProcess => write!(f, "there is no such process"),
+            Self::NoSignal(option) => write!(f, "unknown signal {}", option.display()),
+            Self::NoProcess => write!(f, "the process does not exist"),
             Self::OtherProcess(program) => write!(f, "the process is {}", program.display()),
             Self::AmbiguousNumber => write!(f, "the process is not given as a plain number"),
             Self::IpRuns => write!(f, "ip would run a command"),
             Self::IpLoads => write!(f, "ip would load a program into the kernel"),
-            Self::IpOption(option) => {
-                write!(f, "what ip makes of {} is not known", option.display())
-            }
+            Self::IpOption(option) => write!(f, "unknown option {} of ip", option.display()),
             Self::Settings => write!(f, "is for other settings of the environment"),
             Self::DangerousSetting(name) => {
-                write!(f, "{} would let the caller bring code along", name.display())
+                write!(
+                    f,
+                    "variable {} can load code and may not be set by the caller",
+                    name.display()
+                )
             }
             Self::UnsoundSetting(name) => {
                 write!(f, "the value of {} could lead to a file of the caller", name.display())
             }
-            Self::Namespace => write!(f, "that is not the name of a network namespace"),
-            Self::NotRoot => write!(f, "matches for root alone"),
-            Self::NoChainedCommand => write!(f, "nothing is left to run behind what it matches"),
-            Self::ChainedCommandRefused => write!(f, "no rule of the same user lets the rest run"),
+            Self::Namespace => write!(f, "the argument is not the name of a network namespace"),
+            Self::NotRoot => write!(f, "matches only for root"),
+            Self::NoChainedCommand => write!(f, "no command follows the matched prefix"),
+            Self::ChainedCommandRefused => {
+                write!(f, "no rule of the same user allows the chained command")
+            }
             Self::Never => write!(f, "a rule of this class never matches"),
-            Self::Distrusted(why) => write!(f, "its file is not to be believed: {why}"),
+            Self::Distrusted(why) => write!(f, "its filter file is not trusted: {why}"),
             Self::NoExecutable(reasons) if reasons.is_empty() => {
-                write!(f, "matches, and there is no executable for it")
+                write!(f, "matches, but its executable does not exist")
             }
             Self::NoExecutable(reasons) => {
-                write!(
-                    f,
-                    "matches, and no executable for it can be trusted: {}",
-                    reasons.join(", ")
-                )
+                write!(f, "matches, but no executable is trusted: {}", reasons.join(", "))
             }
             Self::Aborts(what) => write!(f, "{what}"),
         }
     }
 }
 
-/// What is told of each rule that is looked at: how deep in a chain, the rule, and its answer.
+/// The name of a word in messages, by its number from 1. Arguments count from 1 behind the command.
+struct Word(usize);
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 | 1 => f.write_str("the command name"),
+            at => write!(f, "argument {}", at - 1),
+        }
+    }
+}
+
+/// A callback for each evaluated rule: its depth in a chain, the rule, and the result.
 pub(crate) type RuleObserver<'o> =
     &'o mut dyn FnMut(usize, &FilterRule, Result<(), &MismatchReason>);
 
-/// More bytes in a word and execve(2) refuses the command (`MAX_ARG_STRLEN`, with the NUL behind it).
+/// execve(2) refuses longer words (`MAX_ARG_STRLEN` counts the NUL).
 pub(crate) const ARGUMENT_BYTES_MAX: usize = (128 << 10) - 1;
 
-/// Judges a command.
+/// Decides about a command.
 pub fn evaluate<'p>(
     mode: Mode,
     policy: &'p RootwrapPolicy,
@@ -278,7 +307,7 @@ pub fn evaluate<'p>(
     evaluate_rules(mode, policy, &rules, argv, facts, &mut |_, _, _| {})
 }
 
-/// The same by some of the rules, telling of each.
+/// Decides by a part of the rules, and reports each one.
 pub(crate) fn evaluate_rules<'p>(
     mode: Mode,
     policy: &RootwrapPolicy,
@@ -328,14 +357,14 @@ struct Evaluation<'c> {
     mode: Mode,
     facts: &'c dyn HostFacts,
     exec_dirs: &'c [OsString],
-    /// The folders of `PATH` in strict mode.
+    /// The directories of `PATH` in strict mode.
     trusted_path: OnceCell<Vec<OsString>>,
     observer: RuleObserver<'c>,
-    /// The steps that are left for the patterns of all rules.
+    /// The remaining steps of matching for all rules.
     budget: MatchBudget,
 }
 
-/// A rule that lets a command run, and what it makes of it.
+/// A rule that allows a command, and the resulting words.
 struct RuleMatch<'p> {
     rule: &'p FilterRule,
     argv: Vec<OsString>,
@@ -344,7 +373,7 @@ struct RuleMatch<'p> {
 }
 
 impl Evaluation<'_> {
-    /// The first of the rules that lets the words run.
+    /// Returns the first rule that allows the words.
     fn first_match<'p>(
         &mut self,
         depth: usize,
@@ -352,7 +381,7 @@ impl Evaluation<'_> {
         words: &[&OsStr],
     ) -> Result<RuleMatch<'p>, Refusal<'p>> {
         let mut not_executable = None;
-        // An EnvFilter takes a leading `env` away, from itself and from all rules behind it.
+        // An EnvFilter removes a leading `env` for itself and all later rules.
         let mut words = words;
         for &rule in rules {
             let why = match self.evaluate_rule(depth, rules, rule, &mut words) {
@@ -401,7 +430,7 @@ impl Evaluation<'_> {
                     hit.argv.push(self.path_argument(at, rule, word)?);
                 }
             }
-            // What was judged is what runs, not what the caller called it.
+            // The evaluated path is executed, not the name that the caller used.
             (_, Some((from, inner)), Mode::Strict) => {
                 hit.argv.extend(words[1..from].iter().map(|&word| word.to_owned()));
                 hit.argv.extend(inner.argv);
@@ -413,7 +442,7 @@ impl Evaluation<'_> {
         Ok(hit)
     }
 
-    /// Judges what is behind the words that a chaining rule matches: from which word on, and how.
+    /// Evaluates the command behind the prefix of a chaining rule. Returns the position of that command, and its match.
     fn evaluate_chained<'p>(
         &mut self,
         depth: usize,
@@ -437,13 +466,13 @@ impl Evaluation<'_> {
         match self.first_match(depth + 1, &leaves, &rest) {
             Ok(hit) => Ok((from, hit)),
             Err(Refusal::Aborted(..)) => {
-                Err(MismatchReason::Aborts("a rule for the rest cannot be used"))
+                Err(MismatchReason::Aborts("a rule for the chained command aborts the evaluation"))
             }
             Err(_) => Err(MismatchReason::ChainedCommandRefused),
         }
     }
 
-    /// What a rule leads to.
+    /// Returns the executable of a rule.
     fn executable(&self, rule: &FilterRule) -> Result<OsString, MismatchReason> {
         let exec_path = rule.exec_path.as_bytes();
         let mut reasons = Vec::new();
@@ -471,18 +500,17 @@ impl Evaluation<'_> {
     }
 
     fn executable_distrust(&self, path: &OsStr) -> Option<String> {
-        let of_interpreters =
-            || distrust_of_interpreters(self.facts, path, &|| self.trusted_path().to_vec());
-        distrust_of_executable(self.facts, path).or_else(of_interpreters)
+        let path_dirs = || self.trusted_path().to_vec();
+        distrust_of_program(self.facts, path, &path_dirs).map(|(_, why)| why)
     }
 
-    /// The folders of `PATH` in strict mode.
+    /// Returns the directories of `PATH` in strict mode.
     fn trusted_path(&self) -> &[OsString] {
         self.trusted_path.get_or_init(|| trusted_dirs(self.facts, self.exec_dirs))
     }
 }
 
-/// The folders of executables in which root alone can put any.
+/// Returns the directories in which only root can create files.
 pub(crate) fn trusted_dirs(facts: &dyn HostFacts, folders: &[OsString]) -> Vec<OsString> {
     let is_trusted = |folder: &&OsString| {
         let path = folder.as_bytes();
@@ -495,13 +523,13 @@ fn is_setting(word: &OsStr) -> bool {
     word.as_bytes().contains(&b'=')
 }
 
-/// What is behind the settings.
+/// Returns the words behind the settings.
 fn skip_settings<'w, 's>(words: &'s [&'w OsStr]) -> &'s [&'w OsStr] {
     let settings = words.iter().take_while(|word| is_setting(word)).count();
     &words[settings..]
 }
 
-/// The settings that are made: those that have both name and value.
+/// Returns the settings that have both a name and a value.
 fn parse_settings(words: &[&OsStr]) -> Vec<(OsString, OsString)> {
     let settings = words.iter().take_while(|word| is_setting(word));
     let pairs = settings.filter_map(|word| {

@@ -1,11 +1,9 @@
-//! A cgroup for each command that has a time: whatever comes of the command is in it, whoever its parent is
-//! and whatever process group and session it is in, and all of it dies by one word to the kernel
-//! (cgroup.kill, Linux 5.14), which no process can outrun.
+//! A cgroup for each command with a timeout. It contains all processes of the command, in any process group and
+//! session. cgroup.kill (Linux 5.14) ends them at once, and no process can escape.
 //!
-//! They lie in a folder of this process's, below the cgroup that it is in itself, which is locked for as long as it
-//! lives: what lies there unlocked was left by one that was killed, and is ended and removed by the next.
-//! No cgroup is there for longer than its command: what that leaves behind in time is taken over by the
-//! cgroup of this process.
+//! The cgroups are in a directory of this process below its own cgroup. The process locks the directory as long as it
+//! lives. An unlocked one belonged to a killed process, and the next process ends and removes it. A cgroup ends with
+//! its command. Processes that the command leaves behind move to the cgroup of this process.
 
 use parking_lot::Mutex;
 use rustix::fs::{
@@ -23,40 +21,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What folders of such processes are called, before a number.
+/// Prefix of such directories, before a number.
 const PREFIX: &str = "roster-exec-";
-/// Names that are tried for one.
+/// Limit of attempted names.
 const NAMES_MAX: usize = 16;
-/// How long it is waited for those who were killed, and how often it is looked.
+/// Limit of the wait for killed processes, and the interval of its checks.
 const KILL_WAIT: Duration = Duration::from_secs(1);
 const KILL_PAUSE: Duration = Duration::from_millis(1);
-/// How often those are taken over who started others meanwhile.
+/// Limit of rounds in which processes are moved that others started meanwhile.
 const TAKEOVERS_MAX: usize = 16;
-/// Cgroups in one another that a command made, and this process removes.
+/// Limit of nested cgroups that a command created.
 const DEPTH_MAX: usize = 16;
-/// What is read of a list at once.
+/// Size of one read of a list.
 const PIECE_BYTES: usize = 4096;
 
-/// The folder of this process, in which it makes cgroups.
+/// The directory of this process for cgroups.
 #[derive(Clone, Debug)]
 pub(super) struct Cgroups(Arc<CgroupDir>);
 
 #[derive(Debug)]
 struct CgroupDir {
-    /// The cgroup that this process is in.
+    /// The cgroup of this process.
     parent: OwnedFd,
     name: String,
-    /// Holds the lock.
+    /// The descriptor with the lock.
     dir_fd: OwnedFd,
-    /// Where it is, for people.
+    /// The path for messages.
     path: PathBuf,
     next: AtomicU64,
-    /// Those that could not be removed yet: somebody in them takes long to die.
+    /// Cgroups with processes that have not ended yet.
     unremoved: Mutex<Vec<String>>,
 }
 
 impl Cgroups {
-    /// An error is why there can be none: another user's process, no cgroup v2, nobody may write there.
+    /// An error is the reason for which there are no cgroups: missing rights, or no cgroup v2.
     pub(super) fn new() -> io::Result<Self> {
         let read = |path| fs::read_to_string(path);
         let path = locate(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?);
@@ -79,7 +77,7 @@ impl Cgroups {
             let (next, left) = Default::default();
             let folder = CgroupDir { parent, name, dir_fd: own, path, next, unremoved: left };
             flock(&folder.dir_fd, FlockOperation::NonBlockingLockExclusive)?;
-            // Before it was locked another process may have taken it for one that was left.
+            // Before the lock another process may have removed the directory as abandoned.
             if statat(&folder.parent, &folder.name, AtFlags::empty()).is_ok() {
                 folder.check_usable()?;
                 return Ok(Self(Arc::new(folder)));
@@ -92,7 +90,7 @@ impl Cgroups {
         &self.0.path
     }
 
-    /// One with a process in it, and whoever that starts.
+    /// Creates a cgroup with a process and its later children.
     pub(super) fn create_with(&self, process: Pid) -> io::Result<Cgroup> {
         let name = self.0.next.fetch_add(1, Ordering::Relaxed).to_string();
         mkdirat(&self.0.dir_fd, &name, Mode::RWXU)?;
@@ -102,21 +100,21 @@ impl Cgroups {
         Ok(cgroup)
     }
 
-    /// For a process that is about to end.
+    /// Removes the directory before the end of the process.
     pub(super) fn remove(&self) {
         remove(&self.0.parent, &self.0.name, DEPTH_MAX);
     }
 }
 
 impl CgroupDir {
-    /// That processes can be in its cgroups, and be killed there.
+    /// Checks that cgroups in the directory can contain processes, and kill them.
     fn check_usable(&self) -> io::Result<()> {
         let lacks = |what| io::Error::new(io::ErrorKind::Unsupported, what);
         if read_control(&self.dir_fd, "cgroup.type")?.trim() != "domain" {
-            return Err(lacks("the cgroup of this process can have no others in it"));
+            return Err(lacks("the cgroup of this process cannot contain other cgroups"));
         }
         statat(&self.dir_fd, "cgroup.kill", AtFlags::empty())
-            .map_err(|_| lacks("this kernel has no cgroup.kill"))?;
+            .map_err(|_| lacks("the kernel has no cgroup.kill (Linux 5.14)"))?;
         Ok(())
     }
 
@@ -126,8 +124,8 @@ impl CgroupDir {
         left.retain(|name| !remove(&self.dir_fd, name, DEPTH_MAX));
     }
 
-    /// Takes over whom a command left behind when it ended in time. One whose number came to be another's in
-    /// the moment between is the price of a kernel that takes numbers alone.
+    /// Moves processes that a command left behind to the cgroup of this process. The kernel takes only numbers. A
+    /// number may meanwhile belong to another process, which is then moved as well.
     fn adopt_processes(&self, name: &str) {
         let procs = format!("{name}/cgroup.procs");
         for _ in 0..TAKEOVERS_MAX {
@@ -135,7 +133,7 @@ impl CgroupDir {
             if pids.is_empty() {
                 return;
             }
-            // 0 is a process that this one cannot see; written it would mean this one.
+            // 0 stands for a process that is not visible. A write of 0 would move this process.
             for pid in pids.lines().filter(|pid| *pid != "0") {
                 let _ = write_control(&self.parent, "cgroup.procs", pid);
             }
@@ -149,7 +147,7 @@ impl Drop for CgroupDir {
     }
 }
 
-/// A command's cgroup, which goes with this.
+/// The cgroup of a command. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct Cgroup {
     dir: Arc<CgroupDir>,
@@ -158,7 +156,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Kills all who are in it, and waits for their death, for a time.
+    /// Kills all processes of the cgroup, and waits for their end for a limited time.
     pub fn kill(&mut self) -> io::Result<()> {
         self.was_killed = true;
         kill(&self.dir.dir_fd, &self.name)
@@ -177,15 +175,15 @@ impl Drop for Cgroup {
     }
 }
 
-/// Where the cgroup of a process is, by its /proc/self/cgroup and /proc/self/mountinfo: that of v2, which may
-/// be mounted beside those of v1.
+/// Returns the path of the cgroup v2 of a process, from /proc/self/cgroup and /proc/self/mountinfo. It may be mounted
+/// beside cgroups v1.
 fn locate(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
     let own = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
     mountinfo.lines().find_map(|line| {
         let (mount, system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3).map(unescaped);
         let (root, point) = (fields.next()?, fields.next()?);
-        // One that is not below what is mounted there begins with "/..".
+        // A cgroup outside the mount begins with "/..".
         let below = Path::new(own).strip_prefix(root).ok()?;
         let is_there = !below.components().any(|part| part.as_os_str() == "..");
         (system.split(' ').next() == Some("cgroup2") && is_there).then(|| {
@@ -195,13 +193,13 @@ fn locate(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
     })
 }
 
-/// What mountinfo writes of blanks and backslashes.
+/// Decodes blanks and backslashes of mountinfo.
 fn unescaped(field: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.iter().fold(field.to_owned(), |field, (escape, sign)| field.replace(escape, sign))
 }
 
-/// Ends and removes what lies in a cgroup of processes like this that have gone.
+/// Ends and removes cgroups of killed daemons.
 fn remove_abandoned(parent: &OwnedFd) {
     for name in child_dirs(parent).into_iter().filter(|name| name.starts_with(PREFIX)) {
         let Ok(folder) = open_dir(parent, &name) else { continue };
@@ -212,7 +210,7 @@ fn remove_abandoned(parent: &OwnedFd) {
     }
 }
 
-/// All who are in a cgroup and in those below it.
+/// Kills all processes of a cgroup and of those below it.
 fn kill(folder: &OwnedFd, name: &str) -> io::Result<()> {
     write_control(folder, &format!("{name}/cgroup.kill"), "1")?;
     let until = Instant::now() + KILL_WAIT;
@@ -226,7 +224,7 @@ fn kill(folder: &OwnedFd, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a cgroup and those below it; false if somebody is in one of them.
+/// Removes a cgroup and those below it. False: a process is in one of them.
 fn remove(folder: &OwnedFd, name: &str, depth: usize) -> bool {
     match unlinkat(folder, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => return true,

@@ -1,13 +1,14 @@
-//! An executable that was opened and looked at, to be executed where it was found.
+//! An executable that was opened and checked before its execution.
 //!
-//! What is held is its folder, and what is executed is the name in it that was looked at: whoever moves
-//! or swaps a folder above changes nothing any more, and the process is called as the file is, which it
-//! would not be if the file's own descriptor were executed.
+//! The process holds the directory and executes the checked name in it. A later replacement of a directory above then
+//! has no effect. Execution by the descriptor of the file would change the name of the process.
 
 use crate::host_facts::{FileKind, FileStatus, LocalHost, has_acl};
 use crate::path_trust::distrust_of;
 use crate::python_strings::{basename, dirname};
 use crate::realpath::realpath;
+use roster_messages::table::commands;
+use roster_messages::{CodedError, Message};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawMode, fstat, openat};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -15,8 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What executables begin with that the kernel loads itself. Everything else is handed to another
-/// program by its path, and no path leads through a descriptor that the program does not have.
+/// The kernel loads files with these first bytes itself. It passes the path of other files to an interpreter, which has
+/// no descriptor of the directory.
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 #[derive(Debug)]
@@ -25,19 +26,18 @@ pub(super) struct CheckedExecutable {
     pub(super) name: OsString,
 }
 
-/// What to execute, in a process with the folder's descriptor.
+/// Returns the path to execute, in a process with the directory's descriptor.
 pub(super) fn exec_path(folder: BorrowedFd<'_>, name: &OsStr) -> OsString {
     let mut path = OsString::from(format!("/proc/self/fd/{}/", folder.as_raw_fd()));
     path.push(name);
     path
 }
 
-/// Opens what is to be executed; `None` if it is to be executed by its path.
+/// Opens and checks an executable. `None`: it is to be executed by its path.
 pub(super) fn open(first: &OsStr) -> io::Result<Option<CheckedExecutable>> {
     let real = realpath(&LocalHost::with_environment(Vec::new()), first);
     if let Some(why) = real.error {
-        let what = format!("{} {why}", first.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        return Err(refusal(&commands::PATH_UNRESOLVED, format!("{} {why}", first.display())));
     }
     let real = OsStr::from_bytes(&real.path);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -45,19 +45,23 @@ pub(super) fn open(first: &OsStr) -> io::Result<Option<CheckedExecutable>> {
     let name = basename(real).to_owned();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(&folder, &*name, flags, Mode::empty()) {
-        // Who may execute but not read it cannot tell what it is.
+        // Without the right to read, the kind of the file is unknown.
         Err(rustix::io::Errno::ACCESS) => return Ok(None),
         file => file?,
     };
     for (opened, kind) in [(folder.as_fd(), FileKind::Directory), (file.as_fd(), FileKind::File)] {
         if let Some(why) = distrust(opened, kind)? {
-            let what = format!("{} is not to be trusted: it {why}", first.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+            let text = format!("{} is not trusted: it {why}", first.display());
+            return Err(refusal(&commands::EXECUTABLE_UNTRUSTED, text));
         }
     }
     let mut start = [0; ELF_MAGIC.len()];
     let read = std::fs::File::from(file).read(&mut start)?;
     Ok((start[..read] == *ELF_MAGIC).then_some(CheckedExecutable { dir: folder, name }))
+}
+
+fn refusal(message: &'static Message, text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, CodedError::new(message, text))
 }
 
 fn distrust(opened: impl AsFd, kind: FileKind) -> io::Result<Option<String>> {
@@ -69,7 +73,7 @@ fn distrust(opened: impl AsFd, kind: FileKind) -> io::Result<Option<String>> {
         _ => FileKind::Other,
     };
     if found != kind {
-        return Ok(Some("is something else by now".into()));
+        return Ok(Some("was replaced".into()));
     }
     let (uid, gid, mode) = (stat.st_uid, stat.st_gid, stat.st_mode & 0o7777);
     let has_acl = has_acl(Path::new(&format!("/proc/self/fd/{}", opened.as_raw_fd())), mode);

@@ -1,7 +1,8 @@
-//! Who a process is: uid, gid and supplementary groups, as the C library tells them of a user, and how
-//! a process becomes that.
+//! Uid, gid and supplementary groups of a process: lookup through the C library, and the change of this thread to them.
 
 use nix::unistd::User;
+use roster_messages::CodedError;
+use roster_messages::table::commands::RULE_USER_UNKNOWN;
 use rustix::fs::{Gid, Uid};
 use rustix::process::{getegid, geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct Account {
     pub name: String,
-    /// The home folder.
+    /// The home directory.
     pub home: PathBuf,
     pub shell: PathBuf,
     pub(super) credentials: Credentials,
@@ -30,7 +31,7 @@ impl Account {
         Self { name: name.into(), home: home.into(), shell: "/bin/sh".into(), credentials }
     }
 
-    /// With another group instead of the user's own.
+    /// Returns the account with another primary group.
     #[must_use]
     pub fn with_group(&self, gid: u32) -> Self {
         let Credentials { uid, groups, .. } = &self.credentials;
@@ -38,13 +39,13 @@ impl Account {
         Self { credentials, ..self.clone() }
     }
 
-    /// Its number.
+    /// Returns the uid.
     #[must_use]
     pub fn uid(&self) -> u32 {
         self.credentials.uid
     }
 
-    /// Its groups, sorted.
+    /// Returns the groups, sorted.
     #[must_use]
     pub fn groups(&self) -> &[u32] {
         &self.credentials.groups
@@ -55,18 +56,18 @@ impl Account {
 pub(super) struct Credentials {
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Sorted, each once, the gid among them.
+    /// Sorted and unique, with the gid.
     pub(super) groups: Vec<u32>,
 }
 
 impl Credentials {
-    /// Those of this process; as root, root's, which it takes on: it may have come by `sudo -g`, or with
-    /// the groups of somebody else. Only while there are no threads.
+    /// Returns the credentials of this process. Root first takes those of the account root, because sudo may pass on
+    /// other groups. The process must have one thread.
     pub(super) fn normalized() -> io::Result<Self> {
         if geteuid().is_root() {
             let root = Self::root()?;
             match root.assume() {
-                // In a user namespace groups may be given for good: those of all commands then.
+                // In a user namespace the groups may be fixed. All commands then have them.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                 assumed => assumed?,
             }
@@ -84,7 +85,7 @@ impl Credentials {
         Self { uid, gid, groups }
     }
 
-    /// Root is root where the user database cannot tell.
+    /// Without an entry in the user database root has no other groups.
     fn root() -> io::Result<Self> {
         match User::from_uid(nix::unistd::Uid::from_raw(0)) {
             Ok(Some(root)) => Self::from_user(&root),
@@ -92,13 +93,14 @@ impl Credentials {
         }
     }
 
-    /// Those of a user. Who is not root can run as itself only, and keeps what it has.
+    /// Returns the credentials of a user. Without root's rights, this process keeps its own for its own user.
     pub(super) fn lookup_user(name: &str, own: &Self) -> io::Result<Self> {
-        let unknown = || io::Error::other(format!("there is no user {name}"));
-        Ok(Self::lookup_account(name, own)?.ok_or_else(unknown)?.credentials)
+        let unknown = || CodedError::new(&RULE_USER_UNKNOWN, format!("user {name} does not exist"));
+        let account = Self::lookup_account(name, own)?;
+        Ok(account.ok_or_else(|| io::Error::other(unknown()))?.credentials)
     }
 
-    /// The same, with what else is known of the user; `None` if there is none.
+    /// Returns the account of a user. `None`: unknown user.
     pub(super) fn lookup_account(name: &str, own: &Self) -> io::Result<Option<Account>> {
         let Some(user) = User::from_name(name)? else { return Ok(None) };
         let is_own = user.uid.as_raw() == own.uid && own.uid != 0;
@@ -106,7 +108,7 @@ impl Credentials {
         Ok(Some(Account::new(user, credentials)))
     }
 
-    /// Who has these.
+    /// Returns the account with these credentials.
     pub(super) fn lookup_owner(&self) -> io::Result<Option<Account>> {
         let user = User::from_uid(nix::unistd::Uid::from_raw(self.uid))?;
         Ok(user.map(|user| Account::new(user, self.clone())))
@@ -119,7 +121,7 @@ impl Credentials {
         Ok(Self::new(user.uid.as_raw(), user.gid.as_raw(), groups))
     }
 
-    /// Makes this thread so, for good; it must be the only one of its process.
+    /// Changes this thread permanently. It must be the only one of its process.
     pub(super) fn assume(&self) -> io::Result<()> {
         let groups: Vec<Gid> = self.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
         set_thread_groups(&groups)?;

@@ -1,21 +1,19 @@
-//! Runs what the judge lets run, a [`AllowedCommand`], or what a policy of roster-exec does, a [`Permit`], and
-//! nothing else.
+//! The executor: it starts commands with an [`AllowedCommand`] of the evaluation, or a [`Permit`] of roster-exec, and
+//! no others. It decides nothing, and does not know the purpose of streams.
 //!
-//! A command gets the uid, the gid and the supplementary groups of its user, the descriptors 0 to 2
-//! that the caller gives it and no other, default signals, and the bound on open files of the
-//! configuration. Most commands run as root, which is what this process is: they are started by
-//! `posix_spawn`, in a daemon by threads with tables of descriptors of their own (`spawn_threads`), so that no command's
-//! start waits for what another client has sent. For another user the program starts itself anew as a
-//! `setuid_stage`, which takes on the user's rights and becomes the command: code between fork and exec
-//! would be unsafe, and a thread with other rights could be killed by whoever has those. Once one was
-//! needed the next is started ahead (`stage_pool`). What has a time is started by one in a cgroup of its own, where
-//! this process may make that (`cgroup`).
+//! A command gets the credentials of its user, descriptors 0 to 2 of the caller, default signals, and the configured
+//! limit of open files.
 //!
-//! In strict mode the executable is opened, looked at, and executed by its descriptor; a script is
-//! executed by its path, which its interpreter opens again. Processes are signalled here rather than
-//! by kill(1), by a descriptor that no other process can get.
+//! - Commands as the same user are started by `posix_spawn`. A daemon does so from threads with separate descriptor
+//!   tables (`spawn_threads`), so that no start waits for descriptors of another client.
+//! - For another user the program starts itself again as a `setuid_stage`, which takes the rights and becomes the
+//!   command. Code between fork and exec would be unsafe, and a thread with other rights could be killed by their
+//!   owner. `stage_pool` starts the next stage ahead.
+//! - A command with a timeout starts in a cgroup if this process may create one (`cgroup`).
 //!
-//! Judges nothing, and does not know where streams lead.
+//! In strict mode the executable is opened, checked, and executed by its descriptor. A script is executed by its path,
+//! because its interpreter opens it again. Signals go through a pidfd in the place of kill(1), so that no other process
+//! gets them.
 
 mod cgroup;
 mod checked_executable;
@@ -29,6 +27,7 @@ mod stage_pool;
 mod stage_request;
 mod streams;
 
+use crate::diagnostic::coded;
 use crate::evaluate::AllowedCommand;
 use crate::exec_daemon::rule_match::Permit;
 use crate::host_facts::LocalHost;
@@ -42,6 +41,8 @@ use checked_executable::CheckedExecutable;
 use credentials::Credentials;
 use parking_lot::Mutex;
 use rlimits::CommandRlimit;
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::fs::OFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spawn_threads::{IsolatedSpawner, SpawnFds, SpawnSpec, Spawner};
@@ -64,22 +65,22 @@ pub use process_tree::kill_descendants;
 pub use setuid_stage::run_if_staged;
 pub use streams::StdStreams;
 
-/// Where Python looks for a name without a slash when there is no `$PATH`.
+/// Directories in which Python looks for a name without `$PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
-/// With fewer open files nothing can be run at all.
+/// With fewer open files no command can start.
 const FILES_MIN: u64 = 64;
 
-/// How long it counts who a user is.
+/// Time for which the credentials of a user are valid.
 const USER_CACHE_TTL: Duration = Duration::from_secs(5);
 
-/// This process, made ready to start commands.
+/// This process after its preparation for commands.
 #[derive(Debug)]
 pub struct Executor {
     own_credentials: Credentials,
     users: Mutex<HashMap<String, (Instant, Credentials)>>,
     spawner: Spawner,
     stages: StagePool,
-    /// Those in cgroups; or why commands that have a time are without.
+    /// Stages in cgroups, or the reason for which there are none.
     cgroup_stages: io::Result<CgroupStages>,
 }
 
@@ -89,39 +90,58 @@ struct CgroupStages {
     stages: StagePool,
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub struct StartedCommand {
-    /// Its first process.
+    /// The first process.
     pub child: Child,
-    /// All that comes of it, where that can be; else whom a descendant leaves behind is its first process's child.
+    /// The cgroup of all processes. Without one, the first process adopts orphans of its descendants.
     pub cgroup: Option<Cgroup>,
 }
 
-/// As whom, with what and where a permitted command runs.
+/// User, environment and directory of a permitted command.
 #[derive(Debug)]
 pub struct ExecContext<'s> {
-    /// The user.
+    /// The user of the command.
     pub account: &'s Account,
     pub environment: &'s [(OsString, OsString)],
-    /// Where it runs, whether or not its user may look around there.
+    /// The working directory, even if the user may not list it.
     pub working_dir: &'s OwnedFd,
 }
 
-/// Why a permitted command did not start.
+/// Reasons for which a permitted command did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// There is no such executable.
+    /// The executable does not exist.
     NotFound,
-    /// It cannot be executed, or others could have changed it.
-    NotExecutable(String),
-    /// The system would not start anything.
-    System(io::Error),
-    /// It did not begin in time.
-    TimedOut(io::Error, StartTimeout),
+    /// The kernel does not execute the file, or other users can change it.
+    NotExecutable(Box<CodedError>),
+    /// The system refused a resource.
+    Failed(Box<CodedError>),
+    /// The command did not start in time.
+    TimedOut(Box<CodedError>, StartTimeout),
 }
 
-/// What did not begin in time: ended, and waited for, when this is dropped, which may take as long as what holds it.
+/// Returns an error of a start with the code that it carries, or with the code of its kind.
+#[must_use]
+pub fn start_error(error: io::Error) -> Box<CodedError> {
+    let (message, text) = match error.kind() {
+        _ if is_refused_by_kernel(&error) => (&commands::EXECUTABLE_REFUSED, "cannot be executed"),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            (&commands::EXECUTABLE_MISSING, "cannot be executed")
+        }
+        _ => (&commands::START_FAILED, "cannot be started"),
+    };
+    coded(error, message, text).into()
+}
+
+fn is_refused_by_kernel(error: &io::Error) -> bool {
+    use io::ErrorKind::{ExecutableFileBusy, PermissionDenied};
+    matches!(error.kind(), PermissionDenied | ExecutableFileBusy)
+        || error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error())
+}
+
+/// A process that did not start in time. Its drop kills it and waits for it, which may take long.
 #[derive(Debug)]
 pub struct StartTimeout(Option<setuid_stage::ReadyStage>);
 
@@ -132,9 +152,8 @@ impl Drop for StartTimeout {
 }
 
 impl Executor {
-    /// Makes this process what commands are to inherit from: without descriptors of its parent but 0 to
-    /// 2, with its signals as a program finds them, with at most so many open files and, as root,
-    /// with root's groups. To be called before there are threads or open files.
+    /// Prepares this process for commands: it closes inherited descriptors except 0 to 2, restores signals, limits open
+    /// files, and takes root's groups as root. The process must have one thread and no open files.
     pub fn new(files_max: i64) -> io::Result<Self> {
         close_inherited(None)?;
         signal::reset()?;
@@ -142,8 +161,7 @@ impl Executor {
         Self::with_stages(StagePool::new(false, None), Err(io::ErrorKind::Unsupported.into()))
     }
 
-    /// The same with the limits that there are, and one descriptor that stays open; each command is to
-    /// have a process group of its own.
+    /// Prepares the process with its present limits, and keeps one descriptor. Each command gets a process group.
     pub fn new_for_exec_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         close_inherited(kept)?;
         signal::reset()?;
@@ -165,15 +183,15 @@ impl Executor {
         })
     }
 
-    /// From now on nothing that is opened is in the table of descriptors that a command begins with. To be called by
-    /// who serves others, before it does. Signals must have their handlers, and these their pipes: one that
-    /// writes to a number does so in whichever thread the signal comes.
+    /// Excludes later descriptors from the table with which a command starts. A daemon calls it before it serves
+    /// clients. Handlers of signals must be installed before, because they write to a descriptor by its number in any
+    /// thread.
     pub fn isolate_spawner(&mut self) {
         self.spawner =
             IsolatedSpawner::new().map_or_else(|why| Spawner::Inline(Some(why)), Spawner::Isolated);
     }
 
-    /// Why that is not so, where it was to be.
+    /// Returns the reason if the isolation failed.
     pub fn isolation_error(&self) -> Option<&io::Error> {
         match &self.spawner {
             Spawner::Inline(why) => why.as_ref(),
@@ -181,12 +199,12 @@ impl Executor {
         }
     }
 
-    /// Where the cgroups are of commands that have a time; or why they have none.
+    /// Returns the directory of the cgroups, or the reason for which there are none.
     pub fn cgroups(&self) -> Result<&Path, &io::Error> {
         self.cgroup_stages.as_ref().map(|timed| timed.cgroups.path())
     }
 
-    /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
+    /// Starts an allowed command. The error may carry a code.
     pub fn start(
         &self,
         verdict: &AllowedCommand<'_>,
@@ -196,10 +214,7 @@ impl Executor {
         if verdict.mode() == Mode::Strict
             && let Some(fault) = streams.fault()
         {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!("descriptor {fault}"),
-            ));
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, fault));
         }
         let image = match (verdict.mode(), verdict.kill()) {
             (Mode::Strict, None) => {
@@ -235,7 +250,7 @@ impl Executor {
         })
     }
 
-    /// Starts what a policy of roster-exec permits, if nobody else could have changed it.
+    /// Starts a permitted command, if only root can change its executable.
     pub fn start_permitted(
         &self,
         permit: &Permit<'_>,
@@ -246,13 +261,8 @@ impl Executor {
         let image = open_trusted(path)?;
         let of_executable = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StartError::NotFound,
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ExecutableFileBusy => {
-                StartError::NotExecutable(format!("it cannot be executed: {error}"))
-            }
-            _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
-                StartError::NotExecutable(format!("it cannot be executed: {error}"))
-            }
-            _ => StartError::System(error),
+            _ if is_refused_by_kernel(&error) => StartError::NotExecutable(start_error(error)),
+            _ => StartError::Failed(start_error(error)),
         };
         let limits = rlimits_for(permit);
         let has_time = permit.rule().timeout.is_some();
@@ -273,8 +283,9 @@ impl Executor {
             Ok(timed) if has_time => &timed.stages,
             _ => &self.stages,
         };
-        let stage = stages.take_stage(&self.spawner).map_err(StartError::System)?;
-        // What has a time is killed with all that came of it, which must not get out of sight.
+        let failed = |error| StartError::Failed(start_error(error));
+        let stage = stages.take_stage(&self.spawner).map_err(failed)?;
+        // Without a cgroup the first process adopts orphans, so that the timeout finds all processes.
         let adopts = has_time && !stage.has_cgroup();
         let order = StageRequest {
             credentials,
@@ -287,24 +298,24 @@ impl Executor {
             stage.send_request(&order, image.as_ref(), Some(setting.working_dir), streams);
         started.map_err(|(error, stage)| {
             if error.kind() == io::ErrorKind::TimedOut {
-                return StartError::TimedOut(error, StartTimeout(Some(stage)));
+                return StartError::TimedOut(start_error(error), StartTimeout(Some(stage)));
             }
             stage.end();
             of_executable(error)
         })
     }
 
-    /// A user as the name service has it; `None` if it has none.
+    /// Returns the account of a user from the name service. `None`: unknown user.
     pub fn lookup_account(&self, name: &str) -> io::Result<Option<Account>> {
         Credentials::lookup_account(name, &self.own_credentials)
     }
 
-    /// The user that this process is.
+    /// Returns the account of this process.
     pub fn lookup_own_account(&self) -> io::Result<Option<Account>> {
         self.own_credentials.lookup_owner()
     }
 
-    /// What a verdict says, as who this process is.
+    /// Starts an allowed command as the user of this process.
     fn start_as_self(
         &self,
         verdict: &AllowedCommand<'_>,
@@ -321,7 +332,7 @@ impl Executor {
             return start(image.name.clone(), Some(image.dir.as_fd()));
         }
         execute_first(candidates(verdict), |path| {
-            // To start a process only to find that out takes longer.
+            // A start of a process only to find that out takes longer.
             match fs::metadata(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
                 _ => start(path, None),
@@ -329,7 +340,7 @@ impl Executor {
         })
     }
 
-    /// What a policy permits, as who this process is.
+    /// Starts a permitted command as the user of this process.
     fn start_permitted_as_self(
         &self,
         permit: &Permit<'_>,
@@ -337,7 +348,7 @@ impl Executor {
         image: Option<&CheckedExecutable>,
         streams: StdStreams<'_>,
     ) -> io::Result<Child> {
-        // An error of the command's start does not tell which of the two it is of.
+        // An error of the start does not distinguish the directory from the executable.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::openat(setting.working_dir, ".", flags, rustix::fs::Mode::empty())
             .map_err(|error| enter_error(&error.into()))?;
@@ -359,7 +370,7 @@ impl Executor {
         )
     }
 
-    /// Starts what the next command may need ahead: called when nobody waits.
+    /// Starts stages for the next command. Called while no client waits.
     pub fn prestart_stages(&self) {
         self.stages.prestart(&self.spawner);
         if let Ok(timed) = &self.cgroup_stages {
@@ -367,7 +378,7 @@ impl Executor {
         }
     }
 
-    /// Ends what was started ahead.
+    /// Ends waiting stages and removes the cgroups.
     pub fn finish(&self) {
         self.stages.end_stages();
         if let Ok(timed) = &self.cgroup_stages {
@@ -376,8 +387,8 @@ impl Executor {
         }
     }
 
-    /// Who a verdict's command is to be. Without root's rights the original runs what is for root as
-    /// its caller.
+    /// Returns the credentials for an allowed command. Without root's rights, oslo.rootwrap runs commands for root as
+    /// the caller.
     fn target_credentials(&self, verdict: &AllowedCommand<'_>) -> io::Result<Credentials> {
         let user = verdict.run_as();
         if self.own_credentials.uid == 0 {
@@ -390,8 +401,9 @@ impl Executor {
         if wanted.uid == self.own_credentials.uid {
             return Ok(wanted);
         }
-        let what = format!("a command becomes {user} where root calls: call by sudo");
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+        let text = format!("running commands as {user} requires root");
+        let refused = CodedError::new(&commands::RUN_AS_REQUIRES_ROOT, text);
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, refused))
     }
 
     fn credentials(&self, user: &str) -> io::Result<Credentials> {
@@ -418,15 +430,18 @@ fn open_trusted(path: &OsStr) -> Result<Option<CheckedExecutable>, StartError> {
     }
     let host = LocalHost::with_environment(Vec::new());
     if let Some(why) = distrust(&host, path) {
-        return Err(StartError::NotExecutable(format!("others could have changed it: {why}")));
+        let text = format!("other users can change it: {why}");
+        let untrusted = CodedError::new(&commands::EXECUTABLE_UNTRUSTED, text);
+        return Err(StartError::NotExecutable(untrusted.into()));
     }
     if let Some(why) = distrust_of_interpreters(&host, path, &default_path_dirs) {
-        return Err(StartError::NotExecutable(format!("its interpreter is not trusted: {why}")));
+        let untrusted = CodedError::new(&commands::INTERPRETER_UNTRUSTED, why);
+        return Err(StartError::NotExecutable(untrusted.into()));
     }
     checked_executable::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => StartError::NotExecutable(error.to_string()),
+        io::ErrorKind::PermissionDenied => StartError::NotExecutable(start_error(error)),
         _ if absent(&error) => StartError::NotFound,
-        _ => StartError::System(error),
+        _ => StartError::Failed(start_error(error)),
     })
 }
 
@@ -438,9 +453,10 @@ fn rlimits_for(permit: &Permit<'_>) -> Vec<CommandRlimit> {
     files.into_iter().chain(seconds).chain(memory).collect()
 }
 
-/// In another folder relative names would be other files.
+/// In another directory relative names would mean other files.
 fn enter_error(error: &io::Error) -> io::Error {
-    io::Error::other(format!("the caller's folder cannot be entered, call from another: {error}"))
+    let text = format!("the directory of the caller cannot be entered: {error}");
+    io::Error::other(CodedError::new(&commands::DIRECTORY_UNAVAILABLE, text))
 }
 
 fn command(path: &OsStr, argv: &[OsString], environment: &[(OsString, OsString)]) -> Command {
@@ -453,8 +469,7 @@ fn command(path: &OsStr, argv: &[OsString], environment: &[(OsString, OsString)]
     command
 }
 
-/// Tries one path after the other as execvp does: the error that is told is the first that is not for want of a
-/// file.
+/// Tries paths in order, as execvp(3). The error is the first one that is not about a missing file.
 fn execute_first<T>(
     candidates: Vec<OsString>,
     mut execute: impl FnMut(OsString) -> io::Result<T>,
@@ -477,7 +492,7 @@ fn execute_first<T>(
     Err(told.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// The paths that the first word may mean.
+/// Returns the paths for the first word.
 fn candidates(verdict: &AllowedCommand<'_>) -> Vec<OsString> {
     let Some(first) = verdict.argv().first() else { return Vec::new() };
     if !dirname(first.as_bytes()).is_empty() {
@@ -486,20 +501,20 @@ fn candidates(verdict: &AllowedCommand<'_>) -> Vec<OsString> {
     let path = verdict.environment().iter().find(|(name, _)| name == "PATH");
     let path = path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| path);
     let folders = crate::rootwrap_conf::split_path(path).map(OsStr::as_bytes);
-    // An empty folder is this one, and must not be looked up once more.
+    // An empty directory means the present one, and no further search.
     let folders = folders.map(|folder| if folder.is_empty() { b"." } else { folder });
     folders.map(|folder| os_string(join(folder, first.as_bytes()))).collect()
 }
 
-/// A descriptor that the parent forgot to close would be every command's.
+/// Closes descriptors that the parent left open. Every command would inherit them.
 fn close_inherited(kept: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    // The folder's own descriptor is among them, and closed once they are all known.
+    // The descriptor of /proc/self/fd is in the list, and closed at the end of the loop.
     let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|&number| number > 2 && kept.is_none_or(|kept| kept.as_raw_fd() != number))
         .collect();
     for number in open {
-        // That of the folder is closed already.
+        // The descriptor of /proc/self/fd is already closed.
         let _ = nix::unistd::close(number);
     }
     Ok(())

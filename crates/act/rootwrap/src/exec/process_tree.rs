@@ -1,7 +1,5 @@
-//! All that came of a command, whatever process groups and sessions it is in: the processes whose line of
-//! parents leads to the command's first one. A stage that was told so takes the orphans of its
-//! descendants in, and so does what it becomes; so nobody gets out of that line for as long as the first
-//! process is there.
+//! All processes of a command without a cgroup, by their parents in /proc. The first process adopts orphans of its
+//! descendants, so no process leaves the tree while the first one exists. `cgroup` is the reliable way.
 
 use super::signal;
 use crate::evaluate::{KillRequest, ProcessIdentity};
@@ -12,12 +10,12 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long it is looked for those who were started while others were being killed.
+/// Limit of the search for processes that start during the kill.
 const SEARCH_TIME: Duration = Duration::from_secs(1);
 const SEARCH_PAUSE: Duration = Duration::from_millis(2);
 
-/// Kills all that came of a process which was not waited for yet, and stops that one, which is left to the
-/// caller: while it is there no number of it is another's, and nobody can leave it.
+/// Kills all descendants of a process, and stops the process itself. The caller has not waited for it, so its number
+/// stays reserved.
 pub fn kill_descendants(first: Pid) {
     let _ = kill_process(first, Signal::STOP);
     let until = Instant::now() + SEARCH_TIME;
@@ -27,14 +25,14 @@ pub fn kill_descendants(first: Pid) {
             return;
         }
         for process in found {
-            // One that has ended meanwhile is no error, nor one that this process may not signal.
+            // A process that has ended, or may not be signalled, is not an error.
             let _ = signal::try_send(KillRequest { process, signal: Signal::KILL.as_raw() });
         }
         sleep(SEARCH_PAUSE);
     }
 }
 
-/// Those that live.
+/// Returns the living descendants.
 fn descendants(first: i64) -> Vec<ProcessIdentity> {
     let mut children: HashMap<i64, Vec<(ProcessIdentity, bool)>> = HashMap::new();
     for pid in pids() {
@@ -45,7 +43,7 @@ fn descendants(first: i64) -> Vec<ProcessIdentity> {
     }
     let mut found = Vec::new();
     let mut parents = vec![first];
-    // Each entry is taken out, so that this ends whatever was read while it changed.
+    // Each entry is removed, so the loop ends even if /proc changed during the read.
     while let Some(parent) = parents.pop() {
         for (process, lives) in children.remove(&parent).unwrap_or_default() {
             parents.push(process.pid);

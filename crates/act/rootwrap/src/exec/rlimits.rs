@@ -1,4 +1,4 @@
-//! Limits of a command, as setrlimit(2) has them.
+//! Limits of a command for setrlimit(2).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -34,7 +34,7 @@ impl CommandRlimit {
             .find(|limit| limit.code() == code)
     }
 
-    /// Bounds this process and what it becomes. A limit that is lower already stays.
+    /// Limits this process and the command that it becomes. A lower limit stays.
     pub(super) fn impose(self) -> io::Result<()> {
         let resource = match self {
             Self::Files(_) => Resource::Nofile,

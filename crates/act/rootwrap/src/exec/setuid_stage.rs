@@ -1,8 +1,8 @@
-//! The step between this process and a command with another user's rights: the same executable, started
-//! anew with an empty environment, which is told over a socket what to do. It takes on the user's
-//! rights, then becomes the command, or signals a process, and is the command's process from the start.
+//! The step to a command with other rights: the same executable, started again with an empty environment. It receives a
+//! request over a socket, takes the rights of the user, and becomes the command or sends a signal. Its process id is
+//! that of the command. `stage_request` has the request.
 //!
-//! Until it has become the command the socket is open: an error of the system comes back over it.
+//! The socket closes when the stage becomes the command. Before that it returns an error of the system.
 
 use super::cgroup::{Cgroup, Cgroups};
 use super::checked_executable::{self, CheckedExecutable};
@@ -11,6 +11,8 @@ use super::spawn_threads::{SpawnSpec, Spawner};
 use super::stage_request::{STAGE_REQUEST_BYTES_MAX, StageAction, StageRequest};
 use super::{StartedCommand, StdStreams, enter_error, execute_first, signal};
 use nix::unistd::execve;
+use roster_messages::CodedError;
+use roster_messages::table::commands::START_TIMED_OUT;
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -29,12 +31,12 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ExitCode};
 use std::time::Duration;
 
-/// In which one has to become a command: a folder whose file system does not answer holds it.
+/// Limit of the start, because the file system of the directory may not answer.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
-/// How a stage is called, whatever the file is.
+/// The first argument of a stage.
 const NAME: &str = "roster-rootwrap: stage";
 
-/// A stage that waits for its order. Without one it ends with this process.
+/// A stage that waits for a request. Without one it ends with this process.
 #[derive(Debug)]
 pub(super) struct ReadyStage {
     child: Child,
@@ -43,8 +45,8 @@ pub(super) struct ReadyStage {
 }
 
 impl ReadyStage {
-    /// In a process group of its own, if commands are to have one, and in a cgroup of its own where that can be:
-    /// one that is refused for once is no reason not to run a command.
+    /// Starts a stage, with a process group if commands have one, and a cgroup if possible. A single failure of a
+    /// cgroup does not prevent the command.
     pub(super) fn new(
         starters: &Spawner,
         own_group: bool,
@@ -66,13 +68,13 @@ impl ReadyStage {
         Ok(Self { child, socket, cgroup })
     }
 
-    /// Whether it is in a cgroup of its own.
+    /// Returns true if the stage is in its own cgroup.
     pub(super) fn has_cgroup(&self) -> bool {
         self.cgroup.is_some()
     }
 
-    /// Gives it an order, and returns when it is what it was told to become; or why it is not, with what there
-    /// is to be ended, which may take as long as what holds it.
+    /// Sends the request, and returns when the stage has become the command. An error has the stage, which remains to
+    /// be ended.
     pub(super) fn send_request(
         mut self,
         order: &StageRequest,
@@ -87,13 +89,13 @@ impl ReadyStage {
         }
     }
 
-    /// Without an order.
+    /// Ends a stage without a request.
     pub(super) fn end(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Whether nothing has happened to it.
+    /// Returns true if the stage has not ended.
     pub(super) fn is_alive(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
@@ -119,7 +121,7 @@ fn send(
 fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
     let mut number = [0; 4];
     match from.read_exact(&mut number).map(|()| i32::from_le_bytes(number)) {
-        // The folder's, as it is sent below.
+        // A negative number is about the directory, as sent below.
         Ok(number) if number < 0 => {
             let error = io::Error::from_raw_os_error(number.saturating_neg());
             Ok(Some(enter_error(&error)))
@@ -127,15 +129,15 @@ fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
         Ok(number) => Ok(Some(io::Error::from_raw_os_error(number))),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
-            let what = "what it needs, such as the file system of its folder, does not answer";
-            Err(io::Error::new(ErrorKind::TimedOut, what))
+            let text = "did not start in time: a file system that it needs does not answer";
+            Err(io::Error::new(ErrorKind::TimedOut, CodedError::new(&START_TIMED_OUT, text)))
         }
         Err(error) => Err(error),
     }
 }
 
-/// If this process was started as a stage, does what it is told, and returns only where that is done or
-/// could not be. The first thing that a program which runs commands has to do.
+/// Runs the stage if this process was started as one. A program that runs commands calls it first. It returns only
+/// after a signal or an error.
 #[must_use]
 pub fn run_if_staged() -> Option<ExitCode> {
     (std::env::args_os().next()? == NAME).then(|| match SetuidStage::receive() {
@@ -173,7 +175,7 @@ impl SetuidStage {
 
     fn run(mut self) -> ExitCode {
         let StageRequest { credentials, limits, adopts_orphans: adopts, action, .. } = self.request;
-        // As who is root, who may enter nearly any; else as the user, whose alone some file systems are.
+        // Root may enter nearly every directory. Some file systems allow only the user.
         let entered = enter_dir(self.working_dir.as_ref());
         let mut is_folder = false;
         let prepared = set_subreaper(adopts).and_then(|()| credentials.assume()).and_then(|()| {
@@ -202,7 +204,7 @@ impl SetuidStage {
     }
 }
 
-/// Whether a process that made the socket may give orders: the parent, with the same user and executable.
+/// Returns true if the process at the socket is the parent, with the same user and executable.
 fn is_own_parent(pid: Pid, uid: Uid) -> bool {
     let executable = |process: &str| {
         let status = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
@@ -215,7 +217,7 @@ fn is_own_parent(pid: Pid, uid: Uid) -> bool {
         && parent == executable("self")
 }
 
-/// Whether this process, and what it becomes, is the parent of all whom a descendant leaves behind.
+/// Lets this process, and the command that it becomes, adopt orphans of descendants.
 fn set_subreaper(adopts: bool) -> io::Result<()> {
     match adopts {
         true => Ok(set_child_subreaper(Some(getpid()))?),
@@ -250,9 +252,9 @@ fn become_command(
             (CString::new(path.as_bytes())?, argv.as_ref(), environment.as_ref());
         let (argv, environment) = argv.ok().zip(environment.ok()).ok_or(ErrorKind::InvalidInput)?;
         signal::default_pipe()?;
-        // Last of all, for they hold for this process too.
+        // The limits come last, because they also apply to this process.
         limits.iter().try_for_each(|limit| limit.impose())?;
-        // Not execvp(3), which hands a file without `#!` to a shell.
+        // execvp(3) would pass a file without `#!` to a shell.
         Ok(execve(&path, argv, environment).map(drop)?)
     });
     failed.err().unwrap_or_else(|| ErrorKind::NotFound.into())

@@ -1,4 +1,5 @@
-//! Signals: as a command finds them, and those that one process gets and no other.
+//! Signals: the defaults for commands, and the delivery to exactly one process. `evaluate` decides about signals of
+//! kill(1).
 
 use crate::evaluate::KillRequest;
 use crate::host_facts::{HostFacts, LocalHost};
@@ -14,16 +15,16 @@ use std::sync::atomic::AtomicBool;
 /// The last real-time signal.
 const SIGNAL_MAX: i32 = 64;
 
-/// Blocks none, and ignores none in a way that commands inherit: a signal that the parent had us ignore
-/// gets a handler that does nothing, which ends with the process's image.
+/// Unblocks all signals. An ignored signal gets an empty handler, which ends with the image of the process, so that
+/// commands do not inherit the state.
 pub(super) fn reset() -> io::Result<()> {
     SigSet::empty().thread_set_mask()?;
     let status = fs::read_to_string("/proc/self/status")?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-    // The C library has two of its own, and lets no handler have them.
+    // The C library reserves these two signals.
     for number in (1..=SIGNAL_MAX).filter(|number| ![32, 33].contains(number)) {
-        // SIGPIPE is ours to ignore. A fault ends a process also where its signal is ignored.
+        // SIGPIPE stays ignored here. Signals of faults end a process even if it ignores them.
         let is_kept = number == SIGPIPE || signal_hook::consts::FORBIDDEN.contains(&number);
         if ignored & 1 << (number - 1) != 0 && !is_kept {
             handle(number)?;
@@ -32,7 +33,7 @@ pub(super) fn reset() -> io::Result<()> {
     Ok(())
 }
 
-/// Has SIGPIPE do what it does by default in the program that this process becomes.
+/// Restores the default of SIGPIPE for the command that this process becomes.
 pub(super) fn default_pipe() -> io::Result<()> {
     SigSet::empty().thread_set_mask()?;
     handle(SIGPIPE)
@@ -42,7 +43,7 @@ fn handle(number: i32) -> io::Result<()> {
     signal_hook::flag::register(number, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
-/// Signals a process, and tells of it as kill(1) does.
+/// Sends a signal, and reports as kill(1).
 pub(super) fn send(kill: KillRequest) -> ExitCode {
     match try_send(kill) {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,14 +54,13 @@ pub(super) fn send(kill: KillRequest) -> ExitCode {
     }
 }
 
-/// An error is that it is not there any more, or may not be signalled.
+/// An error: the process has ended, or may not be signalled.
 pub(super) fn try_send(kill: KillRequest) -> rustix::io::Result<()> {
     let KillRequest { process, signal } = kill;
     let gone = rustix::io::Errno::SRCH;
     let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).ok_or(gone)?;
     let held = pidfd_open(pid, PidfdFlags::empty())?;
-    // What is held is the process that was judged, if that has not ended: its start is looked at while
-    // the number cannot have gone to another without the descriptor knowing.
+    // The pidfd keeps the number reserved. The start time then proves that the process is the evaluated one.
     if LocalHost::with_environment(Vec::new()).start_of(process.pid) != Some(process.started) {
         return Err(gone);
     }

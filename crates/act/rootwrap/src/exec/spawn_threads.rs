@@ -1,12 +1,12 @@
-//! Who starts processes. A child begins with a copy of its parent's table of descriptors, and closes all but three of
-//! them when it executes something: whatever makes close(2) wait, it waits for, and so does who has started it. In
-//! the table of a daemon there is what others have sent: a file whose file system asks its server at every
-//! close, a socket that lingers. So a daemon has threads for this alone, each with a table of its own: there is in
-//! it what was open before anybody was served and, while a process is started, what that one is to have. The
-//! kernel hands that over (SCM_RIGHTS).
+//! Threads that start processes. A child inherits a copy of its parent's descriptor table, and closes nearly all of it
+//! at exec. Some closes block, for example of a file in a FUSE file system of a client. The start of the child then
+//! blocks, too.
 //!
-//! In another table a number is another file. So what goes from thread to thread by memory is [`SpawnSpec`], which
-//! has words in it and no descriptor, and the [`Child`], which has none either, for it is given all of its streams.
+//! A daemon therefore starts processes from separate threads. Each has its own table, with the descriptors from before
+//! the first client, and those of the process that it starts. The kernel passes them (SCM_RIGHTS).
+//!
+//! A number means another file in another table. Only [`SpawnSpec`] and [`Child`] pass between threads in memory, and
+//! neither contains a descriptor.
 
 use super::{StdStreams, checked_executable, command};
 use nix::sched::{CloneFlags, unshare};
@@ -31,33 +31,33 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Nothing here goes deep.
+/// These threads need little stack.
 const STACK_BYTES: usize = 256 << 10;
-/// Threads that wait for something to start; more end when they have started something.
+/// Limit of waiting threads. Further ones end after a start.
 const IDLE_MAX: usize = 32;
-/// Three streams, a folder to begin in, and one that the executable is in.
+/// Three streams, the working directory, and the directory of the executable.
 const DESCRIPTORS_MAX: usize = 5;
-/// After which the system is asked again for the memory that it did not have.
+/// Pause after a failed system call.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// A process that is to be.
+/// A process to start.
 #[derive(Debug)]
 pub(super) struct SpawnSpec {
-    /// The executable's path, or its name in a folder that is held.
+    /// The path of the executable, or its name in an open directory.
     pub(super) program: OsString,
     pub(super) argv: Vec<OsString>,
     pub(super) environment: Vec<(OsString, OsString)>,
-    /// Whether it leads a process group.
+    /// True if it leads a process group.
     pub(super) leads_group: bool,
 }
 
-/// What is to be open in it, or for its start.
+/// Descriptors for a process or its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpawnFds<'h> {
     pub(super) streams: StdStreams<'h>,
-    /// Where it begins, if not where this process is.
+    /// The working directory, if it differs from that of this process.
     pub(super) working_dir: Option<BorrowedFd<'h>>,
-    /// The folder that its executable is in.
+    /// The directory of the executable.
     pub(super) executable_dir: Option<BorrowedFd<'h>>,
 }
 
@@ -68,7 +68,7 @@ impl<'h> From<StdStreams<'h>> for SpawnFds<'h> {
 }
 
 impl SpawnSpec {
-    /// Starts it by this thread. That it begins in a folder is not to be found out by its failing.
+    /// Starts the process from this thread. An error does not tell whether the directory caused it.
     fn start(
         &self,
         streams: [OwnedFd; 3],
@@ -92,17 +92,17 @@ impl SpawnSpec {
     }
 }
 
-/// The threads of a process that start others.
+/// The way to start processes.
 #[derive(Debug)]
 pub(super) enum Spawner {
-    /// None: nothing of anybody else's is open in this process; or the system does not let threads have
-    /// tables of their own, for this reason.
+    /// This thread starts them: the process has no descriptors of clients, or threads cannot have separate tables for
+    /// this reason.
     Inline(Option<io::Error>),
     Isolated(IsolatedSpawner),
 }
 
 impl Spawner {
-    /// Starts something, and returns when it executes that, or cannot.
+    /// Starts a process, and returns when it executes the program or fails.
     pub(super) fn start(&self, wanted: SpawnSpec, held: SpawnFds<'_>) -> io::Result<Child> {
         match self {
             Self::Inline(_) => {
@@ -116,15 +116,15 @@ impl Spawner {
     }
 }
 
-/// Tells who has asked for a thread that it has a table of its own and is about to wait, or why there is none.
+/// Reports that a new thread has its table and waits, or the reason for which it does not.
 type ReadySender = SyncSender<io::Result<()>>;
 
-/// Threads that start what they are told, and one that makes these.
+/// Threads that start processes, and one that creates these threads.
 #[derive(Debug)]
 pub(super) struct IsolatedSpawner {
-    /// Tells the first thread to make one more; who asks is told when it is there.
+    /// Requests another thread from the first one.
     thread_requests: Sender<ReadySender>,
-    /// Its other end is where all of them wait.
+    /// The threads wait at the other end.
     job_socket: UnixDatagram,
     shared: Arc<SpawnerShared>,
 }
@@ -137,7 +137,7 @@ struct SpawnerShared {
 
 #[derive(Debug, Default)]
 struct SpawnerState {
-    /// How many wait, and nothing is on its way to them.
+    /// Number of waiting threads without a job.
     idle: usize,
     next: u64,
     jobs: HashMap<u64, SpawnJob>,
@@ -152,8 +152,8 @@ struct SpawnJob {
 }
 
 impl IsolatedSpawner {
-    /// To be called while nothing of anybody else's is open, nor anything that is to be closed one day. An error is
-    /// that threads cannot have tables of their own here.
+    /// Starts the first threads. No descriptor of a client may be open, and none that is to be closed later. An error:
+    /// threads cannot have separate tables.
     pub(super) fn new() -> io::Result<Self> {
         let (hands, theirs) = UnixDatagram::pair()?;
         let shared = Arc::new(SpawnerShared { job_socket: theirs, state: Mutex::default() });
@@ -165,7 +165,7 @@ impl IsolatedSpawner {
             let has_left = left.is_ok();
             let _ = is_apart.send(left);
             if has_left {
-                // Nothing is opened here from now on: each of the others begins with what there is.
+                // This thread opens nothing from here on, so its table stays as it is for the others.
                 asked.into_iter().for_each(|is_there| starters.spawn_thread(&is_there));
             }
         })?;
@@ -176,7 +176,7 @@ impl IsolatedSpawner {
         Ok(apart)
     }
 
-    /// One more thread, which is about to wait.
+    /// Starts another thread.
     fn add_thread(&self) -> io::Result<()> {
         let (is_there, there) = sync_channel(1);
         self.thread_requests.send(is_there).map_err(io::Error::other)?;
@@ -223,13 +223,13 @@ impl IsolatedSpawner {
 }
 
 impl Drop for IsolatedSpawner {
-    /// They end, and what their tables have is open no longer than what was in this process's.
+    /// Ends the threads, which closes the descriptors in their tables.
     fn drop(&mut self) {
         let _ = self.shared.job_socket.shutdown(Shutdown::Both);
     }
 }
 
-/// What came over a channel whose other end says something before it goes.
+/// Flattens a result that came over a channel.
 fn flatten_result<T, E>(received: Result<io::Result<T>, E>) -> io::Result<T>
 where
     E: std::error::Error + Send + Sync + 'static,
@@ -241,12 +241,12 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().stack_size(STACK_BYTES).name(name.into()).spawn(work).map(drop)
 }
 
-/// From here on this thread has a table of its own, with what was in that of its maker.
+/// Gives this thread a copy of the table of descriptors.
 fn unshare_fd_table() -> io::Result<()> {
     Ok(unshare(CloneFlags::CLONE_FILES)?)
 }
 
-/// Whoever waits for the end of this process's streams is not kept waiting by their copies.
+/// Replaces the standard streams, so that readers of this process's streams see their end.
 fn detach_streams() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -255,7 +255,7 @@ fn detach_streams() -> io::Result<()> {
 }
 
 impl SpawnerShared {
-    /// One more thread, with a table that begins as this one's.
+    /// Starts a thread with a copy of this thread's table.
     fn spawn_thread(self: &Arc<Self>, is_there: &ReadySender) {
         let (shared, tells) = (Arc::clone(self), is_there.clone());
         let spawned = spawn("starter", move || {
@@ -271,7 +271,7 @@ impl SpawnerShared {
         }
     }
 
-    /// Starts one thing after the other.
+    /// Starts processes until the socket is shut down.
     fn serve_jobs(&self) {
         loop {
             let (number, fds) = match self.receive_job() {
@@ -284,7 +284,7 @@ impl SpawnerShared {
                 }
             };
             let Some(job) = self.remove_job(number) else { continue };
-            // Closed, with all that came, while who wants it holds it still: that waits for nothing.
+            // The descriptors are closed while the sender still has them, so the close does not block.
             let started = job.start(fds);
             let stays = self.mark_idle();
             let _ = job.started.send(started);
@@ -294,7 +294,7 @@ impl SpawnerShared {
         }
     }
 
-    /// `None` at the end.
+    /// Returns the next job. `None`: the socket is shut down.
     fn receive_job(&self) -> rustix::io::Result<Option<(u64, Vec<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -322,7 +322,7 @@ impl SpawnerShared {
         self.state.lock().jobs.remove(&number)
     }
 
-    /// Whether a thread that waits is to do what comes next.
+    /// Returns true if a waiting thread takes the next job.
     fn reserve_idle_thread(&self) -> bool {
         let mut state = self.state.lock();
         let left = state.idle.checked_sub(1);
@@ -330,7 +330,7 @@ impl SpawnerShared {
         left.is_some()
     }
 
-    /// That a thread waits from now on; false if there are enough.
+    /// Marks this thread as waiting. False: enough threads wait.
     fn mark_idle(&self) -> bool {
         let mut state = self.state.lock();
         let stays = state.idle < IDLE_MAX;
@@ -343,7 +343,7 @@ impl SpawnJob {
     fn start(&self, fds: Vec<OwnedFd>) -> io::Result<Child> {
         let mut fds = fds.into_iter();
         let mut next = || {
-            // More than this process may have open.
+            // The limit of open files is reached.
             let lacks = || io::Error::from(rustix::io::Errno::MFILE);
             fds.next().ok_or_else(lacks)
         };
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// What a command writes.
+    /// Returns the output of a command.
     fn output_of(starters: &Spawner, script: &str) -> String {
         let (mut reads, writes) = io::pipe().unwrap();
         let null = File::open("/dev/null").unwrap();
@@ -384,7 +384,7 @@ mod tests {
         text
     }
 
-    /// A command keeps what is not closed when it begins; so it shows what its parent's table was.
+    /// A command keeps descriptors that are not closed at its start. Its list therefore shows the table of its parent.
     #[test]
     fn no_process_begins_with_what_came_later() {
         let starters = Spawner::Isolated(IsolatedSpawner::new().unwrap());
@@ -395,7 +395,7 @@ mod tests {
         let name = std::fs::read_link(format!("/proc/self/fd/{}", came.as_raw_fd())).unwrap();
         assert_eq!(output_of(&Spawner::Inline(None), &script).trim(), name.to_str().unwrap());
         assert_eq!(output_of(&starters, &script), "");
-        // And those that are made later have none either.
+        // Later threads do not have it either.
         thread::scope(|scope| {
             let ran: Vec<_> = (0..8)
                 .map(|_| scope.spawn(|| output_of(&starters, &format!("{script}; sleep 0.1"))))

@@ -1,5 +1,4 @@
-//! Stages of one kind that wait for a command: once one was needed the next is started ahead, when nobody
-//! waits.
+//! A pool of waiting stages of one kind. After the first use it starts the next stage ahead, while no client waits.
 
 use super::cgroup::Cgroups;
 use super::setuid_stage::ReadyStage;
@@ -8,16 +7,16 @@ use parking_lot::Mutex;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Stages that wait.
+/// Limit of waiting stages.
 const READY_MAX: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct StagePool {
-    /// Whether they have process groups of their own.
+    /// True if stages lead process groups.
     own_groups: bool,
-    /// Where they have cgroups of their own, if they have.
+    /// The directory of their cgroups, if they have them.
     cgroups: Option<Cgroups>,
-    /// Whether one was needed, so that more will be.
+    /// True after the first use.
     was_needed: AtomicBool,
     ready: Mutex<Vec<ReadyStage>>,
 }
@@ -28,7 +27,7 @@ impl StagePool {
         Self { own_groups, cgroups, was_needed: AtomicBool::new(false), ready }
     }
 
-    /// One that waited, or one that is started now.
+    /// Returns a waiting stage, or starts one.
     pub(super) fn take_stage(&self, starters: &Spawner) -> io::Result<ReadyStage> {
         self.was_needed.store(true, Ordering::Relaxed);
         loop {
@@ -40,7 +39,7 @@ impl StagePool {
         }
     }
 
-    /// Starts what the next command will need, if there was one.
+    /// Starts a stage ahead if one was used before.
     pub(super) fn prestart(&self, starters: &Spawner) {
         let lacks = || self.ready.lock().len() < READY_MAX;
         if self.was_needed.load(Ordering::Relaxed)
@@ -51,7 +50,7 @@ impl StagePool {
         }
     }
 
-    /// Ends those that wait.
+    /// Ends all waiting stages.
     pub(super) fn end_stages(&self) {
         let ready = std::mem::take(&mut *self.ready.lock());
         ready.into_iter().for_each(ReadyStage::end);

@@ -1,5 +1,5 @@
-//! What a stage is told to do, as bytes: lengths of four bytes, little-endian, before strings, and
-//! counts before lists. Both ends are one executable.
+//! The request to a stage, as bytes. Strings have a length and lists a count before them, as 32-bit little-endian
+//! numbers. Sender and receiver are the same executable.
 
 use super::credentials::Credentials;
 use super::rlimits::CommandRlimit;
@@ -9,16 +9,16 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 
-/// The kernel takes 2 MiB of words and variables by default, and 6 MiB at the most.
+/// The kernel accepts 2 MiB of arguments and variables by default, and at most 6 MiB.
 pub(super) const STAGE_REQUEST_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StageRequest {
     pub(super) credentials: Credentials,
     pub(super) limits: Vec<CommandRlimit>,
-    /// Whether whoever a descendant leaves behind is the command's first process's.
+    /// True if the first process adopts orphans of its descendants.
     pub(super) adopts_orphans: bool,
-    /// Whether the descriptor of a folder to run in comes along.
+    /// True if a descriptor of the working directory follows.
     pub(super) has_working_dir: bool,
     pub(super) action: StageAction,
 }
@@ -28,12 +28,12 @@ pub(super) enum StageAction {
     /// Become a command.
     Run {
         candidates: Vec<OsString>,
-        /// The name in a folder whose descriptor comes along, instead of the candidates.
+        /// The name in a directory that follows as a descriptor. It replaces the candidates.
         executable_name: Option<OsString>,
         argv: Vec<OsString>,
         environment: Vec<(OsString, OsString)>,
     },
-    /// Signal a process as long as it is that one; 0 only looks for it.
+    /// Send a signal to a process. 0 only checks that it exists.
     Signal(KillRequest),
 }
 

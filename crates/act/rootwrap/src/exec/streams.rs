@@ -1,5 +1,7 @@
-//! Descriptors 0 to 2 of a command: the files that they lead to, and whether the caller may choose these files.
+//! Descriptors 0 to 2 of a command, and the check whether a caller may pass them.
 
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, makedev};
 use std::os::fd::BorrowedFd;
 
@@ -9,27 +11,27 @@ const NULL: (u32, u32) = (1, 3);
 /// Descriptors 0 to 2 of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct StdStreams<'s> {
-    /// What it reads.
+    /// Standard input.
     pub stdin: BorrowedFd<'s>,
-    /// What it writes.
+    /// Standard output.
     pub stdout: BorrowedFd<'s>,
-    /// What it complains to.
+    /// Standard error.
     pub stderr: BorrowedFd<'s>,
 }
 
 impl StdStreams<'_> {
-    /// Why a caller may not hand them over. A program that opens /dev/stdin or /dev/stderr opens the file anew, with
-    /// its own rights: so the caller has to have opened the file for what such a program does.
+    /// Returns the reason for which a caller may not pass them. A program that opens /dev/stdin or /dev/stderr opens
+    /// the file again with its own rights. The caller therefore needs a descriptor for the direction of that access.
     #[must_use]
-    pub fn fault(&self) -> Option<String> {
+    pub fn fault(&self) -> Option<CodedError> {
         let streams = [
             (self.stdin, OFlags::WRONLY),
             (self.stdout, OFlags::RDONLY),
             (self.stderr, OFlags::RDONLY),
         ];
         (0..).zip(streams).find_map(|(number, (stream, wrong))| {
-            let what = fault(stream, wrong)?;
-            Some(format!("{number} {what}"))
+            let text = format!("descriptor {number} {}", fault(stream, wrong)?);
+            Some(CodedError::new(&commands::STREAM_REFUSED, text))
         })
     }
 }
@@ -37,12 +39,12 @@ impl StdStreams<'_> {
 fn fault(stream: BorrowedFd<'_>, wrong: OFlags) -> Option<&'static str> {
     let Ok(flags) = fcntl_getfl(stream) else { return Some("is closed") };
     if flags.contains(OFlags::PATH) {
-        return Some("is open by its path alone (O_PATH)");
+        return Some("is open only by its path (O_PATH)");
     }
     if flags & OFlags::ACCMODE != wrong {
         return None;
     }
-    // A closed stream is /dev/null in the wrong direction; pipes and sockets have one direction or none.
+    // A closed stream is /dev/null in the wrong direction. Pipes and sockets have no second direction.
     let status = fstat(stream).ok();
     match status.map(|status| (FileType::from_raw_mode(status.st_mode), status.st_rdev)) {
         Some((FileType::Fifo | FileType::Socket, _)) => None,
@@ -70,18 +72,18 @@ mod tests {
         let null = File::open("/dev/null").unwrap();
         let of = |stdin: &File, stdout: &File, stderr: &File| {
             let [stdin, stdout, stderr] = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-            StdStreams { stdin, stdout, stderr }.fault()
+            StdStreams { stdin, stdout, stderr }.fault().map(|fault| fault.text)
         };
         assert_eq!(of(&read, &write, &write), None);
         assert_eq!(of(&null, &null, &null), None);
         let zero = File::open("/dev/zero").unwrap();
         assert!(of(&zero, &write, &write).is_none() && of(&zero, &zero, &write).is_some());
         let told = of(&read, &write, &read);
-        assert_eq!(told.as_deref(), Some("2 is a file that is not open for writing"));
+        assert_eq!(told.as_deref(), Some("descriptor 2 is a file that is not open for writing"));
         let told = of(&write, &write, &write);
-        assert_eq!(told.as_deref(), Some("0 is a file that is not open for reading"));
+        assert_eq!(told.as_deref(), Some("descriptor 0 is a file that is not open for reading"));
         for told in [of(&by_path, &write, &write), of(&read, &by_path, &write)] {
-            assert!(told.is_some_and(|told| told.ends_with("is open by its path alone (O_PATH)")));
+            assert!(told.is_some_and(|told| told.ends_with("is open only by its path (O_PATH)")));
         }
     }
 }

@@ -1,76 +1,89 @@
-//! Records of a command: one before it starts, with the caller, the words and the rule; one at its end, also with the
-//! verdict, how it ended, in which time, how many bytes it moved, and the daemon's counters. A command that does not start has the second alone.
+//! Records of a command for the journal. The first one precedes the start and has the caller, the arguments and the
+//! rule. The second one at the end adds the verdict, the end, the time, the bytes and the daemon's counters. A command
+//! that does not start has only the second. `journal` sends them.
 
 use super::counters::CounterFields;
 use super::supervise::IoBytes;
 use crate::shell_quoted::ShellQuoted;
 use roster_exec::protocol::{CommandEnd, DenyCode};
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Of a command's words, so many bytes are told.
+/// Limit of the arguments in a record.
 const COMMAND_BYTES_MAX: usize = 8192;
 
-/// One command.
+/// A record of one command.
 #[derive(Clone, Debug)]
 pub(super) struct AuditRecord {
     pub(super) uid: u32,
     pub(super) pid: i32,
-    /// The same in both records.
+    /// The identifier that both records share.
     pub(super) id: String,
-    /// The command's first process, once it has started.
+    /// The first process of the command, after its start.
     pub(super) command_pid: Option<u32>,
-    /// The caller's name, if it has one.
+    /// The name of the caller, `?` without one.
     pub(super) user: String,
-    /// What the caller is.
+    /// The executable of the caller.
     pub(super) executable: Option<PathBuf>,
-    /// The command as it was asked for, or as it ran: [`quote_command`] of it.
+    /// The command as requested, or as started, by [`quote_command`].
     pub(super) command: String,
-    /// The user that was asked for: [`quote_command`] of it. For a permitted command, the user that the rule names.
+    /// The requested user, by [`quote_command`]. For an allowed command, the user that the rule names.
     pub(super) run_as: String,
     pub(super) rule: Option<String>,
     pub(super) outcome: ExecOutcome,
     pub(super) duration: Duration,
     pub(super) bytes: Option<IoBytes>,
-    /// The daemon's counters at the end.
+    /// The daemon's counters at the end of the command.
     pub(super) counters: Option<CounterFields>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExecOutcome {
-    /// It is about to start.
+    /// The command is about to start.
     Starting,
     Ended(CommandEnd),
-    Denied(DenyCode, String),
+    /// The reply to the caller, its row, and its text with fix and code.
+    Denied(DenyCode, &'static Message, String),
 }
 
 impl ExecOutcome {
-    /// In a word, for filters.
+    /// Returns the verdict in one word, for filters.
     pub(super) fn label(&self) -> &'static str {
         match self {
             Self::Starting | Self::Ended(_) => "allowed",
-            Self::Denied(DenyCode::Refused, _) => "refused",
-            Self::Denied(DenyCode::NotFound, _) => "not-found",
-            Self::Denied(DenyCode::NotExecutable, _) => "not-executable",
-            Self::Denied(DenyCode::Busy, _) => "busy",
-            Self::Denied(DenyCode::Failed, _) => "failed",
+            Self::Denied(DenyCode::Refused, ..) => "refused",
+            Self::Denied(DenyCode::NotFound, ..) => "not-found",
+            Self::Denied(DenyCode::NotExecutable, ..) => "not-executable",
+            Self::Denied(DenyCode::Busy, ..) => "busy",
+            Self::Denied(DenyCode::Failed, ..) => "failed",
         }
     }
 
-    /// As syslog(3) has it.
+    /// Returns the row of a refusal or a failure.
+    fn failure(&self) -> Option<&'static Message> {
+        match self {
+            Self::Starting | Self::Ended(CommandEnd::Exited(_) | CommandEnd::Died(_)) => None,
+            Self::Ended(CommandEnd::TimedOut) => Some(&commands::CLIENT_TIMED_OUT),
+            Self::Denied(_, message, _) => Some(message),
+        }
+    }
+
+    /// Returns the priority of syslog(3).
     fn priority(&self) -> u8 {
         match self {
             Self::Starting | Self::Ended(_) => 6,
-            Self::Denied(DenyCode::Refused, _) => 4,
+            Self::Denied(DenyCode::Refused, ..) => 4,
             Self::Denied(..) => 3,
         }
     }
 }
 
 impl AuditRecord {
-    /// For a person.
+    /// Returns the line for readers.
     pub(super) fn message(&self) -> String {
         let (user, uid, run_as) = (&self.user, self.uid, &self.run_as);
         let command = &self.command;
@@ -81,22 +94,28 @@ impl AuditRecord {
             }
             ExecOutcome::Ended(end) => {
                 let (end, seconds) = (describe_end(*end), self.duration.as_secs_f64());
+                let code = self.outcome.failure().map(|message| format!(" [{message}]"));
                 format!(
-                    "{user} (uid {uid}) ran {command} as {run_as} by rule {rule}: {end} after {seconds:.3} s"
+                    "{user} (uid {uid}) ran {command} as {run_as} by rule {rule}: {end} after {seconds:.3} s{}",
+                    code.unwrap_or_default()
                 )
             }
-            ExecOutcome::Denied(_, why) => {
+            ExecOutcome::Denied(_, _, why) => {
                 format!("{user} (uid {uid}) did not run {command} as {run_as}: {why}")
             }
         }
     }
 
-    /// As journald takes it.
+    /// Encodes the record in the native protocol of journald.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |name: &str, value: &str| put_field(&mut out, name, value);
         put("MESSAGE", &self.message());
         put("PRIORITY", &self.outcome.priority().to_string());
+        if let Some(message) = self.outcome.failure() {
+            put("MESSAGE_ID", message.journal_id);
+            put("CODE", message.code);
+        }
         put("SYSLOG_IDENTIFIER", "roster-exec");
         let is_start = self.outcome == ExecOutcome::Starting;
         put("ROSTER_EVENT", if is_start { "start" } else { "end" });
@@ -119,7 +138,7 @@ impl AuditRecord {
         match &self.outcome {
             ExecOutcome::Starting => return out,
             ExecOutcome::Ended(end) => put("ROSTER_STATUS", &describe_end(*end)),
-            ExecOutcome::Denied(_, why) => put("ROSTER_REASON", why),
+            ExecOutcome::Denied(_, _, why) => put("ROSTER_REASON", why),
         }
         put("ROSTER_MICROSECONDS", &self.duration.as_micros().to_string());
         if let Some(IoBytes { read, written }) = self.bytes {
@@ -133,7 +152,7 @@ impl AuditRecord {
     }
 }
 
-/// A command for a shell; what is very long is cut, for records wait in memory.
+/// Returns a command in the syntax of a shell. A long one is cut, because records wait in memory.
 pub(super) fn quote_command(argv: &[OsString]) -> String {
     let mut command = String::new();
     for (number, word) in argv.iter().enumerate() {
@@ -157,7 +176,7 @@ fn describe_end(end: CommandEnd) -> String {
     }
 }
 
-/// A value with a newline in it has its length before it.
+/// Adds a field. The length precedes a value that contains a newline.
 pub(super) fn put_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     if value.contains('\n') {
@@ -227,17 +246,18 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
-        assert!(!text.contains("ROSTER_MICROSECONDS"), "{text}");
+        assert!(!text.contains("ROSTER_MICROSECONDS") && !text.contains("CODE="), "{text}");
     }
 
     #[test]
     fn nobody_writes_a_field_of_a_record_by_what_is_asked_for() {
         let words = ["ls", "x\nPRIORITY=0\nROSTER_USER=root"];
-        let denied = record(&words, ExecOutcome::Denied(DenyCode::Refused, "no".into()));
+        let outcome = ExecOutcome::Denied(DenyCode::Refused, &commands::DENIED_CALLER, "no".into());
+        let denied = record(&words, outcome);
         let bytes = denied.encode();
         let mut rest = &bytes[..];
         let mut names = Vec::new();
-        // As journald reads it.
+        // The loop reads fields as journald does.
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
             match rest[..end].iter().position(|&byte| byte == b'=') {
                 Some(at) => {
@@ -251,8 +271,9 @@ mod tests {
                 }
             }
         }
-        assert_eq!(names.iter().filter(|name| *name == "PRIORITY").count(), 1);
-        assert_eq!(names.iter().filter(|name| *name == "ROSTER_USER").count(), 1);
+        for name in ["PRIORITY", "ROSTER_USER", "CODE", "MESSAGE_ID"] {
+            assert_eq!(names.iter().filter(|found| *found == name).count(), 1, "{name}");
+        }
         let long =
             record(&["x".repeat(1 << 20).as_str()], ExecOutcome::Ended(CommandEnd::TimedOut));
         assert!(long.encode().len() < 4 * COMMAND_BYTES_MAX);

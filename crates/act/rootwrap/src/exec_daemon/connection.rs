@@ -1,5 +1,5 @@
-//! One connection: one command after the other, each asked for, judged, run and answered, in the
-//! connection's own thread.
+//! One connection: it reads one request after the other, checks the caller, requests the decision of `rule_match`,
+//! starts the command, and replies. It runs in its own thread. `daemon` accepts connections.
 
 use super::audit_record::{AuditRecord, ExecOutcome, quote_command};
 use super::environment::build_environment;
@@ -13,56 +13,63 @@ use super::services::ExecServices;
 use super::supervise::{EndedCommand, RunningCommand};
 use crate::exec::{ExecContext, StartError, StartTimeout, StdStreams};
 use roster_exec::protocol::{CommandEnd, CommandReply, CommandRequest, DenyCode};
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::isatty;
 use std::cell::Cell;
-use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// In which somebody who has connected asks for something.
+/// Limit of the wait for the first request of a connection.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// In which one who had something asks for more.
+/// Limit of the wait for a further request.
 const NEXT_REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long a client may leave an answer lying.
+/// Limit of the wait for a client to read a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long patterns are matched before it is looked whether anybody waits for that.
+/// Time of matching after which the client is checked.
 const MATCH_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// And at the longest.
+/// Limit of matching.
 const MATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a command does not run.
+/// The reason for which a command does not run.
 struct RunFailure {
     code: DenyCode,
-    message: String,
-    /// By which the caller has told it to end before it began.
+    error: Box<CodedError>,
+    /// The signal by which the caller cancelled the command.
     signal: Option<u32>,
-    /// What there is still to be ended, when the caller was told.
+    /// A process that did not start in time. It ends after the reply.
     start_timeout: Option<StartTimeout>,
 }
 
 impl RunFailure {
-    fn new(why: DenyCode, words: impl Display) -> Self {
-        Self { code: why, message: words.to_string(), signal: None, start_timeout: None }
+    fn new(code: DenyCode, error: impl Into<Box<CodedError>>) -> Self {
+        Self { code, error: error.into(), signal: None, start_timeout: None }
+    }
+
+    fn unsupervised(error: io::Error) -> Self {
+        let failed = CodedError::new(&commands::SUPERVISION_FAILED, "cannot be supervised");
+        Self::new(DenyCode::Failed, failed.caused_by(error))
     }
 
     fn reply(&self) -> CommandReply {
         match self.signal {
             Some(signal) => CommandReply::Ended(CommandEnd::Died(signal)),
-            None => CommandReply::Denied(self.code, self.message.clone()),
+            None => CommandReply::Denied(self.code, self.error.to_string()),
         }
     }
 }
 
 impl From<LookupUnavailable> for RunFailure {
-    fn from(unanswered: LookupUnavailable) -> Self {
-        Self::new(DenyCode::Failed, unanswered)
+    fn from(_: LookupUnavailable) -> Self {
+        let text = "the name service of this host does not answer";
+        Self::new(DenyCode::Failed, CodedError::new(&commands::NAME_SERVICE_UNAVAILABLE, text))
     }
 }
 
-/// Serves it until its client has had enough.
+/// Serves a connection until the client closes it.
 pub(super) fn serve(services: &ExecServices, place: &ConnectionSlot) -> io::Result<()> {
     let stream = place.stream();
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
@@ -82,15 +89,14 @@ pub(super) fn serve(services: &ExecServices, place: &ConnectionSlot) -> io::Resu
             Err(error) => {
                 services.counters.malformed.add();
                 if error.kind() == ErrorKind::OutOfMemory {
-                    session.send_reply(&CommandReply::Denied(
-                        DenyCode::Busy,
-                        "there is no room for it".into(),
-                    ))?;
+                    let text = "no memory is left for the request";
+                    let full = CodedError::new(&commands::REQUESTS_TOO_LARGE, text);
+                    session.send_reply(&RunFailure::new(DenyCode::Busy, full).reply())?;
                 }
                 return Err(error);
             }
         };
-        // Who has taken on another user's rights since is to connect as that user.
+        // A process that has changed its user has to connect again.
         if !is_first && !session.peer.is_same_user() {
             return Ok(());
         }
@@ -113,7 +119,7 @@ struct ConnectionHandler<'d> {
 }
 
 impl ConnectionHandler<'_> {
-    /// Sees to one command, and tells the caller and the log.
+    /// Runs one command, and reports it to the caller and the journal.
     fn handle_request(&mut self, received: ReceivedRequest) -> io::Result<()> {
         let began = Instant::now();
         let mut record = self.new_record(&received.request);
@@ -124,7 +130,9 @@ impl ConnectionHandler<'_> {
             }
             Err(mut not_run) => {
                 late = not_run.start_timeout.take();
-                (not_run.reply(), ExecOutcome::Denied(not_run.code, not_run.message), None)
+                let RunFailure { code, ref error, .. } = not_run;
+                let outcome = ExecOutcome::Denied(code, error.message, error.to_string());
+                (not_run.reply(), outcome, None)
             }
         };
         let told = self.send_reply(&answer);
@@ -133,7 +141,7 @@ impl ConnectionHandler<'_> {
         record.outcome = verdict;
         record.counters = Some(self.services.counters.fields());
         self.services.journal.enqueue_record(record);
-        // Until it has ended this connection is its caller's.
+        // The connection occupies its slot until the process has ended.
         drop(late);
         told
     }
@@ -147,10 +155,10 @@ impl ConnectionHandler<'_> {
             user: "?".into(),
             executable: self.peer.executable.clone(),
             command: quote_command(&request.argv),
-            // The caller may name anything.
+            // The caller may name any string.
             run_as: quote_command(&[request.run_as.as_deref().unwrap_or("root").into()]),
             rule: None,
-            outcome: ExecOutcome::Denied(DenyCode::Failed, String::new()),
+            outcome: ExecOutcome::Starting,
             duration: Duration::ZERO,
             bytes: None,
             counters: None,
@@ -171,19 +179,22 @@ impl ConnectionHandler<'_> {
         record.run_as.clone_from(&rule.run_as);
         record.command = quote_command(permit.argv());
         let _turn = self.slot.reserve_command().ok_or_else(|| {
-            RunFailure::new(DenyCode::Busy, "as many commands run as may at once; try again later")
+            let text = "too many concurrent commands";
+            RunFailure::new(DenyCode::Busy, CodedError::new(&commands::COMMANDS_TOO_MANY, text))
         })?;
         let names = &self.services.nss_lookups;
-        let absent = |what: &str, name: &str| {
-            RunFailure::new(
-                DenyCode::Failed,
-                format!("rule {}: there is no {what} {name}", rule.name),
-            )
+        let absent = |message, name: &str| {
+            let text = format!("rule {}: {name} does not exist", rule.name);
+            RunFailure::new(DenyCode::Failed, CodedError::new(message, text))
         };
         let account = names.lookup_account(&rule.run_as)?;
-        let mut account = account.ok_or_else(|| absent("user", &rule.run_as))?;
+        let mut account = account.ok_or_else(|| {
+            absent(&commands::RULE_USER_UNKNOWN, &format!("user {}", rule.run_as))
+        })?;
         if let Some(group) = &rule.run_as_group {
-            let gid = names.lookup_group(group)?.ok_or_else(|| absent("group", group))?;
+            let gid = names
+                .lookup_group(group)?
+                .ok_or_else(|| absent(&commands::RULE_GROUP_UNKNOWN, &format!("group {group}")))?;
             account = account.with_group(gid).into();
         }
         let caller = (self.peer.uid, record.user.as_str());
@@ -194,67 +205,69 @@ impl ConnectionHandler<'_> {
             ExecContext { account: &account, environment: &environment, working_dir: folder };
         let streams =
             StdStreams { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
-        // The daemon enters it as root. For a command with no other rights than the caller's the kernel makes this
-        // check.
+        // The daemon enters the directory as root. If the command has only the rights of the caller, the kernel checks
+        // them.
         let has_own_rights = account.uid() == self.peer.uid && rule.run_as_group.is_none();
         if !has_own_rights && !self.peer.may_enter(folder, &gids) {
-            let words = "the caller may not enter the directory: call from another";
-            return Err(RunFailure::new(DenyCode::Failed, words));
+            let text = "the caller may not enter the directory";
+            let forbidden = CodedError::new(&commands::DIRECTORY_FORBIDDEN, text);
+            return Err(RunFailure::new(DenyCode::Failed, forbidden));
         }
         if !has_own_rights && let Some(fault) = streams.fault() {
-            return Err(RunFailure::new(
-                DenyCode::Failed,
-                format!("descriptor {fault}: redirect it"),
-            ));
+            return Err(RunFailure::new(DenyCode::Failed, fault));
         }
-        // Whoever asked may have given up while it waited for its turn.
+        // The caller may have ended while the command waited for its slot.
         self.check_cancelled()?;
         self.services.journal.send_start(record);
         let started = self.services.executor.start_permitted(&permit, &setting, streams)?;
         drop(fds);
         let _running = self.services.counters.running.hold();
         let running = RunningCommand::new(started, rule.timeout, on_terminal)
-            .map_err(|error| RunFailure::new(DenyCode::Failed, error))?;
+            .map_err(RunFailure::unsupervised)?;
         record.command_pid = Some(running.pid());
-        // Where the caller is gone, it is seen below.
+        // The supervision detects a caller that has gone.
         let stream = self.frames.stream();
         let _ = write_reply(stream, &CommandReply::Started(running.pid()));
         running
             .supervise(&mut self.frames, |answer| write_reply(stream, answer))
-            .map_err(|error| RunFailure::new(DenyCode::Failed, error))
+            .map_err(RunFailure::unsupervised)
     }
 
-    /// Who inherited the connection of a process that has ended is somebody else.
+    /// Returns an error if the process that connected has ended. Another process may have inherited the connection.
     fn check_caller(&self) -> Result<(), RunFailure> {
         match self.peer.is_alive() {
             true => Ok(()),
             false => {
-                Err(RunFailure::new(DenyCode::Refused, "the process that has connected is gone"))
+                let text = "the process that connected has ended";
+                let gone = CodedError::new(&commands::CALLER_GONE, text);
+                Err(RunFailure::new(DenyCode::Refused, gone))
             }
         }
     }
 
-    /// That nobody wants a command any more that has not begun: by the end of its caller or its word.
+    /// Returns an error if the caller has ended, or has cancelled the command by a signal.
     fn check_cancelled(&mut self) -> Result<(), RunFailure> {
         self.check_caller()?;
-        let gone = |_| RunFailure::new(DenyCode::Failed, "its caller has gone before it began");
-        self.frames.read_all().map_err(gone)?;
+        let failure =
+            |message, text| RunFailure::new(DenyCode::Failed, CodedError::new(message, text));
+        let gone = "the client disconnected before the command started";
+        self.frames.read_all().map_err(|_| failure(&commands::CALLER_GONE, gone))?;
         match self.frames.termination_signal() {
             None => Ok(()),
             signal => {
-                let not_run =
-                    RunFailure::new(DenyCode::Failed, "its caller has ended it before it began");
+                let text = "cancelled by the client before it started";
+                let not_run = failure(&commands::CALLER_CANCELLED, text);
                 Err(RunFailure { signal, ..not_run })
             }
         }
     }
 
-    /// Whether both the caller and this daemon go on.
+    /// Returns true while both the caller and the daemon continue.
     fn is_awaited(&self) -> bool {
         self.peer.is_alive() && !self.slot.is_ending() && !is_closed(self.frames.stream())
     }
 
-    /// The permit that the policy gives to the peer's request, and the groups of the peer's user.
+    /// Returns the permit of the policy for the request, and the groups of the caller.
     fn find_permit<'p>(
         &self,
         policy: &'p ExecPolicy,
@@ -267,14 +280,15 @@ impl ConnectionHandler<'_> {
             .nss_lookups
             .lookup_caller(uid, self.services.subuid_owners.find_owner(uid))?
         else {
-            let words = format!("this host knows no user with uid {uid}");
-            return Err(RunFailure::new(DenyCode::Refused, words));
+            let text = format!("this host knows no user with uid {uid}");
+            let unknown = CodedError::new(&commands::CALLER_UNKNOWN, text);
+            return Err(RunFailure::new(DenyCode::Refused, unknown));
         };
         record.user.clone_from(&user.name);
         let began = Instant::now();
         let asked = Cell::new(Duration::ZERO);
         let is_in = |group: &str| {
-            // Many that are not answered take no longer than one.
+            // Several lookups without an answer take no longer than one.
             let is_time = began.elapsed() < nss_lookups::LOOKUP_TIMEOUT;
             let before = Instant::now();
             let gid = is_time.then(|| self.services.nss_lookups.lookup_group(group).ok()).flatten();
@@ -299,7 +313,7 @@ impl ConnectionHandler<'_> {
                 Denial::LookupUnavailable | Denial::Abandoned => DenyCode::Failed,
                 _ => DenyCode::Refused,
             };
-            RunFailure::new(why, denial)
+            RunFailure::new(why, CodedError::new(denial.message(), denial.to_string()))
         })?;
         Ok((permit, user.gids.clone()))
     }
@@ -310,7 +324,7 @@ impl ConnectionHandler<'_> {
 }
 
 fn is_closed(stream: &UnixStream) -> bool {
-    // A hang-up is told whatever is asked for.
+    // poll(2) reports a hang-up without a request for it.
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(stream, PollFlags::empty())], Some(&now)).is_ok_and(|ready| ready > 0)
 }
@@ -322,15 +336,14 @@ fn write_reply(mut stream: &UnixStream, answer: &CommandReply) -> io::Result<()>
 impl From<StartError> for RunFailure {
     fn from(not_started: StartError) -> Self {
         match not_started {
-            StartError::NotFound => Self::new(DenyCode::NotFound, "there is no such executable"),
-            StartError::NotExecutable(why) => Self::new(DenyCode::NotExecutable, why),
-            StartError::System(error) => {
-                Self::new(DenyCode::Failed, format!("it cannot be started: {error}"))
+            StartError::NotFound => {
+                let text = "the executable does not exist";
+                Self::new(DenyCode::NotFound, CodedError::new(&commands::EXECUTABLE_MISSING, text))
             }
+            StartError::NotExecutable(error) => Self::new(DenyCode::NotExecutable, error),
+            StartError::Failed(error) => Self::new(DenyCode::Failed, error),
             StartError::TimedOut(error, late) => {
-                let not_run =
-                    Self::new(DenyCode::Failed, format!("it did not begin in time: {error}"));
-                Self { start_timeout: Some(late), ..not_run }
+                Self { start_timeout: Some(late), ..Self::new(DenyCode::Failed, error) }
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Counters of the daemon, which the record of a command's end carries into the journal.
+//! Counters of the daemon. The record of a command's end has their values.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count that rises, or that falls again when a [`CounterGuard`] goes.
+/// A counter. A [`CounterGuard`] decrements it when it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 
@@ -11,7 +11,7 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one more until the guard is dropped.
+    /// Increments the counter until the guard is dropped.
     pub(super) fn hold(&self) -> CounterGuard<'_> {
         self.add();
         CounterGuard(self)
@@ -30,7 +30,7 @@ impl Drop for CounterGuard<'_> {
     }
 }
 
-/// Since the start of the daemon.
+/// Counters since the start of the daemon.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) running: Counter,

@@ -1,8 +1,8 @@
-//! The daemon: takes connections, reads its policy anew when it is told to, and ends in good order.
+//! The daemon of roster-exec: it accepts connections, reloads its policy on SIGHUP, and stops in order.
 //!
-//! One thread waits for signals. The others take turns at the door: one waits there, and serves who
-//! comes itself (`connection`) as soon as another has taken its turn, so that a connection wakes nobody
-//! but who serves it, and whatever it waits for, nobody else does.
+//! One thread waits for signals. The others take turns: one accepts the next connection and serves it in `connection`,
+//! after another thread has taken its turn. A connection therefore wakes only the thread that serves it, and delays no
+//! other connection.
 
 use super::connection::serve;
 use super::exec_toml::ExecPolicy;
@@ -11,12 +11,13 @@ use super::resource_limits::{ConnectionSlot, ResourceLimits, send_busy, send_end
 use super::services::ExecServices;
 use super::socket::ExecSocket;
 use super::subuid_owners::SubuidOwners;
-use crate::diagnostic::Diagnostic;
 use crate::exec::Executor;
 use crate::man_pages;
 use nix::sys::socket::{getsockopt, sockopt};
 use parking_lot::Mutex;
 use roster_fd_passing::deferred_close::DeferredCloser;
+use roster_messages::table::commands;
+use roster_messages::{CodedError, Diagnostic};
 use rustix::event::{PollFd, PollFlags, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -31,31 +32,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Nothing here goes deep: the C library's look-ups are in threads of their own.
+/// Lookups of the C library have their own threads, so these stacks are small.
 const STACK_BYTES: usize = 256 << 10;
-/// Threads that wait for their turn; more end when they have served somebody.
+/// Threads that wait for their turn. Further threads end after a connection.
 const IDLE_MAX: usize = 32;
-/// After which the system is asked again for a descriptor that it did not have.
+/// Pause after a failed system call for a descriptor.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// How long commands may go on when the daemon is to end.
+/// Time for running commands after a request to stop.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(60);
-/// And how long after they were told that they have to end.
+/// Time for commands after their connections are closed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where everything is.
+/// Options of the daemon.
 #[derive(Debug)]
 pub struct ExecDaemonOptions {
     pub policy: PathBuf,
-    /// The socket, unless systemd hands one over.
+    /// The path of the socket, unless systemd passes one.
     pub socket: PathBuf,
 }
 
-/// Why there is no daemon.
+/// Reasons for which the daemon does not start.
 #[derive(Debug)]
 pub enum ExecDaemonError {
-    /// What is wrong with the policy.
+    /// Mistakes in the policy.
     Policy(Vec<Diagnostic>),
-    /// What the system refused.
+    /// An error of the system, possibly with a code.
     System(io::Error),
 }
 
@@ -65,22 +66,22 @@ impl From<io::Error> for ExecDaemonError {
     }
 }
 
-/// The accept loop, and what it admits connections by.
+/// State of the accept loop.
 struct ExecDaemon {
     services: ExecServices,
     limits: Arc<ResourceLimits>,
     closers: DeferredCloser,
     socket_access: Arc<SocketAccess>,
     socket: ExecSocket,
-    /// Held by the thread whose turn at the door it is.
+    /// The lock of the thread that accepts.
     accept_lock: Mutex<()>,
-    /// How many wait for their turn or have it.
+    /// Number of threads that wait for their turn or have it.
     idle: AtomicUsize,
-    /// Its other end goes when nobody is to be let in or answered any more.
+    /// The other end is dropped when the daemon accepts and answers no more clients.
     end_pipe: UnixStream,
 }
 
-/// Serves until it is told to end. To be called before there are threads.
+/// Serves clients until a signal stops the daemon. The process must have one thread.
 pub fn serve_exec_clients(settings: &ExecDaemonOptions) -> Result<(), ExecDaemonError> {
     let policy = ExecPolicy::load(&settings.policy).map_err(ExecDaemonError::Policy)?;
     let handed = ExecSocket::from_systemd()?;
@@ -89,10 +90,10 @@ pub fn serve_exec_clients(settings: &ExecDaemonOptions) -> Result<(), ExecDaemon
     let reloads = signal_pipe(&[SIGHUP])?;
     executor.isolate_spawner();
     if let Some(why) = executor.isolation_error() {
-        log_line(&format_args!(
-            "commands begin with what others have sent, and may wait for it, for a thread cannot have descriptors \
-             of its own: {why}"
-        ));
+        let text = format!(
+            "warning: cannot isolate descriptor tables, so a client can delay commands of other clients: {why}"
+        );
+        log_line(&CodedError::new(&commands::SPAWN_NOT_ISOLATED, text));
     }
     let executor = Arc::new(executor);
     let socket = handed.map_or_else(|| ExecSocket::create(&settings.socket), Ok)?;
@@ -121,7 +122,7 @@ pub fn serve_exec_clients(settings: &ExecDaemonOptions) -> Result<(), ExecDaemon
     Ok(())
 }
 
-/// Becomes readable when one of the signals comes.
+/// Returns a pipe that becomes readable on one of the signals.
 fn signal_pipe(signals: &[i32]) -> io::Result<UnixStream> {
     let (told, tells) = UnixStream::pair()?;
     told.set_nonblocking(true)?;
@@ -135,7 +136,7 @@ fn has_signal(mut pipe: &UnixStream) -> bool {
     pipe.read(&mut [0; 64]).is_ok_and(|count| count > 0)
 }
 
-/// Where nobody is to be told, nobody is.
+/// Without systemd there is no receiver, which is not an error.
 fn notify(state: NotifyState<'_>) {
     let _ = sd_notify::notify(&[state]);
 }
@@ -148,17 +149,19 @@ impl ExecDaemon {
     fn log_cgroup_state(&self) {
         match self.services.executor.cgroups() {
             Ok(path) => log_line(&format_args!(
-                "commands that have a time-out are in cgroups of their own: {}",
+                "commands with a timeout have cgroups in {}",
                 path.display()
             )),
-            Err(why) => log_line(&format_args!(
-                "commands that have a time-out are in no cgroups of their own, and what comes of them is looked \
-                 for by its parents: {why}"
-            )),
+            Err(why) => {
+                let text = format!(
+                    "warning: no cgroups for commands with a timeout, so some of their processes may escape: {why}"
+                );
+                log_line(&CodedError::new(&commands::CGROUPS_UNAVAILABLE, text));
+            }
         }
     }
 
-    /// Waits for signals, until one ends the daemon.
+    /// Handles signals until one stops the daemon.
     fn handle_signals(&self, policy: &Path, reloads: &UnixStream, ends: &UnixStream) {
         loop {
             let mut fds = [PollFd::new(reloads, PollFlags::IN), PollFd::new(ends, PollFlags::IN)];
@@ -175,7 +178,7 @@ impl ExecDaemon {
         }
     }
 
-    /// Takes over a policy without a mistake; else the old one stays.
+    /// Reads the policy again. With mistakes, the old policy stays.
     fn reload(&self, path: &Path) {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             let _ = sd_notify::notify(&[NotifyState::Reloading, now]);
@@ -183,7 +186,7 @@ impl ExecDaemon {
         match ExecPolicy::load(path) {
             Ok(policy) => {
                 log_line(&format_args!(
-                    "{}: rules taken over: {}",
+                    "{}: policy reloaded, rules: {}",
                     path.display(),
                     policy.rules.len()
                 ));
@@ -191,13 +194,14 @@ impl ExecDaemon {
             }
             Err(problems) => {
                 problems.iter().for_each(|problem| log_line(problem));
-                log_line(&format_args!("{}: the old policy stays in force", path.display()));
+                let text = format!("{}: the old policy stays in force", path.display());
+                log_line(&CodedError::new(&commands::RELOAD_FAILED, text));
             }
         }
         notify(NotifyState::Ready);
     }
 
-    /// One more thread that takes its turn at the door.
+    /// Starts another thread that takes turns.
     fn spawn_acceptor(self: &Arc<Self>) -> io::Result<()> {
         self.idle.fetch_add(1, Ordering::Relaxed);
         let daemon = Arc::clone(self);
@@ -216,7 +220,7 @@ impl ExecDaemon {
             drop(turn);
             let idle = self.idle.fetch_sub(1, Ordering::Relaxed) - 1;
             let Some(place) = came else { return };
-            // Without another thread who comes next waits until this one is done.
+            // Without another thread the next connection waits until this one ends.
             let _ = if idle == 0 { self.spawn_acceptor() } else { Ok(()) };
             self.serve_connection(&place);
             drop(place);
@@ -227,7 +231,7 @@ impl ExecDaemon {
         }
     }
 
-    /// The next connection for which there is a place; `None` if nobody is to be let in any more.
+    /// Returns the next admitted connection. `None`: the daemon is stopping.
     fn next_connection(&self) -> Option<ConnectionSlot> {
         loop {
             let mut fds = [
@@ -264,7 +268,7 @@ impl ExecDaemon {
                 return None;
             }
         };
-        // The kernel has them of each connection.
+        // The kernel has the credentials of each connection.
         let uid = getsockopt(&stream, sockopt::PeerCredentials).map_or(u32::MAX, |peer| peer.uid());
         let (admitted, closed) =
             self.limits.admit(self.services.subuid_owners.find_owner(uid), stream);
@@ -282,15 +286,15 @@ impl ExecDaemon {
 
     fn serve_connection(&self, place: &ConnectionSlot) {
         let _open = self.services.counters.connections.hold();
-        // Whoever breaks off has nobody left to tell.
+        // A client that breaks the connection gets no reply.
         let _ = serve(&self.services, place);
         let _ = place.stream().shutdown(Shutdown::Both);
     }
 
-    /// Lets what runs end and be answered, for a time, and the log be told.
+    /// Waits for running commands and their replies, for a time, and for the journal.
     fn finish(&self, open: UnixStream) {
         self.limits.stop_admission();
-        // systemd's goes on to take callers, who would hear nothing until the next daemon: these are told.
+        // The socket of systemd continues to accept clients. They get a reply until this daemon has ended.
         let open = (!self.socket.close()).then_some(open);
         if !self.limits.is_empty_within(FINISH_TIMEOUT) {
             self.limits.close_all();

@@ -1,17 +1,18 @@
-//! The environment of a command: made anew, with what its rule keeps of the caller's.
+//! The environment of a command: the variables of its user and caller, and those that the rule keeps. `rule_match`
+//! selects them.
 
 use crate::exec::Account;
 use crate::rootwrap_conf::SECURE_PATH;
 use std::ffi::OsString;
 
-/// Of a command that runs for a caller as an account.
+/// Returns the environment of a command that runs for a caller as an account.
 pub(super) fn build_environment(
     account: &Account,
     caller: (u32, &str),
     kept: &[(OsString, OsString)],
 ) -> Vec<(OsString, OsString)> {
     let (uid, name) = caller;
-    // These a rule may keep from the caller; who the caller is it may not.
+    // A rule may keep these variables of the caller, but not those that name the caller.
     let own: [(&str, OsString); 5] = [
         ("PATH", SECURE_PATH.into()),
         ("HOME", account.home.clone().into()),
@@ -26,7 +27,7 @@ pub(super) fn build_environment(
         environment.push((name.into(), value));
     }
     for (name, value) in kept {
-        // Of two with one name the first counts, as it does for getenv(3).
+        // The first of two variables with one name counts, as in getenv(3).
         if !environment.iter().any(|(known, _)| known == name) {
             environment.push((name.clone(), value.clone()));
         }

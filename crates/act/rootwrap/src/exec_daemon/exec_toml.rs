@@ -1,90 +1,93 @@
-//! exec.toml: who may run what as whom. docs/internals/exec-protocol.md has the keys.
+//! The policy exec.toml: parsing and warnings. docs/internals/exec-protocol.md has the keys, and `rule_match` applies
+//! them.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{error, warning};
 use crate::evaluate::{is_command_variable, is_dangerous, is_dangerous_prefix};
 use crate::host_facts::LocalHost;
-use crate::interpreter::{distrust_of_executable, distrust_of_interpreters};
+use crate::interpreter::distrust_of_program;
 use crate::mode::Mode;
 use crate::path_trust::distrust;
 use crate::pattern::Pattern;
 use crate::rootwrap_conf::default_path_dirs;
 use nix::unistd::{Group, User};
+use roster_messages::table::commands;
+use roster_messages::{Diagnostic, Message};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// More rules are a mistake: each is looked at for each command.
+/// Limit of rules, because each command may have to check all of them.
 const RULES_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Standard input, output and error.
 const STREAM_FILES: u64 = 3;
 
-/// The rules, in order.
+/// A policy.
 #[derive(Debug)]
 pub struct ExecPolicy {
-    /// Each with a name of its own.
+    /// The rules in order, with unique names.
     pub rules: Vec<ExecRule>,
 }
 
 #[derive(Debug)]
 pub struct ExecRule {
-    /// For the log.
+    /// The name for records.
     pub name: String,
-    /// Its line in the file, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
-    /// Users whom it is for.
+    /// Users of the rule.
     pub users: Vec<String>,
-    /// Groups whose members it is for.
+    /// Groups of the rule.
     pub groups: Vec<String>,
-    /// Hosts that it is for; all, if there is none.
+    /// Hosts of the rule. Empty: all hosts.
     pub hosts: Vec<Glob>,
-    /// An absolute path.
+    /// The absolute path of the executable.
     pub command: PathBuf,
-    /// One for each argument.
+    /// A pattern for each argument.
     pub args: Vec<Pattern>,
-    /// Whether any arguments may follow those.
+    /// True if any arguments may follow those of `args`.
     pub any_args: bool,
-    /// The user that it runs as.
+    /// The user that the command runs as.
     pub run_as: String,
-    /// The group, instead of the user's.
+    /// The group that replaces the one of that user.
     pub run_as_group: Option<String>,
-    /// What is kept of the caller's environment.
+    /// Variables of the caller that the command keeps.
     pub keep_env: Vec<Glob>,
-    /// After which it is killed.
+    /// The time after which the daemon kills the command.
     pub timeout: Option<Duration>,
     pub limits: RuleLimits,
 }
 
-/// What setrlimit(2) is told.
+/// Limits for setrlimit(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleLimits {
-    /// Open files.
+    /// Number of open files.
     pub files: Option<u64>,
     /// Bytes of address space.
     pub memory: Option<u64>,
-    /// Time of a processor.
+    /// Processor time.
     pub cpu: Option<Duration>,
 }
 
-/// A text in which `*` stands for any characters.
+/// A text in which `*` matches any characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(String);
 
 impl Glob {
-    /// Whether all of a text is that.
+    /// Returns true if the whole text matches.
     #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         let mut parts = self.0.as_bytes().split(|&byte| byte == b'*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
-        // Each as early as it can be leaves most to those behind it.
+        // The earliest match of a part leaves the most for the parts behind it.
         for part in parts.filter(|part| !part.is_empty()) {
             let Some(at) = rest.windows(part.len()).position(|window| window == part) else {
                 return false;
@@ -94,7 +97,7 @@ impl Glob {
         rest.ends_with(last)
     }
 
-    /// Whether no variable that it stands for may be kept.
+    /// Returns true if every variable that matches is dangerous.
     fn is_never_kept(&self) -> bool {
         match self.0.strip_suffix('*') {
             Some(start) => is_dangerous_prefix(start.as_bytes()),
@@ -104,48 +107,48 @@ impl Glob {
 }
 
 impl ExecPolicy {
-    /// Reads a file. An error is every mistake in it, or that it could be anybody's.
+    /// Reads a policy file. The errors are all its mistakes, or the reason for which it is not trusted.
     pub fn load(file: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut text = String::new();
         let read = File::open(file)
             .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
-        let bad = |what, instead| Err(vec![Diagnostic::error(file, 0, what, instead)]);
+        let rejected = |message, text: String| Err(vec![error(message, file, 0, text)]);
         match read {
-            Err(error) => {
-                bad(format!("cannot be read: {error}"), "name a policy that this user may read")
+            Err(cause) if cause.kind() == ErrorKind::InvalidData => {
+                rejected(&commands::POLICY_NOT_UTF8, "not UTF-8".into())
+            }
+            Err(cause) => {
+                rejected(&commands::EXEC_TOML_UNREADABLE, format!("cannot be read: {cause}"))
             }
             Ok(_) if text.len() as u64 > FILE_BYTES_MAX => {
-                bad("is too large".into(), "write at most 1 MiB")
+                rejected(&commands::POLICY_TOO_LARGE, "larger than 1 MiB".into())
             }
             Ok(_) => match distrust(&LocalHost::new(), file.as_os_str()) {
-                Some(why) => bad(
-                    format!("could be changed by others: {why}"),
-                    "give it to root, writable by root alone",
-                ),
+                Some(why) => {
+                    let text = format!("other users can change it: {why}");
+                    rejected(&commands::EXEC_TOML_UNTRUSTED, text)
+                }
                 None => Self::parse(file, &text),
             },
         }
     }
 
-    /// Reads a text. An error is every mistake in it.
+    /// Parses a policy. The errors are all its mistakes.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
         let mut reader = ExecTomlReader { file, text, problems: Vec::new() };
         let (document, errors) = DeTable::parse_recoverable(text);
-        for error in errors {
-            let place = error.span().unwrap_or_default();
-            reader.add_problem(
-                &place,
-                format!("is no TOML: {}", error.message()),
-                "mend that line",
-            );
+        for invalid in errors {
+            let place = invalid.span().unwrap_or_default();
+            let text = format!("invalid TOML: {}", invalid.message());
+            reader.add_problem(&commands::EXEC_TOML_SYNTAX, &place, "", text, None);
         }
         let rules =
             if reader.problems.is_empty() { reader.rules(document.get_ref()) } else { vec![] };
         if reader.problems.is_empty() { Ok(Self { rules }) } else { Err(reader.problems) }
     }
 
-    /// What rules name and this host does not have: as long as it has not, they are for nobody or
-    /// run nothing. And what they keep of a caller's environment that is never kept, or may be as good as code.
+    /// Returns warnings about the policy on this host. They are about unknown users, groups and executables, dangerous
+    /// variables in keep_env, patterns with paths elsewhere, and low limits.
     #[must_use]
     pub fn warnings(&self, file: &Path) -> Vec<Diagnostic> {
         let is_no_user = |name: &String| matches!(User::from_name(name), Ok(None));
@@ -153,53 +156,45 @@ impl ExecPolicy {
         let host = LocalHost::with_environment(Vec::new());
         let mut problems = Vec::new();
         for rule in &self.rules {
-            let mut warn = |what: String, instead: &str| {
-                let what = format!("rule {:?}: {what}", rule.name);
-                problems.push(Diagnostic::warning(file, rule.line, what, instead));
+            let mut warn = |message: &'static Message, text: String| {
+                let key = format!("rule {}", rule.name);
+                problems.push(Diagnostic { key, ..warning(message, file, rule.line, text) });
             };
             let as_user = std::iter::once(&rule.run_as);
             for name in rule.users.iter().chain(as_user).filter(|name| is_no_user(name)) {
-                warn(format!("there is no user {name}"), "look whether the name is spelt so");
+                warn(&commands::RULE_USER_UNKNOWN, format!("user {name} does not exist"));
             }
             let as_group = rule.run_as_group.iter();
             for name in rule.groups.iter().chain(as_group).filter(|name| is_no_group(name)) {
-                warn(format!("there is no group {name}"), "look whether the name is spelt so");
+                warn(&commands::RULE_GROUP_UNKNOWN, format!("group {name} does not exist"));
             }
-            for (Glob(glob), what) in
-                rule.keep_env.iter().filter_map(|glob| Some((glob, keep_env_warning(glob)?)))
-            {
-                warn(
-                    format!("keep_env has {glob}: {what}"),
-                    "name what the command needs, one by one",
-                );
+            for glob in &rule.keep_env {
+                if let Some((message, text)) = keep_env_warning(glob) {
+                    warn(message, format!("keep_env has {}: {text}", glob.0));
+                }
             }
             for pattern in &rule.args {
                 let is_below =
                     |sample: &str| sample.starts_with('/') && sample.rfind('/') > Some(0);
                 if let Some(word) = pattern.words_elsewhere(is_below).next() {
-                    let what = format!(
-                        "args: the pattern {:?} matches {word} too, a path elsewhere",
+                    let text = format!(
+                        "args: pattern {:?} also matches {word}, a path elsewhere",
                         pattern.text()
                     );
-                    warn(what, r"begin it with (?!.*/\.\.(/|$)), which refuses words with /..");
+                    warn(&commands::ARGS_PATH_ELSEWHERE, text);
                 }
             }
             if rule.limits.files.is_some_and(|files| files <= STREAM_FILES) {
-                let what = "max_files leaves none to load a library by".to_owned();
-                warn(what, "write 4 or more, unless the program is linked statically");
+                let text = "max_files is too low to load a shared library".to_owned();
+                warn(&commands::MAX_FILES_TOO_LOW, text);
             }
             if !rule.command.exists() {
-                let what = format!("there is no {}", rule.command.display());
-                warn(what, "install it, or mend the path");
-            } else if let Some(why) = distrust_of_executable(&host, rule.command.as_os_str())
-                .or_else(|| {
-                    distrust_of_interpreters(&host, rule.command.as_os_str(), &default_path_dirs)
-                })
+                let text = format!("{} does not exist", rule.command.display());
+                warn(&commands::EXECUTABLE_MISSING, text);
+            } else if let Some((message, why)) =
+                distrust_of_program(&host, rule.command.as_os_str(), &default_path_dirs)
             {
-                warn(
-                    format!("the command does not run: {why}"),
-                    "give it and its interpreters to root, writable by root alone",
-                );
+                warn(message, format!("the command does not run: {why}"));
             }
         }
         problems
@@ -222,12 +217,14 @@ impl ExecTomlReader<'_> {
 
     fn add_problem(
         &mut self,
+        message: &'static Message,
         place: &Range<usize>,
-        what: impl Into<String>,
-        instead: impl Into<String>,
+        key: &str,
+        text: impl Into<String>,
+        fix: Option<String>,
     ) {
-        let line = self.line(place);
-        self.problems.push(Diagnostic::error(self.file, line, what, instead));
+        let problem = error(message, self.file, self.line(place), text);
+        self.problems.push(Diagnostic { key: key.to_owned(), fix, ..problem });
     }
 
     fn rules(&mut self, document: &DeTable<'_>) -> Vec<ExecRule> {
@@ -238,22 +235,22 @@ impl ExecTomlReader<'_> {
                     rules.extend(tables.iter().filter_map(|table| self.rule(table)));
                 }
                 ("rule", DeValue::Array(_)) => {
-                    let what = format!("there are more than {RULES_MAX} rules");
-                    self.add_problem(&key.span(), what, "remove some");
+                    let (row, text) =
+                        (&commands::EXEC_RULES_TOO_MANY, format!("more than {RULES_MAX} rules"));
+                    self.add_problem(row, &key.span(), "", text, None);
                 }
                 (name, _) => {
-                    let what = format!("{name} is not known here");
-                    self.add_problem(&key.span(), what, "write rules, each below a line [[rule]]");
+                    let row = &commands::EXEC_KEY_UNKNOWN;
+                    self.add_problem(row, &key.span(), name, "unknown key", None);
                 }
             }
         }
         let mut names = BTreeSet::new();
         for rule in &rules {
             if !names.insert(&rule.name) {
-                let what = format!("there are two rules {:?}", rule.name);
-                let problem =
-                    Diagnostic::error(self.file, rule.line, what, "give each a name of its own");
-                self.problems.push(problem);
+                let text = format!("two rules have the name {:?}", rule.name);
+                let row = &commands::EXEC_RULE_NAME_DUPLICATE;
+                self.problems.push(error(row, self.file, rule.line, text));
             }
         }
         rules
@@ -261,18 +258,15 @@ impl ExecTomlReader<'_> {
 
     fn rule(&mut self, value: &SpannedValue<'_>) -> Option<ExecRule> {
         let DeValue::Table(table) = value.get_ref() else {
-            self.add_problem(
-                &value.span(),
-                "a rule is a table",
-                "write [[rule]] on a line of its own",
-            );
+            let row = &commands::EXEC_RULE_NOT_TABLE;
+            self.add_problem(row, &value.span(), "", "the rule is not a table", None);
             return None;
         };
         let mut fields =
             TableFields { reader: self, table, known_keys: Vec::new(), span: value.span() };
         let rule = ExecRule {
             line: fields.reader.line(&fields.span),
-            name: fields.read_required("name", "letters, digits, - _ and .", name),
+            name: fields.read_required("name", "1 to 64 letters, digits, -, _ and .", name),
             users: fields.read_list("users", "names of users", account),
             groups: fields.read_list("groups", "names of groups", account),
             hosts: fields.read_hosts(),
@@ -285,12 +279,12 @@ impl ExecTomlReader<'_> {
             run_as_group: fields.read_optional("run_as_group", "a group's name", account),
             keep_env: fields.read_list(
                 "keep_env",
-                "names of variables, a * at the end at the most",
+                "names of variables, with * only at the end",
                 variable,
             ),
             timeout: fields.read_optional("timeout", "a duration, such as \"30s\"", duration),
             limits: RuleLimits {
-                files: fields.read_optional("max_files", "a number from 3 on", files),
+                files: fields.read_optional("max_files", "a number, at least 3", files),
                 memory: fields.read_optional("max_memory", "bytes, such as \"64MiB\"", size),
                 cpu: fields.read_optional(
                     "max_cpu",
@@ -300,19 +294,15 @@ impl ExecTomlReader<'_> {
             },
         };
         if rule.users.is_empty() && rule.groups.is_empty() {
-            let place = fields.span.clone();
-            fields.reader.add_problem(
-                &place,
-                "the rule is for nobody",
-                "write users = [\"…\"] or groups",
-            );
+            let (row, text) = (&commands::EXEC_RULE_WITHOUT_USERS, "no users and no groups");
+            fields.reader.add_problem(row, &fields.span, "", text, None);
         }
         fields.reject_unknown_keys();
         Some(rule)
     }
 }
 
-/// The keys of one table, as they are asked for.
+/// A reader of one table, which records the keys that it knows.
 struct TableFields<'f, 't, 'd> {
     reader: &'f mut ExecTomlReader<'t>,
     table: &'f DeTable<'d>,
@@ -331,11 +321,8 @@ impl TableFields<'_, '_, '_> {
         let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
         let found = read(value.get_ref());
         if found.is_none() {
-            self.reader.add_problem(
-                &value.span(),
-                format!("{key} cannot be that"),
-                format!("write {wanted}"),
-            );
+            let (row, fix) = (&commands::EXEC_RULE_VALUE_INVALID, format!("Write {wanted}."));
+            self.reader.add_problem(row, &value.span(), key, "invalid value", Some(fix));
         }
         found
     }
@@ -347,12 +334,8 @@ impl TableFields<'_, '_, '_> {
         read: impl Fn(&DeValue<'_>) -> Option<T>,
     ) -> T {
         if !self.table.iter().any(|(name, _)| name.get_ref() == key) {
-            let place = self.span.clone();
-            self.reader.add_problem(
-                &place,
-                format!("the rule has no {key}"),
-                format!("write {wanted}"),
-            );
+            let (row, fix) = (&commands::EXEC_RULE_KEY_MISSING, format!("Write {wanted}."));
+            self.reader.add_problem(row, &self.span, key, "required key is missing", Some(fix));
         }
         self.read_optional(key, wanted, read).unwrap_or_default()
     }
@@ -370,7 +353,7 @@ impl TableFields<'_, '_, '_> {
         self.read_optional(key, &format!("a list of {wanted}"), list).unwrap_or_default()
     }
 
-    /// None is a mistake: what is made of an empty list is hardly meant for every host.
+    /// An empty list is an error: it is unlikely to mean every host.
     fn read_hosts(&mut self) -> Vec<Glob> {
         let list = |value: &DeValue<'_>| match value {
             DeValue::Array(items) if !items.is_empty() => {
@@ -378,11 +361,11 @@ impl TableFields<'_, '_, '_> {
             }
             _ => None,
         };
-        let wanted = "a list of names of hosts, or leave hosts out for every host";
+        let wanted = "a list of names of hosts, or omit hosts for every host";
         self.read_optional("hosts", wanted, list).unwrap_or_default()
     }
 
-    /// Each that cannot be used is a mistake of its own, with its place and what is wrong with it.
+    /// Each faulty pattern is a separate error with its line.
     fn read_patterns(&mut self, key: &'static str) -> Vec<Pattern> {
         let value = self.table.iter().find(|(name, _)| name.get_ref() == key);
         let items = match value.map(|(_, value)| value.get_ref()) {
@@ -390,12 +373,12 @@ impl TableFields<'_, '_, '_> {
             _ => &[],
         };
         for item in items {
-            // An empty one is an empty argument's.
+            // An empty pattern is for an empty argument.
             if let DeValue::String(text) = item.get_ref()
                 && let Some(fault) = Pattern::new(text).fault(Mode::Strict)
             {
-                let what = format!("{key}: the pattern {text:?} {fault}");
-                self.reader.add_problem(&item.span(), what, "mend it, or write it without that");
+                let text = format!("pattern {text:?} {fault}");
+                self.reader.add_problem(fault.message(), &item.span(), key, text, None);
             }
         }
         let pattern = |value: &DeValue<'_>| match value {
@@ -405,13 +388,13 @@ impl TableFields<'_, '_, '_> {
         self.read_list(key, "patterns, each a string", pattern)
     }
 
-    /// What nobody asked for.
+    /// Adds an error for each key that was not read.
     fn reject_unknown_keys(self) {
         for (key, _) in self.table.iter() {
             if !self.known_keys.contains(&&**key.get_ref()) {
-                let what = format!("{} is not known in a rule", key.get_ref());
-                let instead = format!("write one of {}", self.known_keys.join(", "));
-                self.reader.add_problem(&key.span(), what, instead);
+                let row = &commands::EXEC_RULE_KEY_UNKNOWN;
+                let fix = format!("Write one of {}.", self.known_keys.join(", "));
+                self.reader.add_problem(row, &key.span(), key.get_ref(), "unknown key", Some(fix));
             }
         }
     }
@@ -431,7 +414,7 @@ fn name(value: &DeValue<'_>) -> Option<String> {
         .then(|| name.into())
 }
 
-/// Of a user or a group: what no line of passwd(5) can hold is none.
+/// Reads the name of a user or a group. Such a name has no character that separates fields of passwd(5).
 fn account(value: &DeValue<'_>) -> Option<String> {
     text(value).filter(|name| !name.contains([':', '\n', ','])).map(str::to_owned)
 }
@@ -446,22 +429,20 @@ fn variable(value: &DeValue<'_>) -> Option<Glob> {
     (!name.is_empty() && !name.contains('*')).then(|| Glob(text.to_owned()))
 }
 
-/// What is doubtful about keeping a variable, or all that begin so.
-fn keep_env_warning(glob: &Glob) -> Option<&'static str> {
+/// Returns the danger of keeping the variables of a glob.
+fn keep_env_warning(glob: &Glob) -> Option<(&'static Message, &'static str)> {
     if glob.is_never_kept() {
-        return Some("that is never kept");
+        return Some((&commands::KEEP_ENV_DROPPED, "the daemon never keeps it"));
     }
     let (name, is_beginning) = match glob.0.strip_suffix('*') {
         Some(name) => (name.as_bytes(), true),
         None => (glob.0.as_bytes(), false),
     };
     if glob.matches(b"LANGUAGE") {
-        return Some(
-            "programs find their messages by LANGUAGE; values with / or % are dropped, as of LANG and LC_*",
-        );
+        return Some((&commands::KEEP_ENV_LANGUAGE, "programs find their messages by LANGUAGE"));
     }
-    let obeyed = "some programs take that for a command, or for files that lead to one";
-    is_command_variable(name, is_beginning).then_some(obeyed)
+    let text = "some programs use it as a command, or as a file with commands";
+    is_command_variable(name, is_beginning).then_some((&commands::KEEP_ENV_COMMAND, text))
 }
 
 fn path(value: &DeValue<'_>) -> Option<PathBuf> {
@@ -488,7 +469,7 @@ fn files(value: &DeValue<'_>) -> Option<u64> {
     number(value).filter(|&files| files >= STREAM_FILES)
 }
 
-/// A number with one of these words behind it.
+/// Reads a number with a unit.
 fn number_with_unit(value: &DeValue<'_>, units: &[(&str, u64)]) -> Option<u64> {
     let text = text(value)?;
     let at = text.find(|char: char| !char.is_ascii_digit())?;
@@ -517,15 +498,14 @@ mod tests {
     use crate::man_pages::EXEC_TOML;
     use roster_cli_docs::{TextBlock, man_sections};
 
-    fn parse(text: &str) -> Result<ExecPolicy, Vec<String>> {
+    fn parse(text: &str) -> Result<ExecPolicy, Vec<Diagnostic>> {
         ExecPolicy::parse(Path::new("exec.toml"), text)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]
     fn every_key_of_the_page_is_read() {
         let page = include_str!("../../../../../docs/internals/exec-protocol.md");
-        let start = page.find("```toml\n").unwrap() + 8;
+        let start = page.find("```toml host\n").unwrap() + 13;
         let example = &page[start..start + page[start..].find("```").unwrap()];
         let policy = parse(example).unwrap();
         let rule = &policy.rules[0];
@@ -545,7 +525,9 @@ mod tests {
     #[test]
     fn every_key_is_in_the_manual() {
         let unknown = parse("[[rule]]\nother = 1").unwrap_err();
-        let known = unknown.iter().find_map(|problem| problem.split("write one of ").nth(1));
+        let known = unknown
+            .iter()
+            .find_map(|problem| problem.fix().strip_prefix("Write one of ")?.strip_suffix('.'));
         let sections = man_sections(EXEC_TOML, "");
         let section = sections.iter().find(|section| section.title == "Keys").unwrap();
         let terms = section.blocks.iter().map(|block| match block {
@@ -567,17 +549,18 @@ mod tests {
              args = [\"(\"]\ntimeout = \"30\"\nuser = \"y\"\n\n[[rule]]\n[other]\n",
         )
         .unwrap_err();
-        let lines: Vec<&str> =
-            problems.iter().filter_map(|problem| problem.split(':').nth(1)).collect();
+        let lines: Vec<usize> = problems.iter().map(|problem| problem.line).collect();
         assert!(
-            problems.iter().any(|problem| problem.ends_with("write letters, digits, - _ and ."))
+            problems.iter().any(|problem| problem.fix().ends_with("letters, digits, -, _ and .."))
         );
-        for line in ["1", "2", "3", "4", "5", "6", "7", "9", "10"] {
+        for line in [1, 2, 3, 4, 5, 6, 7, 9, 10] {
             assert!(lines.contains(&line), "{line}: {problems:#?}");
         }
         assert_eq!(parse("a = ").unwrap_err().len(), 1);
         let two = "[[rule]]\nname = \"a\"\ncommand = \"/a\"\nusers = [\"x\"]\n".repeat(2);
-        assert!(parse(&two).unwrap_err()[0].starts_with("exec.toml:5: there are two rules"));
+        let duplicate = &parse(&two).unwrap_err()[0];
+        assert_eq!(duplicate.message, &commands::EXEC_RULE_NAME_DUPLICATE);
+        assert_eq!(duplicate.line, 5);
     }
 
     #[test]
@@ -588,10 +571,9 @@ mod tests {
             2
         );
         let told = parse(&format!("{rule}args = [\n\"ok\",\n\"b)\"]\n")).unwrap_err();
-        assert!(
-            told[0].starts_with("exec.toml:7: args: the pattern \"b)\" has a ) without its ("),
-            "{told:?}"
-        );
+        let told = told[0].to_string();
+        let expected = "exec.toml:7: args: pattern \"b)\" has a ) without its (. ";
+        assert!(told.starts_with(expected), "{told}");
     }
 
     #[test]
@@ -600,9 +582,10 @@ mod tests {
         let of = |keys: &str| {
             parse(&format!("{rule}{keys}")).map(|policy| {
                 let doubts = policy.warnings(Path::new("exec.toml"));
-                // Whether the user and the program are there is this host's.
-                let told = doubts.iter().map(ToString::to_string);
-                told.filter(|told| !told.contains("there is no")).collect::<Vec<_>>()
+                // Users and executables depend on the host of the test.
+                let of_host = [&commands::RULE_USER_UNKNOWN, &commands::EXECUTABLE_MISSING];
+                let told = doubts.iter().filter(|doubt| !of_host.contains(&doubt.message));
+                told.map(|doubt| format!("{} {}", doubt.message, doubt.text)).collect::<Vec<_>>()
             })
         };
         assert_eq!(of("keep_env = [\"LC_*\", \"TERM\"]\nmax_files = 4\n"), Ok(vec![]));
@@ -619,7 +602,7 @@ mod tests {
         let args = |pattern: &str| of(&format!("args = ['{pattern}']\n")).unwrap();
         for pattern in ["/srv/www/.*", r"/etc/(?!\.\.).*", "(/a|/srv/www/[a-z./]+)"] {
             let [told] = &args(pattern)[..] else { panic!("{pattern}: {:?}", args(pattern)) };
-            assert!(told.contains(" too, a path elsewhere; begin it with "), "{told}");
+            assert!(told.starts_with(commands::ARGS_PATH_ELSEWHERE.code), "{told}");
         }
         for pattern in
             ["/srv/www/[a-z]+", "/srv/www/index", ".*", "/.*", r"(?!.*/\.\.(/|$))/srv/www/.*"]
@@ -627,7 +610,7 @@ mod tests {
             assert_eq!(args(pattern), [""; 0], "{pattern}");
         }
         let empty = of("hosts = []\n").unwrap_err();
-        assert!(empty[0].contains("leave hosts out for every host"), "{empty:?}");
+        assert!(empty[0].fix().contains("omit hosts for every host"), "{empty:?}");
         assert_eq!(of("groups = []\n"), Ok(vec![]));
     }
 

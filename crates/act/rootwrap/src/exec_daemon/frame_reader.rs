@@ -1,5 +1,5 @@
-//! What comes over a connection: bytes and descriptors, as frames. No frame is waited for beyond its
-//! time, and none is larger than the protocol has it.
+//! The receiving side of a connection: it collects bytes and descriptors into frames. Time and size of a frame are
+//! limited. `connection` handles the requests.
 
 use roster_exec::protocol::{
     CommandRequest, DESCRIPTOR_COUNT, HEADER_BYTES, MalformedFrame, SIGNAL_FRAME_BYTES,
@@ -16,36 +16,36 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// From a request's first byte to its last.
+/// Limit between the first byte of a request and its last.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Signals for a command that has ended, before the next request.
+/// Limit of signals that arrive between two commands.
 const LATE_SIGNALS_MAX: usize = 64;
-/// What is read at once.
+/// Size of one read.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Signals by which a caller wants no more of a command.
+/// Signals that cancel a command.
 const TERMINATING: [Signal; 5] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL];
 
-/// A connection's receiving side.
+/// The receiving side of a connection.
 pub(super) struct FrameReader<'s> {
     stream: &'s UnixStream,
     buffered: Vec<u8>,
     fds: BoundedClose<Vec<OwnedFd>>,
-    /// Since the last request.
+    /// Signals since the last request.
     late_signals: usize,
 }
 
-/// Standard input, output and error, and a folder.
+/// Descriptors 0, 1 and 2 of the command, and its working directory.
 pub(super) type CommandFds = [OwnedFd; DESCRIPTOR_COUNT];
 
-/// A command that somebody wants, with the descriptors that it is to have.
+/// A request with the descriptors for its command.
 pub(super) struct ReceivedRequest {
     pub(super) request: CommandRequest,
     pub(super) fds: BoundedClose<CommandFds>,
 }
 
-/// What one read brought.
+/// The result of one read.
 pub(super) enum ReadOutcome {
     Bytes,
     Nothing,
@@ -61,8 +61,8 @@ impl<'s> FrameReader<'s> {
         self.stream
     }
 
-    /// The next request, which has to begin within a time; `None` if the client ends instead, or sends
-    /// none. `reserve` is asked whether so many bytes more may be held.
+    /// Returns the next request, which has to begin within a time. `None`: the client closed the connection, or sent
+    /// nothing. `reserve` returns false if there is no memory for so many bytes.
     pub(super) fn next_request(
         &mut self,
         begins_in: Duration,
@@ -86,7 +86,7 @@ impl<'s> FrameReader<'s> {
                     self.buffered.reserve_exact(end - self.buffered.len());
                 }
             }
-            // A client that waits sends at once: most often it is there already.
+            // Most often the request of a client is already there.
             match self.read()? {
                 // The time limit also holds for a client that sends without a pause.
                 ReadOutcome::Bytes if Instant::now() >= until => return Ok(None),
@@ -98,12 +98,12 @@ impl<'s> FrameReader<'s> {
         }
     }
 
-    /// Whether a signal comes next, which may have come in part.
+    /// Returns true if the next frame is a signal, possibly incomplete.
     fn is_signal(&self) -> bool {
         self.buffered.first() == Some(&b'K')
     }
 
-    /// Where the request that has begun ends.
+    /// Returns the end of the request in the buffer.
     fn end_of_request(&self) -> io::Result<Option<usize>> {
         if self.is_signal() {
             return Ok(None);
@@ -116,7 +116,8 @@ impl<'s> FrameReader<'s> {
         let request = CommandRequest::decode(&self.buffered[HEADER_BYTES..end]).map_err(invalid)?;
         let fds =
             self.fds.take_value().try_into().map(BoundedClose::new).map_err(BoundedClose::new);
-        let fds = fds.map_err(|_| invalid(MalformedFrame("four descriptors come with it")))?;
+        let fds =
+            fds.map_err(|_| invalid(MalformedFrame("the number of descriptors is not four")))?;
         self.buffered.drain(..end);
         self.late_signals = 0;
         if self.buffered.capacity() > 2 * PIECE_BYTES {
@@ -125,18 +126,18 @@ impl<'s> FrameReader<'s> {
         Ok(ReceivedRequest { request, fds })
     }
 
-    /// Signals for a command that had ended when they came.
+    /// Drops signals for a command that had ended before they arrived.
     fn drop_late_signals(&mut self) -> io::Result<()> {
         while self.is_signal() && self.next_signal()?.is_some() {
             self.late_signals += 1;
             if self.late_signals > LATE_SIGNALS_MAX {
-                return Err(invalid(MalformedFrame("signals for no command")));
+                return Err(invalid(MalformedFrame("too many signals without a command")));
             }
         }
         Ok(())
     }
 
-    /// A signal that has come for the command that runs.
+    /// Returns the next signal for the running command.
     pub(super) fn next_signal(&mut self) -> io::Result<Option<u32>> {
         let Some(frame) = self.buffered.first_chunk::<SIGNAL_FRAME_BYTES>() else {
             return Ok(None);
@@ -146,8 +147,8 @@ impl<'s> FrameReader<'s> {
         Ok(Some(signal))
     }
 
-    /// Takes all that is there while a command is to begin. An error is that the client is gone, or may not
-    /// say what it says.
+    /// Reads everything that is there before a command starts. An error: the client has closed the connection, or
+    /// violated the protocol.
     pub(super) fn read_all(&mut self) -> io::Result<()> {
         while !self.is_unexpected() && self.buffered.len() < PIECE_BYTES {
             match self.read()? {
@@ -159,7 +160,7 @@ impl<'s> FrameReader<'s> {
         Err(ErrorKind::InvalidData.into())
     }
 
-    /// The first that is to end a command of those signals that have come and are left for it.
+    /// Returns the first received signal that cancels the command.
     pub(super) fn termination_signal(&self) -> Option<u32> {
         let frames = self.buffered.chunks_exact(SIGNAL_FRAME_BYTES);
         let mut signals = frames.filter_map(|frame| decode_signal(frame.try_into().ok()?).ok());
@@ -167,7 +168,7 @@ impl<'s> FrameReader<'s> {
             .find(|signal| TERMINATING.iter().any(|end| u32::try_from(end.as_raw()) == Ok(*signal)))
     }
 
-    /// Whether what has come is for another time than while a command runs.
+    /// Returns true if the client sent other frames than signals.
     pub(super) fn is_unexpected(&self) -> bool {
         !self.fds.is_empty() || self.buffered.first().is_some_and(|&kind| kind != b'K')
     }
@@ -185,13 +186,13 @@ impl<'s> FrameReader<'s> {
         }
     }
 
-    /// Takes what is there, without waiting.
+    /// Reads the received data without a wait.
     pub(super) fn read(&mut self) -> io::Result<ReadOutcome> {
         let mut piece = [0; PIECE_BYTES];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTOR_COUNT))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        // More descriptors than there is space for are closed in it.
+        // The kernel closes descriptors that exceed the space.
         let came = limit_wait(|| {
             let mut pieces = [IoSliceMut::new(&mut piece)];
             recvmsg(self.stream.as_fd(), &mut pieces, &mut control, flags)
@@ -203,12 +204,12 @@ impl<'s> FrameReader<'s> {
         }
         match came {
             Ok(came) if came.bytes == 0 => Ok(ReadOutcome::End),
-            // More descriptors than there may be, or than this process may have.
+            // The client sent too many descriptors, or this process has no free ones.
             Ok(came)
                 if came.flags.contains(ReturnFlags::CTRUNC)
                     || self.fds.len() > DESCRIPTOR_COUNT =>
             {
-                Err(invalid(MalformedFrame("four descriptors come with it")))
+                Err(invalid(MalformedFrame("the number of descriptors is not four")))
             }
             Ok(came) => {
                 self.buffered.extend_from_slice(&piece[..came.bytes]);

@@ -1,11 +1,13 @@
-//! Which users may connect to the socket. A file system of the caller's (FUSE) may hold the closing of a connection for
-//! as long as its server likes, and no signal ends that. A user with many such closings is refused by the kernel: an
-//! entry without rights in the access list of the socket. Root passes access lists and is never refused.
+//! Access to the socket. A file system of the caller (FUSE) can delay the close of a connection without limit, and no
+//! signal ends that. The gate excludes a user with many such connections by an entry in the access list of the socket.
+//! Root bypasses access lists and is never excluded.
 
 use super::subuid_owners::SubuidOwners;
 use crate::access_list::{AccessList, AccessRights, CONNECT, READ_WRITE};
 use parking_lot::Mutex;
 use roster_fd_passing::deferred_close::PendingCloses;
+use roster_messages::CodedError;
+use roster_messages::table::commands::SOCKET_REPLACED;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io;
@@ -14,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Closings of one user's connections that hang, from which on the user is refused.
+/// Pending closes of one user at which the gate excludes that user.
 const HANGING_PER_USER_MAX: usize = 32;
-/// Hanging closings of all users, from which on all users but root are refused.
+/// Pending closes of all users at which the gate excludes all users but root.
 const HANGING_MAX: usize = 1024;
-/// Uids in the list, beyond which all users but root are refused: one user may have thousands.
+/// Limit of excluded uids, because one user may have thousands. Beyond it the gate excludes all users but root.
 const REFUSED_MAX: usize = 256;
-/// `x` replaces the right to connect while a user is refused. It means nothing for a socket, so the next daemon tells the
-/// entries of a gate from those of an administrator.
+/// The right `x` replaces the right to connect of an excluded user. It has no meaning for sockets, so the next daemon
+/// can distinguish these entries from those of an administrator.
 const REFUSED_RIGHTS: AccessRights = 1;
 
 pub(super) struct SocketAccess {
@@ -39,16 +41,17 @@ enum RefusedUsers {
 }
 
 impl SocketAccess {
-    /// Removes the refusals that a killed daemon has left on the socket.
+    /// Removes exclusions of a killed daemon from the socket.
     pub(super) fn new(path: &Path, persons: Arc<SubuidOwners>) -> io::Result<Self> {
-        let failed = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: the socket's mode: {error}", path.display()))
-        };
-        let status = fs::symlink_metadata(path).map_err(failed)?;
+        let replaced =
+            |what: &str| CodedError::new(&SOCKET_REPLACED, format!("{}: {what}", path.display()));
+        let status = fs::symlink_metadata(path).map_err(|error| {
+            io::Error::other(replaced("the mode of the socket cannot be read").caused_by(error))
+        })?;
         if !status.file_type().is_socket() {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(io::Error::other(replaced("not a socket")));
         }
-        // A file system without access lists has modes alone.
+        // A file system without access lists has only modes.
         let list = AccessList::read(path).ok().flatten();
         let list = list.unwrap_or_else(|| AccessList::from_mode(status.permissions().mode()));
         let open = without_refusals(list);
@@ -65,7 +68,7 @@ impl SocketAccess {
         Ok(gate)
     }
 
-    /// Goes by the closings that hang now.
+    /// Adjusts the exclusions to the pending closes.
     pub(super) fn adjust(&self, pending: &PendingCloses) {
         let wanted = self.users_to_refuse(pending);
         let mut refused = self.refused.lock();
@@ -77,7 +80,7 @@ impl SocketAccess {
         }
     }
 
-    /// Opens the socket for good: connections wait there for the next daemon.
+    /// Removes all exclusions permanently. Connections then wait for the next daemon.
     pub(super) fn open(&self) {
         self.is_finished.store(true, Ordering::SeqCst);
         self.adjust(&PendingCloses::new());
@@ -115,26 +118,26 @@ impl SocketAccess {
         let mut list = self.open.clone();
         match refused {
             RefusedUsers::Users(uids) => {
-                // An entry by which the administrator refuses the user stays.
+                // The gate keeps an entry by which the administrator excludes the user.
                 list.users.retain(|(uid, rights)| !uids.contains(uid) || rights & CONNECT == 0);
                 let listed: BTreeSet<u32> = list.users.iter().map(|(uid, _)| *uid).collect();
                 list.users.extend(uids.difference(&listed).map(|&uid| (uid, REFUSED_RIGHTS)));
             }
             RefusedUsers::AllButRoot => {
-                // The mask binds all entries but those of the owner and of others.
+                // The mask limits all entries except those of the owner and of others.
                 let rights = if list.is_mode_only() { &mut list.group } else { &mut list.mask };
                 for rights in [rights, &mut list.others] {
                     *rights = if *rights & CONNECT == 0 { *rights } else { REFUSED_RIGHTS };
                 }
             }
         }
-        // The kernel takes entries in this order alone.
+        // The kernel requires this order of the entries.
         list.users.sort_unstable();
         list
     }
 }
 
-/// The list without what a gate has put into it.
+/// Returns the list without the entries of a gate.
 fn without_refusals(mut list: AccessList) -> AccessList {
     list.users.retain(|(_, rights)| *rights != REFUSED_RIGHTS);
     for rights in [&mut list.group, &mut list.mask, &mut list.others] {
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(socket.list().unwrap().users, [(1, READ_WRITE), (7, REFUSED_RIGHTS), (8, 0)]);
         gate.adjust(&PendingCloses::from([(7, HANGING_MAX)]));
         assert_eq!(socket.mode(), 0o610);
-        // The next daemon does not know an entry that this one has replaced.
+        // The next daemon cannot restore an entry that this one replaced.
         let _next = socket.gate();
         assert_eq!(socket.list(), Some(own.clone()));
         gate.adjust(&PendingCloses::new());

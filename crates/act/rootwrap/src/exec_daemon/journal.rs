@@ -1,11 +1,13 @@
-//! Tells the journal. The record of a command's start is sent before the command starts, if the journal has room: the
-//! command may end this daemon. All else goes through queues and a thread, so that no caller waits; records of
-//! allowed commands go first and have a queue of their own. A record that finds its queue full is counted. Where
-//! no journal listens, standard error is told.
+//! Sends records to the journal. The record of a start is sent before the command starts, if the journal has space,
+//! because the command may kill this daemon. Other records wait in two queues for a thread, so that no caller waits.
+//! The queue of allowed commands goes first. Full queues drop records and count them. Without a journal the records go
+//! to standard error.
 
 use super::audit_record::{AuditRecord, ExecOutcome, put_field};
 use super::counters::Counters;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use roster_messages::CodedError;
+use roster_messages::table::commands::RECORDS_DROPPED;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -16,19 +18,19 @@ use std::thread;
 use std::time::Duration;
 
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// Records in each queue.
+/// Limit of each queue.
 const QUEUE_MAX: usize = 4096;
-/// How long the thread waits for a journal that does not read.
+/// Limit of the wait for a journal that does not read.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the end of the program waits for the last records.
+/// Limit of the wait for the last records at the end.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The queues.
+/// The sender of records.
 pub(super) struct Journal {
     shared: Arc<JournalShared>,
-    /// For records that are sent at once; nothing waits for it.
+    /// The socket for records that are sent at once, without a wait.
     direct_socket: RwLock<Option<UnixDatagram>>,
-    /// Tells the records of this daemon from those of others.
+    /// A random number that distinguishes the records of this daemon.
     run: u32,
     commands: AtomicU64,
     counters: Arc<Counters>,
@@ -45,7 +47,7 @@ struct JournalQueues {
     allowed: VecDeque<AuditRecord>,
     others: VecDeque<AuditRecord>,
     is_ending: bool,
-    /// The thread has told all.
+    /// The thread has sent all records.
     is_done: bool,
 }
 
@@ -73,12 +75,12 @@ impl Journal {
         })
     }
 
-    /// A name that no other command has.
+    /// Returns a unique identifier for a command.
     pub(super) fn next_id(&self) -> String {
         format!("{:08x}-{}", self.run, self.commands.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// That a command is about to start: sent before this returns, if the journal has room. Never waits.
+    /// Sends the record of a start before it returns, if the journal has space. It never waits.
     pub(super) fn send_start(&self, record: &AuditRecord) {
         let record = AuditRecord { outcome: ExecOutcome::Starting, ..record.clone() };
         if self.send(&record.encode()).is_err() {
@@ -86,7 +88,7 @@ impl Journal {
         }
     }
 
-    /// Never waits.
+    /// Adds a record to its queue. It never waits.
     pub(super) fn enqueue_record(&self, record: AuditRecord) {
         let mut queues = self.shared.queues();
         let is_allowed = record.outcome.label() == ExecOutcome::Starting.label();
@@ -100,7 +102,7 @@ impl Journal {
         self.shared.changed.notify_all();
     }
 
-    /// Waits, for a time, until the queues are empty.
+    /// Waits until the queues are empty, for a limited time.
     pub(super) fn finish(&self) {
         let mut queues = self.shared.queues();
         queues.is_ending = true;
@@ -117,7 +119,7 @@ impl Journal {
         };
         drop(direct);
         match sent {
-            // The journal was started anew, or this is the first record.
+            // The journal was restarted, or this is the first record.
             Err(error) if error.kind() != ErrorKind::WouldBlock => {
                 let socket = connect()?;
                 socket.set_nonblocking(true)?;
@@ -135,7 +137,7 @@ impl JournalShared {
         self.queues.lock()
     }
 
-    /// Waits for the next record; `None` if none comes any more.
+    /// Waits for the next record. `None`: the queues are empty and the daemon is stopping.
     fn next(&self) -> Option<AuditRecord> {
         let is_empty = |queues: &mut JournalQueues| {
             queues.allowed.is_empty() && queues.others.is_empty() && !queues.is_ending
@@ -156,11 +158,18 @@ impl JournalWriter {
     fn write_record(&mut self, record: &AuditRecord) {
         let dropped = self.counters.records_dropped.get();
         if dropped > self.reported_dropped {
-            let message = format!("{} records were dropped", dropped - self.reported_dropped);
+            let text = format!("{} records were dropped", dropped - self.reported_dropped);
+            let message = CodedError::new(&RECORDS_DROPPED, text).to_string();
             let mut entry = Vec::new();
-            put_field(&mut entry, "MESSAGE", &message);
-            put_field(&mut entry, "PRIORITY", "4");
-            put_field(&mut entry, "SYSLOG_IDENTIFIER", "roster-exec");
+            for (name, value) in [
+                ("MESSAGE", &*message),
+                ("PRIORITY", "4"),
+                ("SYSLOG_IDENTIFIER", "roster-exec"),
+                ("MESSAGE_ID", RECORDS_DROPPED.journal_id),
+                ("CODE", RECORDS_DROPPED.code),
+            ] {
+                put_field(&mut entry, name, value);
+            }
             self.send(&entry, &message);
             self.reported_dropped = dropped;
         }
@@ -171,7 +180,7 @@ impl JournalWriter {
         if self.socket.as_ref().is_some_and(|socket| socket.send(entry).is_ok()) {
             return;
         }
-        // The journal was started anew, or was never there.
+        // The journal was restarted, or is missing.
         self.socket = connect().ok();
         match &self.socket {
             Some(socket) if socket.send(entry).is_ok() => {}
@@ -221,7 +230,9 @@ mod tests {
             counters: Arc::clone(&counters),
         };
         for _ in 0..=QUEUE_MAX {
-            journal.enqueue_record(record(ExecOutcome::Denied(DenyCode::Refused, String::new())));
+            let message = &roster_messages::table::commands::DENIED_CALLER;
+            let outcome = ExecOutcome::Denied(DenyCode::Refused, message, String::new());
+            journal.enqueue_record(record(outcome));
         }
         journal.enqueue_record(record(ExecOutcome::Ended(CommandEnd::Exited(0))));
         assert_eq!(counters.records_dropped.get(), 1);

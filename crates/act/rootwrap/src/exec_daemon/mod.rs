@@ -1,12 +1,14 @@
-//! Commands for anybody, by a policy of this host: docs/internals/exec-protocol.md.
+//! The daemon of roster-exec: commands for all users, by the policy exec.toml. docs/internals/exec-protocol.md has the
+//! protocol.
 //!
-//! [`daemon`] has a thread for each connection; `connection` is what such a thread does: it
-//! reads a request (`frame_reader`), asks the name service who the caller is (`nss_lookups`), has
-//! [`rule_match`] say what [`exec_toml`] permits, has [`crate::exec`] start that, and stays with the command
-//! until it has ended (`supervise`). What came of it goes to the log (`audit_record`, `journal`) with what is
-//! counted (`counters`), and keeps no caller waiting. `services` holds what connections share.
-//! `resource_limits` limits what each user has at once, and `subuid_owners` says which uids count as one user there.
-//! The `gate` refuses a user with many connections that hang when they are closed.
+//! - [`daemon`] accepts connections. Each has a thread, which `connection` implements.
+//! - `frame_reader` reads a request, `nss_lookups` finds the caller, and [`rule_match`] applies [`exec_toml`].
+//! - [`crate::exec`] starts the command, and `supervise` stays with it until the end.
+//! - `audit_record` and `journal` write the log, with `counters`. They delay no caller.
+//! - `services` has the state that connections share.
+//!
+//! `resource_limits` limits connections, commands and bytes of each user. `subuid_owners` maps uids to one user for
+//! that. The `gate` excludes a user with many connections that hang at their close.
 
 pub mod daemon;
 pub mod exec_toml;

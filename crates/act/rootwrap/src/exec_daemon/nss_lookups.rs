@@ -1,34 +1,33 @@
-//! Users and groups as the name service has them, directories included. A question to it cannot be given
-//! up, and may take for ever: so each has a thread of its own, of which there is a bounded number; who
-//! waits for the answer does so for a time. One question is asked once, whoever waits.
+//! Lookups of users and groups through the name service, directories included. A lookup cannot be cancelled and may
+//! block without limit. Each one therefore has its own thread, and their number is limited. Callers wait for a limited
+//! time. Concurrent lookups of one key share a thread.
 
 use crate::exec::{Account, Executor};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fmt;
 use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long an answer counts.
+/// Time for which a result is valid.
 const CACHE_TTL: Duration = Duration::from_secs(5);
-/// How long it counts that there was none.
+/// Time for which a failure is valid.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
-/// How long an answer is waited for.
+/// Limit of the wait for a result.
 pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Questions that are open, of one kind; and of them, those about the uids of one person.
+/// Limits of pending lookups of one kind: all, and those for the uids of one owner.
 const PENDING_MAX: usize = 64;
 const PENDING_PER_OWNER_MAX: usize = 8;
-/// Answers that are kept, of one kind.
+/// Limit of retained results of one kind.
 const CACHED_MAX: usize = 4096;
-/// The C library's look-ups need the most.
+/// Lookups of the C library need a large stack.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Somebody who asks for commands.
+/// The user of a client.
 #[derive(Debug)]
 pub(super) struct CallerAccount {
     pub(super) name: String,
@@ -39,16 +38,10 @@ pub(super) struct CallerAccount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LookupUnavailable;
 
-impl fmt::Display for LookupUnavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name service of this host does not answer; try again later")
-    }
-}
-
-/// What is known of users and groups.
+/// The lookups of the daemon, with their results.
 pub(super) struct NssLookups {
     executor: Arc<Executor>,
-    /// Root, as it was when the daemon started: a directory that does not answer is not in its way.
+    /// Root at the start of the daemon, so that a directory that does not answer never delays root.
     root_account: Option<Arc<Account>>,
     callers: Arc<LookupCache<u32, CallerAccount>>,
     groups: Arc<LookupCache<String, u32>>,
@@ -62,7 +55,7 @@ impl NssLookups {
         Self { executor, root_account: own, callers, groups, accounts }
     }
 
-    /// Who has a uid, which is a person's; `None` if nobody has.
+    /// Returns the user of a uid, counted for its owner. `None`: unknown uid.
     pub(super) fn lookup_caller(
         &self,
         uid: u32,
@@ -77,13 +70,13 @@ impl NssLookups {
         }
     }
 
-    /// The gid of a group; `None` if there is no such group.
+    /// Returns the gid of a group. `None`: unknown group.
     pub(super) fn lookup_group(&self, name: &str) -> Result<Option<u32>, LookupUnavailable> {
         let ask = |name: &String| Ok(Group::from_name(name)?.map(|group| group.gid.as_raw()));
         self.groups.lookup(&name.to_owned(), ask).map(|gid| gid.map(|gid| *gid))
     }
 
-    /// A user to run as; `None` if there is no such user.
+    /// Returns the account of a user. `None`: unknown user.
     pub(super) fn lookup_account(
         &self,
         name: &str,
@@ -105,7 +98,7 @@ fn query_caller(uid: u32) -> io::Result<Option<CallerAccount>> {
     Ok(Some(CallerAccount { name: user.name, gids }))
 }
 
-/// Questions of one kind, and their answers.
+/// Lookups of one kind with their results.
 struct LookupCache<K, V> {
     entries: Mutex<HashMap<K, LookupState<V>>>,
     changed: Condvar,
@@ -118,14 +111,14 @@ impl<K, V> Default for LookupCache<K, V> {
 }
 
 enum LookupState<V> {
-    /// A thread asks, for a person if it is one's own matter.
+    /// A thread is looking the key up, counted for an owner if there is one.
     Pending(Option<u32>),
-    /// What counts, and until when.
+    /// A result, and the end of its validity.
     Cached(Instant, Result<Option<Arc<V>>, LookupUnavailable>),
 }
 
 impl<V> LookupState<V> {
-    /// Until when it counts; `None` while it is open.
+    /// Returns the end of the validity. `None` for a pending lookup.
     fn valid_until(&self) -> Option<Instant> {
         match self {
             Self::Pending(_) => None,
@@ -139,7 +132,7 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Send + Sync + 'static,
 {
-    /// The same for nobody in particular.
+    /// Looks a key up without an owner.
     fn lookup(
         self: &Arc<Self>,
         key: &K,
@@ -148,7 +141,7 @@ where
         self.lookup_for(None, key, ask)
     }
 
-    /// The answer that counts, which `ask` finds where there is none.
+    /// Returns the valid result. Without one, `ask` looks the key up.
     fn lookup_for(
         self: &Arc<Self>,
         person: Option<u32>,
@@ -205,8 +198,8 @@ where
     }
 }
 
-/// Somebody with thousands of uids costs the others a question each, and no more: when it is full, the older half of
-/// the answers goes. The younger ones are still waited for.
+/// Removes the older half of the results from a full table. An owner of thousands of uids then costs other callers at
+/// most one lookup each. Pending lookups stay.
 fn evict_older_half<K: Eq + Hash, V>(asked: &mut HashMap<K, LookupState<V>>, now: Instant) {
     if asked.len() >= CACHED_MAX {
         let mut times: Vec<Instant> = asked.values().filter_map(LookupState::valid_until).collect();
@@ -216,7 +209,7 @@ fn evict_older_half<K: Eq + Hash, V>(asked: &mut HashMap<K, LookupState<V>>, now
     }
 }
 
-/// Whether there are few enough questions, of all and of a person.
+/// Returns true if the limits allow another lookup.
 fn can_start_lookup<K, V>(asked: &HashMap<K, LookupState<V>>, person: Option<u32>) -> bool {
     let (mut open, mut of_person) = (0, 0);
     for state in asked.values() {

@@ -1,9 +1,11 @@
-//! How much there may be at once: connections, commands, and bytes of requests, of each user and of
-//! all. Who asks for nothing makes room for who comes; who runs something does not.
+//! Limits of connections, commands and bytes of requests, for each user and for all. A new connection may evict one
+//! that has sent nothing. A connection with a command is never evicted.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use roster_exec::protocol::{CommandReply, DenyCode};
 use roster_fd_passing::deferred_close::BoundedClose;
+use roster_messages::table::commands;
+use roster_messages::{CodedError, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};
 use rustix::process::{Resource, getrlimit};
@@ -13,27 +15,27 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for others to end.
+/// Limit of the wait for a free slot of a command.
 const COMMAND_WAIT: Duration = Duration::from_secs(10);
-/// Connections that were closed and whose threads have not ended.
+/// Limit of closed connections with running threads.
 const CLOSING_MAX: usize = 64;
-/// Of them, a user's.
+/// Their limit for one user.
 const CLOSING_PER_USER_MAX: usize = CLOSING_MAX / 2;
-/// Requests up to here are held by every connection.
+/// Larger requests count against the limits of bytes.
 const SMALL_BYTES: usize = 64 << 10;
 const BYTES_PER_USER_MAX: usize = 16 << 20;
 const BYTES_MAX: usize = 256 << 20;
 const ROOT: u32 = 0;
-/// Nothing is waited for.
+/// The timeout of a poll without a wait.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// How much of something there may be at once.
+/// The limits of one resource.
 #[derive(Clone, Copy, Debug)]
 struct ResourceShare {
     all: usize,
-    /// The limit for all users but root. The rest is root's.
+    /// The limit for all users but root. The rest is for root.
     but_root: usize,
-    /// The limit for one user but root. Two users leave room for a third.
+    /// The limit for one user but root. Two users leave a part for a third.
     user: usize,
 }
 
@@ -42,7 +44,7 @@ impl ResourceShare {
         Self { all, but_root: (all - all / 8).min(all - 1).max(1), user: (all * 3 / 8).max(1) }
     }
 
-    /// Whether a user that has `own` of `all` may have one more.
+    /// Returns true if a user with `own` of `all` may have one more.
     fn allows_one_more(&self, uid: u32, own: usize, all: usize) -> bool {
         match uid {
             ROOT => all < self.all,
@@ -58,8 +60,8 @@ struct ResourceShares {
 }
 
 impl ResourceShares {
-    /// What so many open files allow: a connection needs six, a command's start eight more, and one that cannot be
-    /// closed yet may need one.
+    /// Returns the limits for a number of open files. A connection needs six, a start of a command eight more, and a
+    /// connection that is closing may need one.
     fn new(files: usize) -> Self {
         let connections = ResourceShare::from_total((files / 13).clamp(4, 2048));
         let connections = ResourceShare { user: connections.user.min(256), ..connections };
@@ -86,7 +88,7 @@ struct ResourceUsage {
 #[derive(Clone, Copy, Default)]
 struct UserUsage {
     connections: usize,
-    /// Of other connections, closed ones whose threads have not ended.
+    /// Closed connections with running threads. They are not part of `connections`.
     closing: usize,
     commands: usize,
     bytes: usize,
@@ -94,23 +96,23 @@ struct UserUsage {
 
 struct ConnectionEntry {
     uid: u32,
-    /// Until its thread closes it, which may take long.
+    /// The stream, until the thread of the connection closes it. That may take long.
     stream: Option<Arc<UnixStream>>,
     phase: ConnectionPhase,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConnectionPhase {
-    /// It has asked for nothing since.
+    /// The connection has no request, since this time.
     Idle(Instant),
-    /// Something is done for it.
+    /// The daemon handles a request.
     Busy,
     Closing,
 }
 
-/// A connection and its place, which is its user's until the connection is closed, however long that takes.
+/// A connection and its slot. The slot belongs to the user until the connection is closed.
 pub(super) struct ConnectionSlot {
-    // They go in this order.
+    // The fields are dropped in this order.
     stream: BoundedClose<Arc<UnixStream>>,
     guard: SlotGuard,
 }
@@ -121,10 +123,10 @@ struct SlotGuard {
     uid: u32,
 }
 
-/// A command's place.
+/// A slot for a command.
 pub(super) struct CommandReservation<'p>(&'p ConnectionSlot);
 
-/// Room for a request's bytes.
+/// Reserved memory for a request.
 pub(super) struct ByteReservation<'p>(&'p ConnectionSlot, usize);
 
 impl ResourceLimits {
@@ -138,7 +140,7 @@ impl ResourceLimits {
         self.state.lock()
     }
 
-    /// A place for a connection, or the connection if there is none; and how many others were closed for it.
+    /// Returns a slot for a connection, or the connection if there is none, and the number of evicted connections.
     pub(super) fn admit(
         self: &Arc<Self>,
         uid: u32,
@@ -170,7 +172,7 @@ impl ResourceLimits {
         (Ok(ConnectionSlot { stream: BoundedClose::new(stream), guard: seat }), closed)
     }
 
-    /// Admits nobody any more; connections that wait end, and so do others when they have an answer.
+    /// Admits no further connection. Idle connections end at once, and others after their reply.
     pub(super) fn stop_admission(&self) {
         let mut state = self.state();
         state.is_ending = true;
@@ -181,19 +183,19 @@ impl ResourceLimits {
         }
     }
 
-    /// Whether nobody is admitted any more.
+    /// Returns true after [`Self::stop_admission`].
     pub(super) fn is_ending(&self) -> bool {
         self.state().is_ending
     }
 
-    /// Closes all that is left.
+    /// Closes all connections.
     pub(super) fn close_all(&self) {
         for connection in self.state().connections.values() {
             connection.shut(Shutdown::Both);
         }
     }
 
-    /// Waits until there are no connections; false if there still are after a time.
+    /// Waits until all connections have ended. False: some remain after the time.
     pub(super) fn is_empty_within(&self, time: Duration) -> bool {
         let busy = |state: &mut ResourceUsage| !state.connections.is_empty();
         let mut state = self.state();
@@ -226,8 +228,8 @@ impl ResourceUsage {
         most.map(|(uid, _)| *uid)
     }
 
-    /// Of a user's connections that wait and have sent nothing; false if there is none, or too many have not
-    /// left yet.
+    /// Closes the connection of a user that has been idle for the longest time and has sent nothing. False: there is
+    /// none, or too many are closing.
     fn close_longest_waiting(&mut self, uid: u32) -> bool {
         if self.user_usage(uid).closing >= CLOSING_PER_USER_MAX {
             return false;
@@ -268,20 +270,21 @@ impl ResourceUsage {
     }
 }
 
-/// Tells a client that waits, or is about to ask, that nothing was started for it, and need not be.
+/// Tells an idle client that no command was started.
 pub(super) fn send_busy(stream: &UnixStream) {
-    send_denial(stream, "as many connections are open as may be; try again later");
+    send_denial(stream, &commands::CONNECTIONS_TOO_MANY, "connection limit reached");
 }
 
-/// The same where the daemon is about to end.
+/// Tells a client that the daemon is stopping.
 pub(super) fn send_ending(stream: &UnixStream) {
-    let words = "the daemon is about to end, and lets others' commands end first; try again later";
-    send_denial(stream, words);
+    let text = "the daemon is stopping and waits for running commands";
+    send_denial(stream, &commands::DAEMON_STOPPING, text);
 }
 
-fn send_denial(stream: &UnixStream, words: &str) {
-    let answer = CommandReply::Denied(DenyCode::Busy, words.into()).encode();
-    // It fits into a socket that nothing was written to.
+fn send_denial(stream: &UnixStream, message: &'static Message, text: &str) {
+    let text = CodedError::new(message, text).to_string();
+    let answer = CommandReply::Denied(DenyCode::Busy, text).encode();
+    // The reply fits into a socket without other data.
     let _ = send(stream, &answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
@@ -295,18 +298,18 @@ impl ConnectionSlot {
         &self.stream
     }
 
-    /// That something has been asked for.
+    /// Marks the connection as busy with a request.
     pub(super) fn mark_busy(&self) {
         self.set_phase(ConnectionPhase::Busy);
     }
 
-    /// That it was answered; whether more may be asked for.
+    /// Marks the connection as idle. False: the daemon is stopping.
     pub(super) fn mark_idle(&self) -> bool {
         self.set_phase(ConnectionPhase::Idle(Instant::now()));
         !self.is_ending()
     }
 
-    /// Whether the daemon is to end.
+    /// Returns true if the daemon is stopping.
     pub(super) fn is_ending(&self) -> bool {
         self.guard.limits.is_ending()
     }
@@ -319,7 +322,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Waits until few enough commands run; `None` if that takes too long.
+    /// Waits for a slot of a command. `None`: the wait reached its limit.
     pub(super) fn reserve_command(&self) -> Option<CommandReservation<'_>> {
         let limits = self.guard.limits.limits.commands;
         let busy = |state: &mut ResourceUsage| {
@@ -331,7 +334,7 @@ impl ConnectionSlot {
         };
         let mut state = self.guard.limits.state();
         let waited = self.guard.limits.changed.wait_while_for(&mut state, busy, COMMAND_WAIT);
-        // A place may have become free at the end of the wait.
+        // A slot may have become free at the end of the wait.
         if waited.timed_out() && busy(&mut state) {
             return None;
         }
@@ -340,7 +343,7 @@ impl ConnectionSlot {
         Some(CommandReservation(self))
     }
 
-    /// Room for a request of so many bytes; `None` if there is none.
+    /// Reserves memory for a request. `None`: a limit is reached.
     pub(super) fn reserve_bytes(&self, bytes: usize) -> Option<ByteReservation<'_>> {
         let bytes = if bytes <= SMALL_BYTES { 0 } else { bytes };
         let mut state = self.guard.limits.state();
@@ -382,7 +385,7 @@ impl Drop for ByteReservation<'_> {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        // The last to hold it is this place itself, which holds no lock.
+        // This slot has the last reference, and no lock.
         let mut state = self.guard.limits.state();
         let connection = state.connections.get_mut(&self.guard.number);
         drop(connection.and_then(|connection| connection.stream.take()));
@@ -423,7 +426,7 @@ mod tests {
             let (client, stream) = UnixStream::pair().unwrap();
             (client, places.admit(uid, stream))
         };
-        // Ten of a user, 27 of all.
+        // The limits are ten for a user and 27 for all.
         let (_works, (first, _)) = open(1);
         let first = first.unwrap();
         first.mark_busy();
@@ -437,7 +440,7 @@ mod tests {
         let mut told = Vec::new();
         silent[0].0.read_to_end(&mut told).unwrap();
         assert_eq!(told.first(), Some(&b'D'));
-        // Another user has as much room as before.
+        // Another user has the same limit.
         let (_, (other, closed)) = open(2);
         assert!(other.is_ok() && closed == 0);
         assert!(first.mark_idle());
@@ -451,7 +454,7 @@ mod tests {
             let (client, stream) = UnixStream::pair().unwrap();
             places.admit(uid, stream).0.map(|place| (place, client))
         };
-        // Nobody gives its place back: its thread still closes what it was sent.
+        // No connection frees its slot, because its thread is still closing it.
         let held: Vec<_> = (0..100).map_while(|_| open(1).ok()).collect();
         assert_eq!(held.len(), 10 + CLOSING_PER_USER_MAX);
         assert!(open(2).is_ok());

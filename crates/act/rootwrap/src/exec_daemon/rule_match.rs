@@ -1,36 +1,39 @@
-//! Which rule lets a caller run a command. Pure: who the caller is, and where, was found out before.
+//! The decision which rule allows a command. It is a pure function of the policy, the host, the caller and the request.
+//! `connection` finds the caller.
 
 use super::exec_toml::{ExecPolicy, ExecRule};
-use crate::evaluate::{ARGUMENT_BYTES_MAX, is_dangerous, is_safe_value};
+use crate::evaluate::{ARGUMENT_BYTES_MAX, ARGUMENT_TOO_LONG, is_dangerous, is_safe_value};
 use crate::mode::Mode;
 use crate::pattern::{MatchBudget, MatchError, MatchLimit};
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-/// Whom the kernel and the name service say that somebody is.
+/// A caller, as reported by the kernel and the name service.
 pub struct Caller<'c> {
-    /// The name.
+    /// The name of the user.
     pub user: &'c str,
-    /// Whether a group of that name has the user, as far as the name service tells: asked only where a rule turns
+    /// Returns true if the user is in a group. `None`: the name service did not answer. Only called if a rule depends
     /// on it.
     pub is_in: &'c dyn Fn(&str) -> Option<bool>,
 }
 
-/// What somebody wants.
+/// A request for a command.
 #[derive(Clone)]
 pub struct ExecRequest<'c> {
-    /// The words.
+    /// The command and its arguments.
     pub argv: &'c [OsString],
-    /// The user that it is to run as, if the caller says.
+    /// The requested user.
     pub run_as: Option<&'c str>,
-    /// The caller's environment.
+    /// The environment of the client.
     pub environment: &'c [(OsString, OsString)],
-    /// Whether somebody still waits for the answer: asked before each word that is matched.
+    /// Returns true while the client waits. Called before each match.
     pub is_awaited: &'c dyn Fn() -> bool,
 }
 
-/// Proof that a caller may run a command. Made here alone.
+/// Proof that a caller may run a command. Only this module creates it.
 #[derive(Debug)]
 pub struct Permit<'p> {
     rule: &'p ExecRule,
@@ -39,71 +42,85 @@ pub struct Permit<'p> {
 }
 
 impl<'p> Permit<'p> {
-    /// The rule that lets it run, with user, limits and time.
+    /// Returns the rule, which has the user, the limits and the timeout.
     #[must_use]
     pub fn rule(&self) -> &'p ExecRule {
         self.rule
     }
 
-    /// The words, of which the first is the rule's path.
+    /// Returns the arguments. The first one is the path of the rule.
     #[must_use]
     pub fn argv(&self) -> &[OsString] {
         &self.argv
     }
 
-    /// What is kept of the caller's environment.
+    /// Returns the variables of the caller that the rule keeps.
     #[must_use]
     pub fn kept_environment(&self) -> &[(OsString, OsString)] {
         &self.kept_environment
     }
 }
 
-/// Why a caller may not run a command: what the rule lacked that came closest, or that it cannot be told yet.
+/// Reasons for which a command does not run. The greatest reason of all rules counts, that of the closest rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denial {
-    /// No rule is for this caller on this host, as far as that had to be found out.
+    /// No rule is for this caller on this host.
     Caller,
-    /// None of those is for this command.
+    /// A rule is for this caller, but for another command.
     Command,
-    /// None of those runs it as that user.
+    /// A rule is for this command, but for another requested user.
     User,
-    /// None of those takes such arguments.
+    /// A rule is for this user, but for other arguments.
     Arguments,
-    /// Whether a rule is for this caller the name service did not say, and no rule before it decides: one behind it
-    /// might be for more.
+    /// The name service did not report whether a deciding rule is for this caller. Later rules are ignored, because
+    /// they could allow more.
     LookupUnavailable,
-    /// With a word so long nothing can be run.
+    /// The kernel accepts no argument of this length.
     ArgumentTooLong,
-    /// The patterns of the rules come to a bound, and no rule before them decides.
+    /// A pattern reached a limit before a rule decided.
     MatchLimit(MatchLimit),
-    /// Nobody waits for the answer any more.
+    /// The client no longer waits, or the time limit was reached.
     Abandoned,
+}
+
+impl Denial {
+    /// Returns the row of the table of messages.
+    #[must_use]
+    pub fn message(self) -> &'static Message {
+        match self {
+            Self::Caller => &commands::DENIED_CALLER,
+            Self::Command => &commands::DENIED_COMMAND,
+            Self::User => &commands::DENIED_RUN_AS,
+            Self::Arguments => &commands::DENIED_ARGUMENTS,
+            Self::LookupUnavailable => &commands::NAME_SERVICE_UNAVAILABLE,
+            Self::ArgumentTooLong => &commands::ARGUMENT_TOO_LONG,
+            Self::MatchLimit(_) => &commands::MATCH_LIMIT,
+            Self::Abandoned => &commands::EVALUATION_ABORTED,
+        }
+    }
 }
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MatchLimit(bound) => return write!(f, "a pattern of the rules {bound}"),
-            Self::Caller => "no rule is for this user on this host and that command",
-            Self::Command => "no rule lets this user run that command",
-            Self::User => {
-                "no rule lets this user run that command as that user (root, where -u names none)"
-            }
-            Self::Arguments => "no rule lets this user run that command with such arguments",
+            Self::Caller => "no rule for this user on this host covers the command",
+            Self::Command => "no rule allows this user the command",
+            Self::User => "no rule allows the command as the requested user (default: root)",
+            Self::Arguments => "no rule allows the command with these arguments",
             Self::LookupUnavailable => {
-                "the name service of this host does not tell whether this user is in a group that a rule names; try \
-                 again later"
+                "the name service does not report whether this user is in a group of a rule"
             }
-            Self::ArgumentTooLong => "a word is of 128 KiB or more, with which nothing can be run",
+            Self::ArgumentTooLong => ARGUMENT_TOO_LONG,
             Self::Abandoned => {
-                "its caller or this daemon is about to end, or the rules take too long"
+                "evaluation aborted: the client disconnected, the daemon is stopping, or matching took too long"
             }
         })
     }
 }
 
-/// Decides. No group is asked about for a rule that is for other users or numbers of arguments, and no pattern is
-/// tried for whom a rule is not for.
+/// Returns the permit of the first rule that allows the command. It looks no groups up for rules with another requested
+/// user or number of arguments, and matches no patterns for other callers.
 pub fn decide<'p>(
     policy: &'p ExecPolicy,
     host: &str,
@@ -146,7 +163,7 @@ pub fn decide<'p>(
     Err(denials.max().unwrap_or(Denial::Caller))
 }
 
-/// Whether a rule is for that host and that command.
+/// Checks the host and the command of a rule.
 fn check_command(
     rule: &ExecRule,
     host: &str,
@@ -174,7 +191,7 @@ fn is_named_user(rule: &ExecRule, caller: &Caller<'_>) -> bool {
     rule.users.iter().any(|user| user == caller.user)
 }
 
-/// Whether a rule is for that caller; `None` if none of its groups is known to have the caller, and one may.
+/// Returns true if a rule is for the caller. `None`: no group is known to contain the caller, and one may.
 fn applies_to(rule: &ExecRule, caller: &Caller<'_>) -> Option<bool> {
     if is_named_user(rule, caller) {
         return Some(true);
@@ -190,7 +207,7 @@ fn applies_to(rule: &ExecRule, caller: &Caller<'_>) -> Option<bool> {
     is_for
 }
 
-/// Whether a rule for that command is for that user and so many arguments.
+/// Checks the requested user and the number of arguments.
 fn check_user_and_count(rule: &ExecRule, wanted: &ExecRequest<'_>) -> Result<(), Denial> {
     if wanted.run_as.unwrap_or("root") != rule.run_as {
         return Err(Denial::User);
@@ -202,7 +219,7 @@ fn check_user_and_count(rule: &ExecRule, wanted: &ExecRequest<'_>) -> Result<(),
     }
 }
 
-/// Whether it takes those arguments.
+/// Checks the arguments.
 fn check_arguments(
     rule: &ExecRule,
     wanted: &ExecRequest<'_>,
@@ -353,7 +370,7 @@ mod tests {
             decide(&policy, "host", &caller, &wanted).map(|permit| permit.rule().name.clone())
         };
         assert_eq!(decided(&[], &["x", "a"]), Err(Denial::LookupUnavailable));
-        // What the others say is enough, and who asks for something else is not in question.
+        // Unknown groups do not matter if a known one decides, or if the request does not fit.
         assert_eq!(decided(&["more"], &["x", "a"]), Ok("narrow".into()));
         assert_eq!(decided(&[], &["x", "b"]), Ok("wide".into()));
     }

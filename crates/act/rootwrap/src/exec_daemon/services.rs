@@ -1,4 +1,4 @@
-//! What the connections of the daemon share: the policy in force, the executor, name lookups, counters and the log.
+//! State that connections share: the policy, the executor, lookups, counters and the journal. `daemon` creates it.
 
 use super::counters::Counters;
 use super::exec_toml::ExecPolicy;
@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use std::io;
 use std::sync::Arc;
 
-/// What all connections share.
+/// The shared state.
 pub(super) struct ExecServices {
     policy: RwLock<Arc<ExecPolicy>>,
     pub(super) executor: Arc<Executor>,
@@ -21,7 +21,7 @@ pub(super) struct ExecServices {
 }
 
 impl ExecServices {
-    /// Starts the log.
+    /// Starts the thread of the journal.
     pub(super) fn new(
         policy: ExecPolicy,
         executor: Arc<Executor>,
@@ -38,12 +38,12 @@ impl ExecServices {
         })
     }
 
-    /// The policy in force.
+    /// Returns the present policy.
     pub(super) fn policy(&self) -> Arc<ExecPolicy> {
         Arc::clone(&self.policy.read())
     }
 
-    /// Puts another policy in force. Requests that have begun keep the old one.
+    /// Replaces the policy. Requests that have begun keep the old one.
     pub(super) fn replace_policy(&self, policy: ExecPolicy) {
         *self.policy.write() = Arc::new(policy);
     }

@@ -1,6 +1,8 @@
-//! The socket that everybody may connect to: systemd's, or one that is made here and goes with the
-//! daemon.
+//! The listening socket of the daemon: systemd's, or one that the daemon creates and removes. `gate` restricts access
+//! to it.
 
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain};
 use rustix::net::{AddressFamily, listen};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -11,34 +13,35 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// The first descriptor that systemd hands over: sd_listen_fds(3).
+/// The first descriptor of systemd: sd_listen_fds(3).
 const FIRST_SYSTEMD_FD: i32 = 3;
-/// Connections that wait to be taken. Each may hang when it is closed, and its user is refused only then.
+/// Connections that wait for accept(2). Each may hang at its close, and the gate excludes its user only after that.
 const BACKLOG: i32 = 128;
 
 pub(super) struct ExecSocket {
     listener: UnixListener,
-    /// Where it was made, if it was.
+    /// The path of a socket that this process created.
     created_path: Option<PathBuf>,
 }
 
 impl ExecSocket {
-    /// The one that systemd hands over, if it does.
+    /// Returns the socket that systemd passes, if there is one.
     pub(super) fn from_systemd() -> io::Result<Option<Self>> {
         let variable = |name| std::env::var(name).ok();
         let pid = variable("LISTEN_PID").and_then(|pid| pid.parse::<u32>().ok());
         if pid != Some(std::process::id()) {
             return Ok(None);
         }
-        let wrong = |what: &str| io::Error::new(ErrorKind::InvalidInput, what);
         if variable("LISTEN_FDS").as_deref() != Some("1") {
-            return Err(wrong("LISTEN_FDS is not 1: hand over the one socket"));
+            let text = "systemd: LISTEN_FDS is not 1";
+            return Err(io::Error::other(CodedError::new(&commands::SYSTEMD_SOCKET_COUNT, text)));
         }
-        // A number becomes a descriptor of ours without a promise that it is one.
+        // std has no safe conversion from a number to an owned descriptor.
         let own = pidfd_open(getpid(), PidfdFlags::empty())?;
         let fd: OwnedFd = pidfd_getfd(own, FIRST_SYSTEMD_FD, PidfdGetfdFlags::empty())?;
         if socket_domain(&fd)? != AddressFamily::UNIX || !socket_acceptconn(&fd)? {
-            return Err(wrong("descriptor 3 is no Unix socket that listens"));
+            let text = "systemd: descriptor 3 is not a listening Unix socket";
+            return Err(io::Error::other(CodedError::new(&commands::SYSTEMD_SOCKET_INVALID, text)));
         }
         listen(&fd, BACKLOG)?;
         let listener = UnixListener::from(fd);
@@ -46,13 +49,15 @@ impl ExecSocket {
         Ok(Some(Self { listener, created_path: None }))
     }
 
-    /// Makes one, in the place of one that nobody listens at.
+    /// Creates the socket. It replaces one without a listener.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let at =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let at = |error: io::Error| {
+            let text = format!("{}: cannot be created", path.display());
+            io::Error::other(CodedError::new(&commands::SOCKET_UNAVAILABLE, text).caused_by(error))
+        };
         if UnixStream::connect(path).is_ok() {
-            let what = "a daemon listens there already";
-            return Err(at(io::Error::new(ErrorKind::AddrInUse, what)));
+            let text = format!("{}: another daemon serves the socket", path.display());
+            return Err(io::Error::other(CodedError::new(&commands::SOCKET_IN_USE, text)));
         }
         if let Some(folder) = path.parent() {
             create_dirs(folder).map_err(at)?;
@@ -77,7 +82,7 @@ impl ExecSocket {
         &self.listener
     }
 
-    /// Its path, which is the configured one if it was made here.
+    /// Returns the path of the socket.
     pub(super) fn path(&self, configured: &Path) -> PathBuf {
         let address = self.listener.local_addr().ok();
         let bound = address.as_ref().and_then(|address| address.as_pathname());
@@ -87,7 +92,7 @@ impl ExecSocket {
         }
     }
 
-    /// Takes no connection any more; whether that is so. systemd's stays as it is, for the next daemon.
+    /// Removes a socket of this process and returns true. The socket of systemd stays for the next daemon.
     pub(super) fn close(&self) -> bool {
         if let Some(path) = &self.created_path {
             let _ = fs::remove_file(path);
@@ -97,7 +102,7 @@ impl ExecSocket {
     }
 }
 
-/// Makes the folders that are missing, for everybody to enter whatever the umask is.
+/// Creates missing directories that all users may enter, with any umask.
 fn create_dirs(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Who counts as one where something is bounded: a uid that subuid(5) gives to somebody is that person's, who may
-//! connect as any of thousands. What they may do is each uid's own matter.
+//! Owners of uids for the limits of the daemon: subuid(5) may give one user thousands of uids. Rules and rights still
+//! apply to each uid.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -9,13 +9,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where they are given. What a directory gives (`subid` of nsswitch.conf) is not known here.
+/// The file with the ranges. Ranges of a directory (`subid` of nsswitch.conf) are not supported.
 const FILE: &str = "/etc/subuid";
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// How often it is looked whether it has changed.
+/// Interval at which the file is checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The uids that persons have besides their own.
+/// Ranges of uids with their owners.
 pub(super) struct SubuidOwners {
     file: PathBuf,
     cached: Mutex<SubuidRanges>,
@@ -25,7 +25,7 @@ pub(super) struct SubuidOwners {
 struct SubuidRanges {
     checked: Option<Instant>,
     modified: Option<SystemTime>,
-    /// Sorted, each with the uid that stands for all of its owner's.
+    /// Sorted ranges. Each has the uid that represents its owner.
     ranges: Vec<(Range<u32>, u32)>,
 }
 
@@ -36,7 +36,7 @@ impl Default for SubuidOwners {
 }
 
 impl SubuidOwners {
-    /// The uid that stands for a person: that of a user, or the first of those that a user was given.
+    /// Returns the uid that represents the owner: the uid itself, or the first one of the first range of its owner.
     pub(super) fn find_owner(&self, uid: u32) -> u32 {
         let mut known = self.cached.lock();
         known.refresh(&self.file, Instant::now());
@@ -55,7 +55,7 @@ impl SubuidRanges {
             return;
         }
         let mut text = String::new();
-        // Without such a file nobody has any.
+        // Without the file there are no ranges.
         let _ =
             File::open(file).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
         (self.modified, self.ranges) = (changed, parse_ranges(&text));
@@ -68,7 +68,7 @@ impl SubuidRanges {
     }
 }
 
-/// Of lines `OWNER:FIRST:COUNT`; others are passed over.
+/// Parses lines `OWNER:FIRST:COUNT`. Other lines are ignored.
 fn parse_ranges(text: &str) -> Vec<(Range<u32>, u32)> {
     let mut persons: HashMap<&str, u32> = HashMap::new();
     let mut ranges: Vec<_> = text

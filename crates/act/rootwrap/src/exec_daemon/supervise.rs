@@ -1,5 +1,5 @@
-//! Stays with a command until it has ended: passes its caller's signals on, tells when it was stopped,
-//! and ends all that came of it when its time or its caller is gone.
+//! Supervision of a running command: it forwards signals of the caller, reports stops, and kills the command after its
+//! timeout or without its caller. `crate::exec` starts commands.
 
 use super::frame_reader::{FrameReader, ReadOutcome};
 use crate::exec::{Cgroup, StartedCommand, kill_descendants};
@@ -16,11 +16,11 @@ use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Between SIGHUP, when the caller is gone, and SIGKILL.
+/// Time between SIGHUP, when the caller is gone, and SIGKILL.
 const KILL_DELAY: Duration = Duration::from_secs(5);
-/// How often it is looked whether a command was stopped that may be.
+/// Interval at which a command is checked for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// What a caller may send: what a terminal, a shell or a service would.
+/// Signals that a caller may send: those of terminals, shells and services.
 const FORWARDED: [Signal; 14] = [
     Signal::INT,
     Signal::TERM,
@@ -38,10 +38,10 @@ const FORWARDED: [Signal; 14] = [
     Signal::TTOU,
 ];
 
-/// Of these, what stops it.
+/// Forwarded signals that stop a process.
 const STOPPING: [Signal; 4] = [Signal::TSTP, Signal::STOP, Signal::TTIN, Signal::TTOU];
 
-/// A command that has ended. Its caller is told at once: what else there is to do nobody waits for.
+/// A command that has ended. The caller gets the reply before the rest of the work.
 pub(super) struct EndedCommand {
     pub(super) end: CommandEnd,
     child: Child,
@@ -49,8 +49,8 @@ pub(super) struct EndedCommand {
 }
 
 impl EndedCommand {
-    /// What it and those whom it waited for have read and written, if that can be told. After this its number
-    /// may be another's.
+    /// Returns the bytes that the command and its waited-for children read and wrote. Afterwards another process may
+    /// get its number.
     pub(super) fn reap(mut self) -> Option<IoBytes> {
         let bytes = fs::read_to_string(format!("/proc/{}/io", self.child.id())).ok();
         let _ = self.child.wait();
@@ -64,7 +64,7 @@ pub(super) struct IoBytes {
     pub(super) written: u64,
 }
 
-/// A command that runs, in a group that has its process id.
+/// A running command. Its process group has its process id.
 pub(super) struct RunningCommand {
     child: Child,
     cgroup: Option<Cgroup>,
@@ -72,18 +72,19 @@ pub(super) struct RunningCommand {
     process: OwnedFd,
     deadline: Option<Instant>,
     has_timed_out: bool,
-    /// When it is killed, once the caller is gone.
+    /// The time at which it is killed after the loss of its caller.
     kill_deadline: Option<Instant>,
-    /// Whether it may stop, of which nothing tells: on a terminal, and once its caller has stopped it.
+    /// True if the command may stop: on a terminal, and after a signal that stops. The kernel does not report a stop by
+    /// the pidfd.
     may_stop: bool,
-    /// The signal that has stopped it, until it is told to go on.
+    /// The signal that stopped it, until it continues.
     stopped: Option<u32>,
-    /// That it is stopped already is still to be told.
+    /// The stop has to be reported again.
     reports_stop_again: bool,
 }
 
 impl RunningCommand {
-    /// An error is that the command could not be watched, and was killed.
+    /// An error: the command could not be supervised, and was killed.
     pub(super) fn new(
         started: StartedCommand,
         timeout: Option<Duration>,
@@ -91,7 +92,7 @@ impl RunningCommand {
     ) -> io::Result<Self> {
         let StartedCommand { mut child, cgroup } = started;
         let group = Pid::from_child(&child);
-        // It was not waited for, so its number is nobody else's.
+        // The process was not waited for, so no other process has its number.
         match pidfd_open(group, PidfdFlags::empty()) {
             Ok(process) => Ok(Self {
                 child,
@@ -117,13 +118,13 @@ impl RunningCommand {
         self.child.id()
     }
 
-    /// Returns when the command has ended.
+    /// Supervises the command until it has ended.
     pub(super) fn supervise(
         mut self,
         incoming: &mut FrameReader<'_>,
         mut tell: impl FnMut(&CommandReply) -> io::Result<()>,
     ) -> io::Result<EndedCommand> {
-        // What came before it ran is for it too.
+        // Signals that arrived before the start are for the command, too.
         if self.forward_signals(incoming).is_err() {
             self.send_hangup();
         }
@@ -147,7 +148,7 @@ impl RunningCommand {
         }
     }
 
-    /// Until something has happened or is due: whether the command has ended, and whether something came.
+    /// Waits for an event or a deadline. Returns whether the command has ended, and whether data has arrived.
     fn wait(&self, incoming: &FrameReader<'_>) -> io::Result<[bool; 2]> {
         let now = Instant::now();
         let look = self.may_stop.then(|| now + STOP_CHECK_INTERVAL);
@@ -167,7 +168,7 @@ impl RunningCommand {
         Ok([is_ready(0), is_ready(1)])
     }
 
-    /// An error is that the caller is gone, or may not say what it says.
+    /// An error: the caller is gone, or violated the protocol.
     fn read_signals(&mut self, incoming: &mut FrameReader<'_>) -> io::Result<()> {
         match incoming.read()? {
             ReadOutcome::End => Err(io::ErrorKind::ConnectionAborted.into()),
@@ -185,7 +186,7 @@ impl RunningCommand {
                 self.signal(signal);
                 let stops = STOPPING.contains(&signal);
                 self.may_stop |= stops;
-                // Whom a signal to go on never reached, for the next to stop took it back, waits to be told.
+                // A client that stops the command again waits for a second report.
                 self.reports_stop_again |= stops && self.stopped.is_some();
                 self.stopped = self.stopped.filter(|_| signal != Signal::CONT);
             }
@@ -193,9 +194,9 @@ impl RunningCommand {
         Ok(())
     }
 
-    /// All that came of it, in its group or not.
+    /// Kills all processes of the command, in its process group or not.
     fn kill(&mut self) {
-        // It is stopped for a moment, which is not to be told.
+        // The kill briefly stops the process, which is not to be reported.
         self.may_stop = false;
         if self.cgroup.as_mut().is_none_or(|cgroup| cgroup.kill().is_err()) {
             kill_descendants(self.group);
@@ -203,7 +204,7 @@ impl RunningCommand {
         self.signal(Signal::KILL);
     }
 
-    /// To the group, which has this number for as long as its first process was not waited for.
+    /// Signals the process group, which keeps its number until its first process is waited for.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.group, signal);
     }
@@ -224,7 +225,7 @@ impl RunningCommand {
         }
         if self.kill_deadline.is_some_and(|time| time <= now) {
             self.kill();
-            // What the kernel does not let die yet is told of by its end.
+            // A process that the kernel does not end yet is reported at its end.
             self.kill_deadline = now.checked_add(Duration::from_secs(86_400));
         }
     }
@@ -241,10 +242,10 @@ impl RunningCommand {
     }
 
     fn into_ended(self) -> io::Result<EndedCommand> {
-        // It is left to be waited for, so that its number and its group's stay its own.
+        // The process stays a zombie, so that its number and its group's stay reserved.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let status = retry_on_intr(|| waitid(WaitId::Pid(self.group), options));
-        // What is left of the group has nobody any more. Who ends as it should may leave something behind.
+        // Without a caller or after the timeout the rest of the group is killed. After a normal end it may continue.
         if self.kill_deadline.is_some() || self.has_timed_out {
             self.signal(Signal::KILL);
         }
@@ -264,7 +265,7 @@ fn command_end(status: Option<&WaitIdStatus>, is_over: bool) -> CommandEnd {
     }
 }
 
-/// Of /proc/PID/io.
+/// Parses /proc/PID/io.
 fn parse_io_bytes(text: &str) -> Option<IoBytes> {
     let of =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
@@ -280,7 +281,7 @@ mod tests {
     use std::sync::Arc;
 
     fn started(mut command: Command) -> StartedCommand {
-        // Where the tests begin with it ignored, as under nohup(1), commands do not.
+        // Commands inherit an ignored SIGHUP, for example if the tests run under nohup(1).
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default()).unwrap();
         StartedCommand { child: command.spawn().unwrap(), cgroup: None }
     }
@@ -305,7 +306,7 @@ mod tests {
         let (_client, stream) = UnixStream::pair().unwrap();
         assert_eq!(run("exit 7", None, &stream).end, CommandEnd::Exited(7));
         assert_eq!(run("kill -9 $$", None, &stream).end, CommandEnd::Died(9));
-        // Neither of the two ends on its own.
+        // Both processes run forever.
         let endless = "sleep infinity & sleep infinity";
         let over = run(endless, Some(Duration::from_millis(50)), &stream);
         assert_eq!(over.end, CommandEnd::TimedOut);
@@ -341,18 +342,18 @@ mod tests {
     fn signals_reach_the_command_and_the_callers_end_ends_it() {
         use std::io::Write;
         let (mut client, stream) = UnixStream::pair().unwrap();
-        // A signal that may not be sent does nothing, and one that comes in pieces is one.
+        // A signal that is not allowed has no effect. A signal in several pieces is one signal.
         client.write_all(&roster_exec::protocol::encode_signal(11)).unwrap();
         client.write_all(&roster_exec::protocol::encode_signal(15)).unwrap();
         assert_eq!(run("sleep infinity", None, &stream).end, CommandEnd::Died(15));
-        // One that came with the request is not left lying.
+        // A signal that arrives with the request is handled.
         client.write_all(&roster_exec::protocol::encode_signal(15)).unwrap();
         let mut incoming = FrameReader::new(&stream);
         assert!(matches!(incoming.read().unwrap(), ReadOutcome::Bytes));
         assert_eq!(run_with("sleep infinity", None, &mut incoming).end, CommandEnd::Died(15));
         drop(client);
         assert_eq!(run("sleep infinity", None, &stream).end, CommandEnd::Died(1));
-        // Neither what comes out of turn.
+        // A frame out of order ends the command.
         let (mut client, stream) = UnixStream::pair().unwrap();
         client.write_all(b"R").unwrap();
         assert_eq!(run("sleep infinity", None, &stream).end, CommandEnd::Died(1));

@@ -1,5 +1,5 @@
-//! The clients of the daemon: how many may connect and run commands at once, which have shown the key, and which
-//! are turned out to make room.
+//! The clients of the daemon: limits of connections and commands, the state of each connection, and evictions. `daemon`
+//! accepts connections and `connection` serves them.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use roster_fd_passing::deferred_close::{BoundedClose, DeferredCloser};
@@ -10,30 +10,30 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// In which a client has to show the key and say what it wants.
+/// Limit of the wait for the proof of the key and the first request.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at once whose client did not show the key: of more, the oldest go.
+/// Limit of connections without a proof of the key. A further one evicts the oldest.
 const UNAUTHENTICATED_MAX: usize = 64;
-/// How long the threads of those that were turned out are waited for where there is no room.
+/// Limit of the wait for threads of evicted connections.
 const EVICTION_WAIT: Duration = Duration::from_secs(1);
-/// The idle time is in whole seconds: one more is not too early.
+/// The idle time is in whole seconds. One more second is never too early.
 const IDLE_MARGIN: Duration = Duration::from_secs(1);
-/// The closings of all users count together.
+/// Pending closes of all users count together.
 const ALL_USERS: u32 = u32::MAX;
-/// Hanging closings at which the daemon accepts no further connection.
+/// Pending closes at which the daemon accepts no further connection.
 const CLOSING_MAX: usize = 128;
 
-/// The connections, those that are being closed, and the commands that run.
+/// Connections, pending closes, and running commands.
 pub(super) struct ClientTable {
     limits: ConcurrencyLimits,
-    /// Without a command for so long, the daemon ends.
+    /// The daemon stops after this time without a command.
     idle_time: Duration,
     closers: DeferredCloser,
     state: Mutex<TableState>,
     changed: Condvar,
 }
 
-/// How much at once: what the bound on open files leaves.
+/// Limits that follow from the limit of open files.
 #[derive(Clone, Copy, Debug)]
 struct ConcurrencyLimits {
     connections: usize,
@@ -44,7 +44,7 @@ impl ConcurrencyLimits {
     fn new() -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(1024);
         let files = usize::try_from(files).unwrap_or(usize::MAX).min(1 << 14);
-        // While it starts a command has twelve, with both ends of its pipes.
+        // During its start a command has twelve, with both ends of its pipes.
         let commands = (files / 32).max(1);
         let connections = files.saturating_sub(24 + 12 * commands).max(2);
         Self { connections, commands }
@@ -60,24 +60,24 @@ struct TableState {
 }
 
 struct ClientConnection {
-    /// Until its thread closes it.
+    /// The stream, until the thread of the connection closes it.
     stream: Option<Arc<UnixStream>>,
     phase: ClientPhase,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientPhase {
-    /// It has to show the key by then.
+    /// The client has to prove the key before this time.
     Unauthenticated(Instant),
-    /// It may ask for something.
+    /// The client may send a request.
     Idle,
-    /// It has asked, and has no answer.
+    /// A request is being handled.
     Busy,
-    /// It was turned out.
+    /// The connection was evicted.
     Closing,
 }
 
-/// A command's place among those that run at once.
+/// The slot of a running command.
 pub(super) struct CommandSlot<'d>(&'d ClientTable);
 
 impl Drop for CommandSlot<'_> {
@@ -90,7 +90,7 @@ impl Drop for CommandSlot<'_> {
 }
 
 impl ClientTable {
-    /// An empty table of a daemon that ends after `idle_seconds` without a command.
+    /// Creates the table of a daemon that stops after `idle_seconds` without a command.
     pub(super) fn new(idle_seconds: u64) -> Self {
         Self {
             limits: ConcurrencyLimits::new(),
@@ -111,7 +111,7 @@ impl ClientTable {
         self.state.lock()
     }
 
-    /// Enters a connection, if there is room, with its number; else closes it.
+    /// Adds a connection and returns its number. Without a free slot it closes the connection.
     pub(super) fn admit(&self, stream: UnixStream) -> Option<(u64, BoundedClose<Arc<UnixStream>>)> {
         let Some(mut state) = self.evict_for_new() else {
             self.close_stream(stream);
@@ -131,13 +131,12 @@ impl ClientTable {
         self.closers.close(ALL_USERS, stream);
     }
 
-    /// Whether so many closings hang that the daemon accepts no further connection.
+    /// Returns true if there are too many pending closes to accept a connection.
     pub(super) fn has_pending_closings(&self) -> bool {
         self.closers.pending_count() >= CLOSING_MAX
     }
 
-    /// Sees to it that there is a place for one more, if those who did not show the key are all that is in
-    /// its way.
+    /// Frees a slot for a connection, if only connections without a proof of the key are in the way.
     fn evict_for_new(&self) -> Option<MutexGuard<'_, TableState>> {
         let is_full = |state: &TableState| state.connections.len() >= self.limits.connections;
         let mut state = self.state();
@@ -145,13 +144,13 @@ impl ClientTable {
         if is_full(&state) {
             state.evict_oldest(1);
         }
-        // Who was turned out has its place, and its descriptor, until its thread has ended.
+        // An evicted connection keeps its slot and descriptor until its thread has ended.
         let frees = |state: &mut TableState| is_full(state) && state.has_closing();
         self.changed.wait_while_for(&mut state, frees, EVICTION_WAIT);
         (!is_full(&state)).then_some(state)
     }
 
-    /// Whoever else holds the connection is the one who closes it, without a lock.
+    /// Drops the table's reference. The other owner then closes the connection without a lock.
     pub(super) fn drop_stream(&self, number: u64) {
         let mut state = self.state();
         let connection = state.connections.get_mut(&number);
@@ -168,17 +167,17 @@ impl ClientTable {
         self.changed.notify_all();
     }
 
-    /// That a connection has shown the key and goes on.
+    /// Marks a connection as authenticated.
     pub(super) fn mark_authenticated(&self, number: u64) {
         self.set_phase(number, ClientPhase::Idle);
     }
 
-    /// That one has asked for something.
+    /// Marks a connection as busy.
     pub(super) fn mark_busy(&self, number: u64) {
         self.set_phase(number, ClientPhase::Busy);
     }
 
-    /// That one has its answer; whether it may ask for more.
+    /// Marks a connection as idle. False: the daemon is stopping.
     pub(super) fn mark_idle(&self, number: u64) -> bool {
         self.set_phase(number, ClientPhase::Idle);
         !self.state().is_ending
@@ -192,7 +191,7 @@ impl ClientTable {
         }
     }
 
-    /// Waits until few enough commands run.
+    /// Waits for a slot of a command.
     pub(super) fn wait_for_slot(&self) -> CommandSlot<'_> {
         let mut state = self.state();
         let busy = |state: &mut TableState| state.commands >= self.limits.commands;
@@ -202,18 +201,18 @@ impl ClientTable {
         CommandSlot(self)
     }
 
-    /// That somebody still wants something.
+    /// Restarts the idle time.
     pub(super) fn note_activity(&self) {
         self.state().last_command = Instant::now();
     }
 
-    /// Whether the daemon is to end for want of work.
+    /// Returns true if the idle time has passed.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         state.commands == 0 && state.last_command.elapsed() >= self.idle_time
     }
 
-    /// How long nothing has to be looked at.
+    /// Returns the time until the next check.
     pub(super) fn next_deadline(&self) -> Duration {
         let state = self.state();
         let now = Instant::now();
@@ -228,7 +227,7 @@ impl ClientTable {
         unknown.min().map_or(idle, |unknown| unknown.min(idle))
     }
 
-    /// Closes connections whose client did not show the key in time.
+    /// Closes connections without a proof of the key in time.
     pub(super) fn evict_expired(&self) {
         let now = Instant::now();
         for connection in self.state().connections.values_mut() {
@@ -238,7 +237,7 @@ impl ClientTable {
         }
     }
 
-    /// Lets what runs end and be answered, and then nothing is left.
+    /// Waits for running commands and their replies, and then for the end of all connections.
     pub(super) fn finish(&self) {
         let mut state = self.state();
         state.is_ending = true;
@@ -259,7 +258,7 @@ impl ClientConnection {
         let _ = self.stream.as_ref().map(|stream| stream.shutdown(how));
     }
 
-    /// Its thread ends as soon as it sees that.
+    /// The thread ends when it sees the shutdown.
     fn evict(&mut self) {
         self.shut(Shutdown::Both);
         self.phase = ClientPhase::Closing;
@@ -267,7 +266,7 @@ impl ClientConnection {
 }
 
 impl TableState {
-    /// Sees to it that fewer than so many did not show the key.
+    /// Evicts the oldest connections without a proof of the key, so that fewer than the limit remain.
     fn evict_oldest(&mut self, room_for: usize) {
         let is_unknown = |connection: &ClientConnection| {
             matches!(connection.phase, ClientPhase::Unauthenticated(_))
@@ -277,7 +276,7 @@ impl TableState {
         oldest.take((unknown + 1).saturating_sub(room_for)).for_each(ClientConnection::evict);
     }
 
-    /// Whether somebody is about to leave.
+    /// Returns true if an evicted connection has a running thread.
     fn has_closing(&self) -> bool {
         self.connections.values().any(|connection| connection.phase == ClientPhase::Closing)
     }

@@ -1,5 +1,5 @@
-//! One command from its start to its end: hands it its input as that comes, takes what it writes, and
-//! waits for it. One loop in one thread, which never waits for one stream while another could go on.
+//! Input and output of one command, from its start to its end. One loop in one thread passes the input on, collects the
+//! output, and waits. It never waits for one stream while another is ready. `output_buffer` stores the output.
 
 use super::output_buffer::OutputBuffer;
 use super::request::{BadRequest, CommandInput};
@@ -15,28 +15,26 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// What is held before the command is started: a command gets the input of a small message whole or
-/// not at all.
+/// Limit of input that is read before the start. A command gets the input of a small message completely or not at all.
 const BUFFERED_BYTES_MAX: usize = 256 << 10;
-/// Of the pipe of a command that reads much: the two change places less often.
+/// Size of the pipe for long input. With a large pipe the two processes switch less often.
 const LARGE_PIPE_BYTES: usize = 1 << 20;
-/// How long a command's output is waited for when it has ended and something that it started keeps
-/// the pipe.
+/// Limit of the wait for output after the end, if a child of the command has the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 
-/// How much may pass, and where it waits.
+/// Limits of data, and the directory of buffers.
 #[derive(Debug)]
 pub struct TransferLimits {
-    /// Of what a command reads, and of each stream that it writes.
+    /// Limit of the input, and of each output stream.
     pub bytes_max: u64,
-    /// The folder for what is too large for memory.
+    /// The directory for output that is too large for memory.
     pub buffer_dir: PathBuf,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// As Python's subprocess has it: negative where it died of a signal.
+    /// The return code of Python's subprocess: negative after a signal.
     pub code: i32,
     /// Its standard output.
     pub stdout: OutputBuffer,
@@ -44,16 +42,16 @@ pub struct CommandOutput {
     pub stderr: OutputBuffer,
 }
 
-/// Why there is no outcome. A command that was started is killed.
+/// Reasons for which there is no output. A command that was started is killed.
 #[derive(Debug)]
 pub enum CommandError {
-    /// The system would not start it.
+    /// The system refused the start.
     Start(io::Error),
-    /// Its input did not come, or not as it should.
+    /// The input is incomplete or invalid.
     Input(BadRequest),
-    /// What it wrote could not be kept.
+    /// The output could not be stored.
     Buffer(io::Error),
-    /// It read or wrote more than it may.
+    /// The input or output exceeds the limit.
     TooMuch(u64),
 }
 
@@ -79,7 +77,7 @@ pub fn run<R: Read + AsFd>(
 ) -> Result<CommandOutput, CommandError> {
     let held = buffer_small_input(input, bounds)?;
     let start = || -> io::Result<CommandIo> {
-        // What is the command's alone goes when it has begun.
+        // Descriptors of the command are closed here after its start.
         let (stdin, ours) = io::pipe()?;
         let (stdout, stdout_theirs) = io::pipe()?;
         let (stderr, stderr_theirs) = io::pipe()?;
@@ -107,7 +105,7 @@ pub fn run<R: Read + AsFd>(
             Ok(CommandOutput { code, stdout, stderr })
         }
         Err(failure) => {
-            // Before its input ends for it, which it would take for all of it.
+            // The kill precedes the end of the input, which the command could take for complete.
             let _ = running.child.kill();
             let _ = running.child.wait();
             Err(failure)
@@ -137,16 +135,16 @@ fn buffer_small_input<R: Read>(
 
 struct CommandIo {
     child: Child,
-    /// How much input has come.
+    /// Bytes of received input.
     input_bytes: u64,
-    /// Input that has come and was not handed on from `written`.
+    /// Received input. Bytes from `written` on are not passed on yet.
     pending_input: Vec<u8>,
     written: usize,
     stdin: Option<PipeWriter>,
     out: [Option<PipeReader>; 2],
 }
 
-/// What a turn of the loop found ready.
+/// Streams that are ready.
 #[derive(Default)]
 struct ReadyStreams {
     input: bool,
@@ -200,20 +198,20 @@ impl CommandIo {
         }
     }
 
-    /// A descriptor that becomes readable when the command has ended.
+    /// Returns a descriptor that becomes readable at the end of the command.
     fn prepare<R: Read>(&mut self, input: &CommandInput<R>) -> io::Result<OwnedFd> {
         if let (Some(stdin), CommandInput::Some(stream)) = (&self.stdin, input) {
             rustix::io::ioctl_fionbio(stdin, true)?;
             if !stream.is_ended() {
-                // Where the system does not have so much it is what it was.
+                // If the system refuses this size, the pipe keeps its size.
                 let _ = rustix::pipe::fcntl_setpipe_size(stdin, LARGE_PIPE_BYTES);
             }
         }
-        // It was not waited for, so its number is nobody else's.
+        // The process was not waited for, so its number stays reserved.
         Ok(pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?)
     }
 
-    /// Hands on all input that is at hand, and ends the command's when there is no more.
+    /// Passes received input on, and closes the pipe at the end of the input.
     fn forward_input<R: Read>(
         &mut self,
         input: &mut CommandInput<R>,
@@ -222,7 +220,7 @@ impl CommandIo {
         while self.stdin.is_some() {
             if self.has_pending_input() {
                 self.write();
-                // The command is slower than its input.
+                // The command reads more slowly than input arrives.
                 if self.has_pending_input() {
                     break;
                 }
@@ -258,7 +256,7 @@ impl CommandIo {
         }
     }
 
-    /// Hands on what there is; a command that does not want it gets no more.
+    /// Writes pending input. A command that closed its input gets no more.
     fn write(&mut self) {
         let Some(stdin) = &mut self.stdin else { return };
         match stdin.write(&self.pending_input[self.written..]) {

@@ -1,8 +1,7 @@
-//! One client's connection: the key's proof, one question to the manager of all objects, and, if that was
-//! to go on, commands, one after the other.
+//! One client's connection: the proof of the key, one request to the manager of objects, and then commands in sequence.
 //!
-//! There is one object only, and nothing to keep of it: it has a new name whenever it is asked for, as the
-//! client takes two of one name for one.
+//! There is only one object, without state. It gets a new name for each request, because the client takes two objects
+//! with one name for the same.
 
 use super::command_io::{CommandError, CommandOutput, run};
 use super::frame::{MessageReader, send};
@@ -16,12 +15,12 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
-/// What the object can be asked, as the original has it.
+/// Methods of the object, as oslo.rootwrap lists them.
 const METHODS: &str = r#"["cancel_timer","handle_timeout","prepare_timer","reset_timer","run_one_command","shutdown"]"#;
-/// What was not read of a refused request is passed over up to here, so that the answer arrives.
+/// Limit of discarded input after a refused request, so that the client reads the reply.
 const DISCARDED_BYTES_MAX: u64 = 1 << 20;
 
-/// Serves a client until it leaves, or the daemon ends.
+/// Serves a client until it disconnects, or the daemon stops.
 pub(super) fn serve(services: &OsloServices, number: u64, stream: &UnixStream) -> io::Result<()> {
     hmac_handshake::authenticate(stream, &services.key)?;
     let Some(frame) = MessageReader::next(stream)? else { return Ok(()) };
@@ -106,14 +105,14 @@ fn handle_command(
                 Err(CommandError::Input(bad)) => return send_bad_request(stream, &bad),
                 Err(failure) => {
                     discard_input(input)?;
-                    // What the original says of an exception that it cannot send.
+                    // oslo.rootwrap sends this kind for an exception that it cannot serialize.
                     return send_error(stream, "#UNSERIALIZABLE", &failure.to_string());
                 }
             }
         }
         Err(refusal) => {
             services.syslog.send_message(log_messages::REFUSED_TO_SERVICE, || {
-                log_messages::refused(&refusal, words)
+                log_messages::refused(services.policy.conf.mode, &refusal, words)
             });
             write!(result, "[{},\"\",\"\"]", refusal.exit_code())?;
         }
@@ -122,7 +121,7 @@ fn handle_command(
     send_return(stream, std::str::from_utf8(&result).unwrap_or_default())
 }
 
-/// What the command did not read.
+/// Discards input that the command did not read.
 fn discard_input(input: CommandInput<&UnixStream>) -> io::Result<()> {
     match input {
         CommandInput::None(mut frame) => frame.discard(),
@@ -149,7 +148,7 @@ fn send_return(stream: &UnixStream, json: &str) -> io::Result<()> {
     send(stream, format!("[\"#RETURN\",{json}]").as_bytes())
 }
 
-/// Tells that something cannot be done; the client makes an exception of it.
+/// Sends an error, which the client raises as an exception.
 fn send_error(stream: &UnixStream, kind: &str, what: &str) -> io::Result<()> {
     let mut text = Vec::new();
     let mut encoder = SurrogateEncoder::default();
@@ -158,7 +157,7 @@ fn send_error(stream: &UnixStream, kind: &str, what: &str) -> io::Result<()> {
     send(stream, &[b"[\"", kind.as_bytes(), b"\",\"", &text, b"\"]"].concat())
 }
 
-/// Tells what is wrong with a request, after which nothing on the connection can be made sense of.
+/// Reports an invalid request. The connection then ends, because the position in the stream is unknown.
 fn send_bad_request(stream: &UnixStream, bad: &BadRequest) -> io::Result<()> {
     match bad {
         BadRequest::Connection(error) => Err(io::Error::new(error.kind(), error.to_string())),

@@ -1,9 +1,8 @@
-//! The daemon: its socket and key, who may connect and how many, and its end.
+//! The daemon for clients of oslo.rootwrap: its socket and key, admission, and its end.
 //!
-//! One thread waits: for connections, signals, the client's end and the time to end for want of work. Each
-//! connection has a thread of its own. A stranger is turned away before a byte passes, and who may
-//! connect and does not show the key in time makes room for the next; so neither can keep the
-//! client out.
+//! One thread waits for connections, signals, the end of the client, and the idle time. Each connection has its own
+//! thread. A user without this right is rejected before any data. A connection without a proof of the key is evicted
+//! for the next one, so that it cannot block the client.
 
 use super::client_table::ClientTable;
 use super::command_io::TransferLimits;
@@ -27,17 +26,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Connections that are taken before it is looked again what else there is to do.
+/// Limit of accepted connections in one round of the loop.
 const ACCEPTED_PER_ROUND: usize = 16;
-/// How long a client may leave an answer lying.
+/// Limit of the wait for a client to read a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(600);
-/// Nothing here goes deep; the C library's look-up of users needs the most.
+/// Stack of a thread. Lookups of users in the C library need most of it.
 const STACK_BYTES: usize = 512 << 10;
-/// After which the system is asked again for a descriptor or a thread that it did not have.
+/// Pause after a failed system call for a descriptor or a thread.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Serves clients until there is a reason to end. Standard output gets the socket's path and the key; the
-/// log is told in the name of `program`.
+/// Serves clients until the daemon stops. It writes the path of the socket and the key to standard output, and logs in
+/// the name of `program`.
 pub fn serve_oslo_clients(
     policy: RootwrapPolicy,
     mut executor: Executor,
@@ -77,15 +76,15 @@ pub fn serve_oslo_clients(
     Ok(())
 }
 
-/// Tells the client where and by what key to connect, and leaves its streams alone from then on. What
-/// is returned is the pipe whose other end goes with the client.
+/// Writes the path and the key to the client, and replaces the standard streams. Returns the pipe that the client's end
+/// closes.
 fn announce_socket(socket: &OsloSocket, key: &[u8; KEY_BYTES]) -> io::Result<Option<OwnedFd>> {
     let mut message = socket.path().as_os_str().as_encoded_bytes().to_vec();
     message.push(b'\n');
     message.extend(key);
     let client = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-    // In one piece: not every reader waits for the rest of the key. `Stdout` ends one behind each newline, and a
-    // key may have such bytes.
+    // The message is one write, because some readers do not wait for the rest of the key. `Stdout` would flush at each
+    // newline, which a key may contain.
     File::from(client.try_clone()?).write_all(&message)?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -95,7 +94,7 @@ fn announce_socket(socket: &OsloSocket, key: &[u8; KEY_BYTES]) -> io::Result<Opt
     Ok(matches!(kind, FileType::Fifo | FileType::Socket).then_some(client))
 }
 
-/// Who may connect: root, who called sudo, who reads our standard output, and whom the call names.
+/// Users with access: root, the caller of sudo, the owner of standard output, and those of the command line.
 struct AllowedUids(Vec<u32>);
 
 impl AllowedUids {
@@ -111,7 +110,7 @@ impl AllowedUids {
     }
 }
 
-/// Takes connections until there is a reason to end.
+/// Accepts connections until the daemon stops.
 fn run_accept_loop(
     services: &Arc<OsloServices>,
     socket: &OsloSocket,
@@ -123,7 +122,7 @@ fn run_accept_loop(
     loop {
         let mut fds =
             vec![PollFd::new(socket.listener(), PollFlags::IN), PollFd::new(ends, PollFlags::IN)];
-        // Nothing but that nobody reads it any more.
+        // The poll only reports that the reader has closed the pipe.
         fds.extend(client.map(|client| PollFd::new(client, PollFlags::empty())));
         let timeout = Timespec::try_from(clients.next_deadline()).ok();
         if !matches!(poll(&mut fds, timeout.as_ref()), Ok(_) | Err(rustix::io::Errno::INTR)) {
@@ -137,7 +136,7 @@ fn run_accept_loop(
         }
         clients.evict_expired();
         let came = std::iter::from_fn(|| accept_one(socket));
-        // Each connection may have to be closed.
+        // Each accepted connection may have to be closed.
         let is_behind = found[0] && clients.has_pending_closings();
         if is_behind {
             thread::sleep(RETRY_PAUSE);
@@ -151,16 +150,16 @@ fn run_accept_loop(
     }
 }
 
-/// Gives a connection a thread, if there is room.
+/// Starts a thread for a connection, if there is a slot.
 fn spawn_connection(services: &Arc<OsloServices>, stream: UnixStream) {
     let Some((number, stream)) = services.clients.admit(stream) else { return };
     let shared = Arc::clone(services);
     let thread = thread::Builder::new().stack_size(STACK_BYTES).name("connection".into());
     let started = thread.spawn(move || {
         let ready = stream.set_write_timeout(Some(REPLY_TIMEOUT));
-        // Whoever breaks off has nobody left to tell.
+        // A client that breaks the connection gets no reply.
         let _ = ready.and_then(|()| serve(&shared, number, &stream));
-        // The client sees the end before this is forgotten.
+        // The client sees the end before the table forgets the connection.
         let _ = stream.shutdown(Shutdown::Both);
         shared.clients.drop_stream(number);
         drop(stream);

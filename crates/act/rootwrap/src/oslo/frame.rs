@@ -1,26 +1,26 @@
-//! Messages on a connection: eight bytes of length, big-endian, and so many bytes. A message is read as it
-//! comes and never held whole, unless it is small; so a length is a claim that costs nothing.
+//! Messages on a connection: a length of eight bytes, big-endian, and the content. A large message is read in pieces
+//! and never stored as a whole, so a large length reserves no memory. `request` parses the content.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
 
-/// What is read at once, and held.
+/// Size of one read and of the buffer.
 pub const BUFFER_BYTES: usize = 64 << 10;
 
-/// A message that is being read.
+/// A message during its read.
 #[derive(Debug)]
 pub struct MessageReader<R> {
     from: R,
-    /// Not yet read from there.
+    /// Bytes that are not read yet.
     unread: u64,
-    /// Grows to what is read at once, and is used again.
+    /// The buffer, which grows to the size of one read and is reused.
     buffer: Vec<u8>,
-    /// What of the buffer was read and not used.
+    /// Range of bytes in the buffer that are not consumed.
     unused: Range<usize>,
 }
 
 impl<R: Read> MessageReader<R> {
-    /// Waits for the next message; `None` when the other side has ended between two.
+    /// Waits for the next message. `None`: the other side closed the connection between two messages.
     pub fn next(mut from: R) -> io::Result<Option<Self>> {
         let mut header = [0; 8];
         let mut read = 0;
@@ -35,40 +35,40 @@ impl<R: Read> MessageReader<R> {
         Ok(Some(Self { from, unread: left, buffer: Vec::new(), unused: 0..0 }))
     }
 
-    /// How long the message is from here on.
+    /// Returns the number of bytes that remain.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.unread + self.unused.len() as u64
     }
 
-    /// Where it comes from.
+    /// Returns the source.
     pub fn source(&self) -> &R {
         &self.from
     }
 
-    /// What was read and not used.
+    /// Returns bytes that were read and not consumed.
     #[must_use]
     pub fn buffered(&self) -> &[u8] {
         &self.buffer[self.unused.clone()]
     }
 
-    /// Uses some of what is buffered up.
+    /// Consumes bytes of the buffer.
     pub fn consume(&mut self, count: usize) {
         self.unused.start = (self.unused.start + count).min(self.unused.end);
     }
 
-    /// Sees to it that something is buffered, by one read at the most; false at the end.
+    /// Fills an empty buffer by at most one read. False: the message has ended.
     pub fn fill(&mut self) -> io::Result<bool> {
         if self.unused.is_empty() { self.read_more(BUFFER_BYTES) } else { Ok(true) }
     }
 
-    /// Reads once, behind what is buffered; false at the end.
+    /// Reads once behind the buffered bytes. False: the message has ended.
     pub fn fill_further(&mut self) -> io::Result<bool> {
         self.read_more(BUFFER_BYTES)
     }
 
-    /// Reads a message of at most so many bytes to its end, so that nothing is waited for later; false,
-    /// and nothing is read, if it is longer.
+    /// Reads a message of limited length completely, so that later calls do not wait. False: it is longer, and nothing
+    /// was read.
     pub fn read_whole(&mut self, bytes_max: usize) -> io::Result<bool> {
         if self.remaining() > bytes_max as u64 {
             return Ok(false);
@@ -97,7 +97,7 @@ impl<R: Read> MessageReader<R> {
         Ok(true)
     }
 
-    /// Passes over what is left.
+    /// Discards the rest.
     pub fn discard(&mut self) -> io::Result<()> {
         while self.fill()? {
             self.unused = 0..0;

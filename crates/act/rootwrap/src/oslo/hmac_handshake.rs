@@ -1,6 +1,5 @@
-//! How the two sides show each other that they have the key, as Python's multiprocessing does: the server
-//! challenges the client, then the client the server. Python up to 3.11 knows MD5 alone and answers
-//! any challenge by it; from 3.12 on a challenge and its answer name their digest.
+//! The proof of the key by both sides, as in Python's multiprocessing. The server challenges the client, then the
+//! client the server. Python up to 3.11 only knows MD5. From 3.12 on a challenge and its answer name their digest.
 
 use super::frame::{receive, send};
 use hmac::digest::KeyInit;
@@ -9,21 +8,21 @@ use md5::Md5;
 use sha2::{Sha256, Sha384};
 use std::io::{self, ErrorKind, Read, Write};
 
-/// Of every message before the two know each other.
+/// Limit of a message before the proof.
 pub const MESSAGE_BYTES_MAX: usize = 256;
-/// Of a key.
+/// Size of a key.
 pub const KEY_BYTES: usize = 32;
 
 const CHALLENGE: &[u8] = b"#CHALLENGE#";
 const WELCOME: &[u8] = b"#WELCOME#";
 const FAILURE: &[u8] = b"#FAILURE#";
-/// What a challenge of Python up to 3.11 has, and no other.
+/// Size of a challenge of Python up to 3.11. No other challenge has it.
 const OLD_CHALLENGE_BYTES: usize = 20;
-/// What an answer by MD5 has that does not name it.
+/// Size of an answer by MD5 without a name.
 const OLD_ANSWER_BYTES: usize = 16;
 const RANDOM_BYTES: usize = 40;
 
-/// Asks a client for the key's proof, and gives it.
+/// Requests the proof of a client, and proves the key to it.
 pub fn authenticate(mut stream: impl Read + Write, key: &[u8; KEY_BYTES]) -> io::Result<()> {
     let mut challenge = b"{sha256}".to_vec();
     challenge.extend(random_bytes::<RANDOM_BYTES>()?);
@@ -47,11 +46,11 @@ pub fn authenticate(mut stream: impl Read + Write, key: &[u8; KEY_BYTES]) -> io:
     }
 }
 
-/// Bytes that nobody can guess.
+/// Returns unpredictable bytes.
 pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    // Up to 256 bytes come at once.
+    // getrandom(2) returns up to 256 bytes at once.
     if filled == N { Ok(bytes) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }
 
@@ -78,7 +77,7 @@ fn is_proof(key: &[u8], challenge: &[u8], answer: &[u8]) -> bool {
         Some((name, digest)) => (digest, &answer[name.len()..]),
         None => return false,
     };
-    // In the same time, wherever the first wrong byte is.
+    // The comparison takes constant time.
     match digest {
         HmacDigest::Md5 => mac::<Hmac<Md5>>(key, challenge).verify_slice(code).is_ok(),
         HmacDigest::Sha256 => mac::<Hmac<Sha256>>(key, challenge).verify_slice(code).is_ok(),
@@ -113,7 +112,7 @@ mod tests {
     #[test]
     fn the_codes_are_those_of_python() {
         let key = [7; 32];
-        // hmac.new(bytes([7] * 32), b'x' * 20, 'md5').hexdigest(), and of b'{sha256}' + b'x' * 40.
+        // The value of hmac.new(bytes([7] * 32), b'x' * 20, 'md5').hexdigest(), and that for b'{sha256}' + b'x' * 40.
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(hex(&proof(&key, &[b'x'; 20]).unwrap()), MD5_OF_20);
         let challenge = [&b"{sha256}"[..], &[b'x'; 40]].concat();

@@ -1,10 +1,12 @@
-//! The daemon that serves the unchanged Python client of `oslo.rootwrap`, as the original's does: the same
-//! words on standard output, the same proof of the key, the same messages.
+//! The daemon for the unchanged Python client of oslo.rootwrap: the same output, the same proof of the key, the same
+//! messages.
 //!
-//! [`frame`], [`hmac_handshake`], [`request`] and [`surrogateescape`] are the protocol; `command_io` and `output_buffer` take a command
-//! from its start to its end; `connection` serves one client,
-//! and [`daemon`] all of them; `client_table` has their number and state, `services` what they share. What may run
-//! is said by the judge, and who runs it is the executor.
+//! - [`frame`], [`hmac_handshake`], [`request`] and [`surrogateescape`] are the protocol.
+//! - `command_io` and `output_buffer` run one command.
+//! - `connection` serves one client, and [`daemon`] accepts all of them.
+//! - `client_table` has their state, and `services` has state that they share.
+//!
+//! `crate::evaluate` decides which command may run, and `crate::exec` starts it.
 
 mod client_table;
 mod command_io;

@@ -1,5 +1,5 @@
-//! What a command writes, until it is known how long it is: in memory as long as it is little, then in a
-//! file that has no name. How long it will be as text in JSON is counted as it comes.
+//! The output of a command until its length is known: in memory, and beyond a limit in a file without a name. The
+//! buffer counts the length of its JSON text as it grows.
 
 use super::surrogateescape::{ByteCount, SurrogateEncoder};
 use rustix::buffer::spare_capacity;
@@ -8,12 +8,12 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// So much goes to a file.
+/// Output beyond this limit goes to a file.
 const MEMORY_BYTES_MAX: usize = 256 << 10;
-/// What is read at once: little at first, for most commands write little.
+/// Sizes of the first read and of later ones. Most commands write little.
 const READ_BYTES: [usize; 2] = [4 << 10, 64 << 10];
 
-/// One stream of a command.
+/// One output stream of a command.
 #[derive(Debug, Default)]
 pub struct OutputBuffer {
     memory: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct OutputBuffer {
 }
 
 impl OutputBuffer {
-    /// Takes what there is to read, once; 0 at the end. Files are made in `folder`.
+    /// Reads once. 0: the end. Files are created in `folder`.
     pub fn read_from(&mut self, from: impl AsFd, folder: &Path) -> io::Result<usize> {
         if self.memory.len() >= MEMORY_BYTES_MAX || self.file.is_some() && !self.memory.is_empty() {
             self.spill(folder)?;
@@ -51,19 +51,19 @@ impl OutputBuffer {
         Ok(())
     }
 
-    /// How much there is.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How much it is as text; nothing may be taken any more.
+    /// Returns the length as text. No further output may follow.
     pub fn encoded_bytes(&mut self) -> u64 {
         self.encoder.finish(&mut self.encoded);
         self.encoded.0
     }
 
-    /// Hands it on as text, flushing `out` into `to` whenever it is large.
+    /// Writes the output as text, and flushes `out` to `to` when it is large.
     pub fn write_encoded(self, out: &mut Vec<u8>, mut to: impl Write) -> io::Result<()> {
         let mut encoder = SurrogateEncoder::default();
         if let Some(mut file) = self.file {

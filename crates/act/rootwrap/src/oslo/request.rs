@@ -1,8 +1,7 @@
-//! What a client asks for: `[null or an object, what, its arguments, {}]`, read as it comes.
+//! A request of a client, `[null or an object, method, arguments, {}]`, parsed while it arrives.
 //!
-//! The words of a command are bounded and held; its standard input stands behind them and is read piece by
-//! piece, as text or as the bytes that base64 stands for. The shape is that which the Python client
-//! sends; anything else is refused, and nothing nests deeper than it does.
+//! The words of a command are limited and stored. Its standard input follows them, and is read in pieces as text or
+//! base64. Only the form of the Python client is accepted, so nothing nests deeper.
 
 use super::frame::MessageReader;
 use super::surrogateescape::{BadText, SurrogateDecoder};
@@ -13,21 +12,21 @@ use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 
-/// Of an object's name and of what is asked of it.
+/// Limit of the names of objects and methods.
 const NAME_BYTES_MAX: usize = 256;
-/// Of all words of a command: more than the kernel takes with its own limits.
+/// Limit of all words of a command. The kernel accepts fewer by default.
 const ARGUMENTS_BYTES_MAX: usize = 8 << 20;
-/// Each costs memory beside its bytes.
+/// Limit of the number of words, because each needs memory beside its bytes.
 const ARGUMENTS_MAX: usize = 1 << 17;
-/// Of a request that runs nothing.
+/// Limit of a request without a command.
 const PLAIN_BYTES_MAX: u64 = 64 << 10;
 
-/// Why a request cannot be served.
+/// Reasons for which a request is rejected.
 #[derive(Debug)]
 pub enum BadRequest {
-    /// The connection broke, or ended in the middle.
+    /// The connection failed, or ended within the request.
     Connection(io::Error),
-    /// It is not what a client sends.
+    /// The request has another form.
     Shape(&'static str),
     TooLong(&'static str),
 }
@@ -59,25 +58,25 @@ impl fmt::Display for BadRequest {
 
 #[derive(Debug)]
 pub struct OsloRequest<R> {
-    /// The object that is asked; `None` where the manager of all is.
+    /// The name of the object. `None`: the manager of objects.
     pub object: Option<Vec<u8>>,
-    /// What is asked.
+    /// The name of the method.
     pub method: Vec<u8>,
-    /// The command, if one is to be run.
+    /// The command to run.
     pub command: Option<(Vec<OsString>, CommandInput<R>)>,
 }
 
-/// What a command reads.
+/// Standard input of a command.
 #[derive(Debug)]
 pub enum CommandInput<R> {
-    /// Nothing.
+    /// There is no input.
     None(MessageReader<R>),
-    /// What is still in the message.
+    /// The input follows in the message.
     Some(InputStream<R>),
 }
 
 impl<R: Read> OsloRequest<R> {
-    /// Reads a request up to a command's input.
+    /// Parses a request up to the input of its command.
     pub fn read(mut frame: MessageReader<R>) -> Result<Self, BadRequest> {
         expect(&mut frame, b'[')?;
         let object = match peek(&mut frame)? {
@@ -152,7 +151,7 @@ fn read_input<R: Read>(mut frame: MessageReader<R>) -> Result<CommandInput<R>, B
     }
 }
 
-/// A command's input, on its way.
+/// Input of a command during its arrival.
 #[derive(Debug)]
 pub struct InputStream<R> {
     frame: MessageReader<R>,
@@ -163,7 +162,7 @@ pub struct InputStream<R> {
 #[derive(Debug)]
 enum InputEncoding {
     Text(SurrogateDecoder),
-    /// Nothing may follow once a piece was padded.
+    /// Padding is only valid in the last piece.
     Base64 {
         padded: bool,
     },
@@ -174,7 +173,7 @@ impl<R: Read> InputStream<R> {
         Self { frame, encoding, ended: false }
     }
 
-    /// Whether the next piece has to be waited for.
+    /// Returns true if the next piece requires a read.
     pub fn needs_read(&self) -> bool {
         let buffered = self.frame.buffered();
         !self.ended
@@ -184,12 +183,12 @@ impl<R: Read> InputStream<R> {
             }
     }
 
-    /// Whether all of it has come, and nothing strange behind it.
+    /// Returns true if the input and the end of the message were received.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// Where it comes from.
+    /// Returns the source.
     pub fn source(&self) -> &R {
         self.frame.source()
     }
@@ -198,12 +197,12 @@ impl<R: Read> InputStream<R> {
         &mut self.frame
     }
 
-    /// Reads what small messages have left, so that nothing has to be waited for.
+    /// Reads the rest of a small message, so that later calls do not wait.
     pub fn buffer_message(&mut self, bytes_max: usize) -> io::Result<bool> {
         self.frame.read_whole(bytes_max)
     }
 
-    /// Adds the next piece to `out`, by one read at the most.
+    /// Adds the next piece to `out`, by at most one read.
     pub fn read_piece(&mut self, out: &mut Vec<u8>) -> Result<(), BadRequest> {
         if self.ended {
             return Ok(());
@@ -219,7 +218,7 @@ impl<R: Read> InputStream<R> {
             InputEncoding::Base64 { padded } => {
                 let (whole, ended) = whole_base64(self.frame.buffered());
                 let text = &self.frame.buffered()[..whole];
-                // Padding in the middle of a piece is refused by the decoder.
+                // The decoder rejects padding within a piece.
                 if *padded && !text.is_empty() {
                     return Err(INVALID_BASE64);
                 }
@@ -241,8 +240,7 @@ impl<R: Read> InputStream<R> {
 
 const INVALID_BASE64: BadRequest = BadRequest::Shape("bytes that are no base64");
 
-/// How much of it can be decoded by itself, and whether the string's end is behind that. Nothing is escaped:
-/// base64 has no need of it.
+/// Returns the length that can be decoded alone, and whether the string ends behind it. base64 needs no escapes.
 fn whole_base64(text: &[u8]) -> (usize, bool) {
     match memchr::memchr(b'"', text) {
         Some(end) => (end, true),
@@ -258,7 +256,7 @@ fn put_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), BadRequest> {
     Ok(())
 }
 
-/// The next byte that is not between two things.
+/// Returns the next byte that is not white space.
 fn peek<R: Read>(frame: &mut MessageReader<R>) -> Result<u8, BadRequest> {
     loop {
         if !frame.fill()? {
@@ -283,7 +281,7 @@ fn expect_word<R: Read>(frame: &mut MessageReader<R>, word: &[u8]) -> Result<(),
     word.iter().try_for_each(|&byte| expect(frame, byte))
 }
 
-/// Whether a list has another element; else it ends here.
+/// Returns true before another element of a list, and false at its end.
 fn has_next_element<R: Read>(frame: &mut MessageReader<R>) -> Result<bool, BadRequest> {
     match peek(frame)? {
         b',' => expect(frame, b',').map(|()| true),
@@ -312,7 +310,7 @@ fn read_string<R: Read>(
     }
 }
 
-/// The end of a request, and nothing but space behind it.
+/// Reads the end of a request, with only white space behind it.
 fn expect_end<R: Read>(frame: &mut MessageReader<R>, expected: &[u8]) -> Result<(), BadRequest> {
     expect_word(frame, expected)?;
     while frame.fill()? {
@@ -336,7 +334,7 @@ mod tests {
     use super::super::frame;
     use super::*;
 
-    /// A source that gives one byte at a time.
+    /// A source with one byte for each read.
     struct OneByteReader<'b>(&'b [u8]);
 
     impl Read for OneByteReader<'_> {

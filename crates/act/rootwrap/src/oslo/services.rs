@@ -1,5 +1,4 @@
-//! What the connections of the daemon share: the policy, what judges and runs by it, the key, and the names of
-//! objects.
+//! State that connections share: the policy, the executor, the key, and the names of objects. `daemon` creates it.
 
 use super::client_table::ClientTable;
 use super::command_io::TransferLimits;
@@ -12,7 +11,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all connections share.
+/// The shared state.
 pub(super) struct OsloServices {
     pub(super) policy: RootwrapPolicy,
     pub(super) host: LocalHost,
@@ -22,29 +21,29 @@ pub(super) struct OsloServices {
     pub(super) key: [u8; KEY_BYTES],
     pub(super) clients: ClientTable,
     pub(super) objects: ObjectNames,
-    /// A byte in it ends the daemon.
+    /// A byte in this pipe stops the daemon.
     pub(super) end_pipe: UnixStream,
 }
 
 impl OsloServices {
-    /// Ends the daemon in good order.
+    /// Stops the daemon.
     pub(super) fn request_end(&self) {
-        // A full pipe ends it as well.
+        // A full pipe stops it as well.
         let _ = (&self.end_pipe).write(b"!");
     }
 }
 
-/// The names of the objects that were handed out.
+/// Names of objects.
 #[derive(Default)]
 pub(super) struct ObjectNames(AtomicU64);
 
 impl ObjectNames {
-    /// A name that no object had.
+    /// Returns a new name.
     pub(super) fn next_object(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether an object of that name was handed out.
+    /// Returns true if an object of this name was created.
     pub(super) fn has_object(&self, name: Option<&[u8]>) -> bool {
         let name = name.and_then(|name| std::str::from_utf8(name).ok());
         let number = name.and_then(|name| u64::from_str_radix(name, 16).ok());

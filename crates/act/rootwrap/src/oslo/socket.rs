@@ -1,8 +1,10 @@
-//! The daemon's socket, in a folder of its own that goes with it. The folder is locked as long as its daemon
-//! lives, so that the next one knows those that a killed one has left, and removes them.
+//! The socket of the daemon in a new directory, which is removed with it. The daemon locks the directory as long as it
+//! lives. The next daemon removes unlocked ones of killed daemons.
 
 use crate::access_list::{AccessList, READ_WRITE};
 use roster_fd_passing::refuse_descriptors;
+use roster_messages::CodedError;
+use roster_messages::table::commands;
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, unlinkat,
 };
@@ -17,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// What begins the name of a folder of ours: the original's have no second dash.
+/// Prefix of the directory's name. Names of oslo.rootwrap have no second dash.
 const PREFIX: &str = "rootwrap-roster-";
 const NAME: &str = "rootwrap.sock";
-/// A folder that was made just now need not be locked yet.
+/// A new directory may not be locked yet.
 const FRESH: Duration = Duration::from_secs(60);
-/// Of the folders that are looked at.
+/// Limit of checked entries.
 const ENTRIES_MAX: usize = 100_000;
 
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub struct OsloSocket {
     dir: SocketDir,
 }
 
-/// Its folder, with what else the daemon keeps there, which goes when this does.
+/// The directory of the socket and of buffers, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct SocketDir {
     path: TempDir,
@@ -40,7 +42,7 @@ pub struct SocketDir {
 }
 
 impl OsloSocket {
-    /// Makes it where temporary files are, for these users, as far as the file system tells them from others.
+    /// Creates the socket in the directory of temporary files, for these users as far as the file system supports it.
     pub fn new(uids: &[u32]) -> io::Result<Self> {
         let parent = std::env::temp_dir();
         remove_abandoned(&parent);
@@ -49,10 +51,10 @@ impl OsloSocket {
         let folder = builder.tempdir_in(&parent)?;
         let lock = open_own_dir(folder.path())?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        // From here on by its descriptor: no name on the way can lead elsewhere.
+        // From here on the path goes through the descriptor, so that no link can redirect it.
         let inside = Path::new("/proc/self/fd").join(lock.as_raw_fd().to_string()).join(NAME);
         let listener = UnixListener::bind(&inside)?;
-        // Nobody has any to send; a kernel that cannot refuse them has them closed without waiting.
+        // Clients send no descriptors. A kernel that cannot refuse them closes them without a wait.
         let _ = refuse_descriptors(&listener);
         listener.set_nonblocking(true)?;
         allow_users(&inside, uids)?;
@@ -66,40 +68,39 @@ impl OsloSocket {
         &self.path
     }
 
-    /// The folder that goes with it.
+    /// Returns the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path.path()
     }
 
-    /// What takes connections, and does not wait for them.
+    /// Returns the listener, which does not block.
     #[must_use]
     pub fn listener(&self) -> &UnixListener {
         &self.listener
     }
 
-    /// Takes no connection any more. Who has connected and was not taken sees the end of it.
+    /// Stops accepting. Clients in the queue see the end of the connection.
     #[must_use]
     pub fn close(self) -> SocketDir {
         self.dir
     }
 }
 
-/// The directory of that name, unless another one is in its place: in a directory of another user's, that user can
-/// put one there.
+/// Opens the new directory. An error: another user has replaced it, which is possible in a directory of that user.
 fn open_own_dir(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(CWD, path, flags, Mode::empty())?;
     let status = fstat(&directory)?;
     if status.st_uid != rustix::process::geteuid().as_raw() || status.st_mode & 0o077 != 0 {
-        let what = format!("{}: replaced by another directory", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        let text = format!("{}: replaced by another directory", path.display());
+        return Err(io::Error::other(CodedError::new(&commands::SOCKET_DIR_REPLACED, text)));
     }
     Ok(directory)
 }
 
-/// Who may not connect cannot leave anything in a connection, whose closing would be waited for. Where there are
-/// several users and no access lists, everybody may, and is asked who that is all the same.
+/// Allows only these users to connect, so that no other user can leave data that delays a close. For several users
+/// without access lists, the mode allows all users, and the daemon checks the peer.
 fn allow_users(path: &Path, uids: &[u32]) -> io::Result<()> {
     let own = rustix::process::geteuid();
     let mut others: Vec<u32> =
@@ -119,7 +120,7 @@ fn allow_users(path: &Path, uids: &[u32]) -> io::Result<()> {
     }
 }
 
-/// Removes the folders of killed daemons of the same user.
+/// Removes directories of killed daemons of the same user.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten().take(ENTRIES_MAX) {
@@ -139,7 +140,7 @@ fn remove_if_abandoned(parent: &Path, name: &OsStr) -> io::Result<()> {
         return Ok(());
     }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
-    // Nothing of anybody else's is in it, or it stays.
+    // A directory with other files stays.
     unlinkat(folder.as_fd(), NAME, AtFlags::empty()).or_else(|error| match error {
         rustix::io::Errno::NOENT => Ok(()),
         error => Err(error),

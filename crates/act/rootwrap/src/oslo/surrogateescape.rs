@@ -1,10 +1,9 @@
-//! Text as Python has it of bytes that need not be UTF-8, in JSON and back: a byte 0xNN that is part of no
-//! character is the lone surrogate U+DCNN (`surrogateescape`). Nothing is lost on either way, and nothing
-//! has to be held whole: both directions go on where the last piece ended.
+//! Conversion between bytes and JSON text as in Python: a byte 0xNN outside of UTF-8 becomes the surrogate U+DCNN
+//! (`surrogateescape`). Both directions are exact, and continue at any byte of the input.
 
-/// Where encoded text goes.
+/// A receiver of encoded text.
 pub trait TextSink {
-    /// The next of it.
+    /// Adds text.
     fn put(&mut self, bytes: &[u8]);
 }
 
@@ -14,7 +13,7 @@ impl TextSink for Vec<u8> {
     }
 }
 
-/// How much there would be.
+/// A receiver that counts bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByteCount(pub u64);
 
@@ -24,16 +23,16 @@ impl TextSink for ByteCount {
     }
 }
 
-/// Bytes into the inside of a JSON string.
+/// An encoder from bytes to the content of a JSON string.
 #[derive(Clone, Debug, Default)]
 pub struct SurrogateEncoder {
-    /// The start of a character whose end has not come.
+    /// Start of an incomplete character.
     partial: [u8; 4],
     count: usize,
 }
 
 impl SurrogateEncoder {
-    /// The next piece.
+    /// Encodes the next piece.
     pub fn feed(&mut self, mut bytes: &[u8], out: &mut impl TextSink) {
         while self.count > 0 {
             let Some((&next, rest)) = bytes.split_first() else { return };
@@ -46,7 +45,7 @@ impl SurrogateEncoder {
                     bytes = rest;
                     continue;
                 }
-                // The next byte begins something of its own.
+                // The next byte starts another character.
                 Err(_) => {
                     self.finish(out);
                     break;
@@ -72,14 +71,14 @@ impl SurrogateEncoder {
         }
     }
 
-    /// The end.
+    /// Encodes the end.
     pub fn finish(&mut self, out: &mut impl TextSink) {
         put_escaped(&self.partial[..self.count], out);
         self.count = 0;
     }
 }
 
-/// Bytes that are part of no character.
+/// Encodes bytes outside of UTF-8.
 fn put_escaped(bytes: &[u8], out: &mut impl TextSink) {
     for &byte in bytes {
         out.put(&[b'\\', b'u', b'd', b'c', hex(byte >> 4), hex(byte & 15)]);
@@ -105,20 +104,20 @@ fn hex(digit: u8) -> u8 {
     b"0123456789abcdef"[usize::from(digit)]
 }
 
-/// Why what stands in a JSON string is no bytes.
+/// Reasons for which the content of a JSON string does not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadText {
-    /// An escape that JSON does not have.
+    /// JSON does not have this escape.
     Escape,
-    /// A surrogate that stands for no byte.
+    /// No byte has this surrogate.
     Surrogate,
 }
 
-/// The inside of a JSON string into bytes.
+/// A decoder from the content of a JSON string to bytes.
 #[derive(Clone, Debug, Default)]
 pub struct SurrogateDecoder {
     state: DecoderState,
-    /// The first half of a pair of surrogates.
+    /// The first half of a surrogate pair.
     high: Option<u32>,
 }
 
@@ -127,12 +126,12 @@ enum DecoderState {
     #[default]
     Plain,
     Escape,
-    /// So many digits of a code have come.
+    /// Received digits of a code, and its value.
     Code(u8, u32),
 }
 
 impl SurrogateDecoder {
-    /// The next piece: how much of it was used, and whether the closing quote was the last of that.
+    /// Decodes the next piece. Returns the used length, and whether the closing quote was its last byte.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), BadText> {
         let mut at = 0;
         while at < bytes.len() {

@@ -1,11 +1,11 @@
-//! Sets of characters, made for the question whether one character is a member. Knows nothing of positions.
+//! Sets of characters with a fast test for one character. They know nothing of positions in a text.
 
 use super::parse::{CharClass, CharSet, SetItem};
 use crate::python_strings::is_space;
 use crate::unicode_tables;
 use std::sync::OnceLock;
 
-/// The number of characters that have a bit each.
+/// Number of characters with a bit each.
 const ASCII: u32 = 128;
 const CODE_MAX: u32 = 0x10_ffff;
 
@@ -14,11 +14,11 @@ const CODE_MAX: u32 = 0x10_ffff;
 pub(super) struct CompiledCharSet {
     /// The members below 128.
     ascii: [u64; 2],
-    /// Ranges of the other characters, in order and apart.
+    /// Sorted ranges of the other characters.
     ranges: Vec<(u32, u32)>,
-    /// Classes of the other characters, each with whether it is negated.
+    /// Classes of the other characters, with true if they are negated.
     classes: Vec<(CharClass, bool)>,
-    /// Whether the other members are those outside of the ranges and classes.
+    /// True if the other members are outside of the ranges and classes.
     negated: bool,
 }
 
@@ -64,7 +64,7 @@ fn has_ascii(item: &SetItem, char: u32) -> bool {
     }
 }
 
-/// Whether a character is in a class, which with `ascii` has no member beyond ASCII.
+/// Returns true if a character is in a class. With `ascii`, a class has only members of ASCII.
 #[inline]
 pub(super) fn is_in(class: CharClass, ascii: bool, char: u32) -> bool {
     let Some(byte) = u8::try_from(char).ok().filter(u8::is_ascii) else {
@@ -85,7 +85,7 @@ fn is_in_unicode(class: CharClass, char: u32) -> bool {
     match class {
         CharClass::Space => char::from_u32(char).is_some_and(is_space),
         CharClass::Digit => is_within(unicode_tables::decimal_digits(), char),
-        // `str.isalnum`: unlike in Unicode's own definition, marks are not in it.
+        // `str.isalnum` does not count marks, unlike Unicode's definition.
         CharClass::Word => {
             is_within(WORDS.get_or_init(|| unicode_tables::ranges(r"[\p{L}\p{N}]")), char)
         }

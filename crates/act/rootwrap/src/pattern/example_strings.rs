@@ -1,20 +1,19 @@
-//! Texts that an expression most likely matches, for examples. Look-around is passed over, or what it looks
-//! ahead for is put before what follows it, so who uses one has to try it.
+//! Example texts that an expression probably matches. Look-around is ignored, or its text is put before the rest, so
+//! the caller has to test an example.
 
 use super::parse::{CharSet, PatternNode, SetItem};
 
-/// Longer samples help nobody.
+/// Limit of an example.
 const SAMPLE_CHARS_MAX: usize = 200;
 
-/// A text along the branches that `branch` picks: the first where there are fewer. `looks`: with what is
-/// looked ahead for.
+/// Returns a text along the branches of number `branch`, or the first ones. `looks`: with the text of look-ahead.
 pub(super) fn sample(node: &PatternNode, branch: usize, looks: bool) -> String {
     let mut sampler = Sampler { out: String::new(), groups: vec![None], branch, looks };
     sampler.node(node);
     sampler.out
 }
 
-/// How many branches the widest choice outside of all repetition has.
+/// Returns the number of branches of the widest choice outside of repetitions.
 pub(super) fn branches(node: &PatternNode) -> usize {
     match node {
         PatternNode::Choice(nodes) => {
@@ -28,7 +27,7 @@ pub(super) fn branches(node: &PatternNode) -> usize {
 
 struct Sampler {
     out: String,
-    /// The texts of the groups.
+    /// Texts of the groups.
     groups: Vec<Option<String>>,
     branch: usize,
     looks: bool,
@@ -73,7 +72,7 @@ impl Sampler {
     }
 }
 
-/// A character of a set, one that can be typed if there is one.
+/// Returns a character of a set, preferably one that can be typed.
 fn member(set: &CharSet) -> Option<char> {
     let mut typed = "a1x0bA/.-_=, \n".chars().chain('!'..='~');
     let has = |char: char| {

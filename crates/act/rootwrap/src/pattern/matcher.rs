@@ -1,6 +1,6 @@
-//! Follows a program over a word, with a stack of its own and a count of its work. Matches as CPython's engine does:
-//! a look-around and what is possessive or atomic are not entered again, and no turn of a repetition begins where the
-//! optional turn before it began.
+//! The matcher: it follows a program over a word, with its own stack and a count of steps. It matches as CPython's
+//! engine. It enters look-around, possessive and atomic parts only once. No turn of a repetition begins at the position
+//! of the optional turn before it.
 
 use super::chars::is_in;
 use super::parse::{Anchor, CharClass, Greediness};
@@ -9,10 +9,10 @@ use super::{MatchBudget, MatchLimit, STACK_MAX};
 
 const NEWLINE: u32 = 10;
 
-/// The characters of a word.
+/// Characters of a word.
 pub(super) trait MatchText {
     fn length(&self) -> u32;
-    /// `None` at the end.
+    /// Returns a character. `None`: the end.
     fn at(&self, at: u32) -> Option<u32>;
 }
 
@@ -41,25 +41,25 @@ impl MatchText for [u32] {
     }
 }
 
-/// A choice that the matcher comes back to after a mismatch.
+/// A choice to which the matcher returns after a mismatch.
 #[derive(Clone, Copy)]
 enum BacktrackFrame {
-    /// Goes on there.
+    /// Continues at a step.
     Retry { step: u32, at: u32 },
-    /// Ends a repetition, which takes the turn back that was begun.
+    /// Ends a repetition and reverts its last turn.
     Leave { until: u32, at: u32, last: u32 },
-    /// Gives a character of a run back, down to the least.
+    /// Releases one character of a run, down to the minimum.
     Fewer { run: u32, least: u32, at: u32 },
     /// Adds a character to a lazy run.
     More { run: u32, count: u32, at: u32 },
-    /// Gives a register its value back and comes back to what is below.
+    /// Restores a register, and continues with the choice below.
     Restore { register: u32, value: u32 },
 }
 
 // docs/reference/rootwrap-differences.md names the size, and it bounds the memory of a match.
 const _: () = assert!(size_of::<BacktrackFrame>() == 16);
 
-/// Whether a program matches a word from its start.
+/// Returns true if a program matches a word from its start.
 pub(super) fn run<T: MatchText + ?Sized>(
     program: &MatchProgram,
     text: &T,
@@ -132,7 +132,7 @@ impl<T: MatchText + ?Sized> Matcher<'_, T> {
         Ok(false)
     }
 
-    /// The next step; `true`, for steps that match.
+    /// Executes the next step. True: the program matched.
     #[inline]
     fn go_to(&mut self, step: u32) -> bool {
         self.step = step;
@@ -186,7 +186,7 @@ impl<T: MatchText + ?Sized> Matcher<'_, T> {
         Ok(self.go_to(self.step + 1))
     }
 
-    /// How many of a character follow, of at most so many.
+    /// Counts the characters that match, up to a maximum.
     fn count(&mut self, one: SingleChar, max: u32) -> Result<u32, MatchLimit> {
         let most = max.min(self.length - self.at);
         let mut count = 0;
@@ -206,7 +206,7 @@ impl<T: MatchText + ?Sized> Matcher<'_, T> {
         self.shorten(self.step, next, self.at + min, self.at + count)
     }
 
-    /// Ends a run at the last place, from `least` to `most`, where what follows may match.
+    /// Ends a run at the last position between `least` and `most` at which the next step may match.
     fn shorten(
         &mut self,
         run: u32,
@@ -338,7 +338,7 @@ impl<T: MatchText + ?Sized> Matcher<'_, T> {
         Ok(self.go_to(self.step + 1))
     }
 
-    /// The look-around has matched.
+    /// Ends a look-around that matched.
     fn end_look(&mut self, register: u32, negated: bool) -> Result<bool, MatchLimit> {
         if negated {
             let height = self.registers[register as usize];
@@ -355,8 +355,8 @@ impl<T: MatchText + ?Sized> Matcher<'_, T> {
         Ok(self.go_to(self.step + 1))
     }
 
-    /// Forgets the choices above a height, but not what marks were before: an earlier choice brings that back. The
-    /// other registers are those of repetitions that are over.
+    /// Drops the choices above a height. The values of marks remain for earlier choices. Other registers belong to
+    /// repetitions that have ended.
     fn commit(&mut self, register: u32) -> Result<(), MatchLimit> {
         let height = self.registers[register as usize] as usize;
         let marks = self.program.marks;
@@ -390,7 +390,7 @@ impl<T: MatchText + ?Sized> Matcher<'_, T> {
         Ok(())
     }
 
-    /// Sets a register so that an earlier choice finds the old value.
+    /// Sets a register, and adds its old value for earlier choices.
     fn set(&mut self, register: u32, value: u32) -> Result<(), MatchLimit> {
         let old = std::mem::replace(&mut self.registers[register as usize], value);
         if self.stack.is_empty() {
@@ -399,7 +399,7 @@ impl<T: MatchText + ?Sized> Matcher<'_, T> {
         self.push(BacktrackFrame::Restore { register, value: old })
     }
 
-    /// Takes up the latest choice; `false` if there is none.
+    /// Returns to the latest choice. False: there is none.
     fn go_back(&mut self) -> Result<bool, MatchLimit> {
         while let Some(frame) = self.stack.pop() {
             self.work.spend_steps(1)?;
@@ -456,7 +456,7 @@ impl<T: MatchText + ?Sized> Matcher<'_, T> {
             Anchor::StartOfLine => self.at == 0 || before(&is_newline),
             Anchor::EndOfLine => self.at == self.length || is_newline(self.at),
             Anchor::Boundary { ascii } => is_edge(ascii),
-            // CPython up to 3.13 sees none in an empty word.
+            // CPython up to 3.13 finds none in an empty word.
             Anchor::NoBoundary { ascii } => self.length > 0 && !is_edge(ascii),
         }
     }

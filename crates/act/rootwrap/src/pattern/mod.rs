@@ -1,8 +1,8 @@
-//! Regular expressions as Python's `re` has them, matched with a bound on work.
+//! Regular expressions of Python's `re`, with a limit of steps.
 //!
-//! `parse` reads Python's syntax, `program` puts it into steps, `matcher` follows these over a word, `chars` tells
-//! which characters a set has, and `example_strings` makes examples. An expression has the language that CPython 3.11 gives
-//! it, or it is refused. Knows nothing of rules.
+//! `parse` reads the syntax, `program` compiles it, and `matcher` executes it. `chars` has sets of characters, and
+//! `example_strings` creates examples. An expression matches as in CPython 3.11, or is rejected. This module knows no
+//! rules.
 
 mod chars;
 mod example_strings;
@@ -13,23 +13,24 @@ mod program;
 use crate::mode::Mode;
 use matcher::run;
 use program::{MatchProgram, compile};
+use roster_messages::Message;
+use roster_messages::table::commands;
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// Steps that the patterns of one verdict may take together. A step looks at one character or one choice, or follows
-/// one part of a pattern.
+/// Limit of steps for all patterns of one decision. A step is one character, one choice, or one part of a pattern.
 pub const STEPS_MAX: u64 = 1 << 26;
-/// Choices that one match may leave open. Each takes 16 bytes.
+/// Limit of choices of one match. Each takes 16 bytes.
 pub const STACK_MAX: usize = 1 << 19;
-/// Steps for one sample, of which a check tries many.
+/// Limit of steps for one example. A check tests many.
 const SAMPLE_STEPS_MAX: u64 = 1 << 20;
-/// The processor compares so many bytes in about one step's time.
+/// The processor compares about this many bytes in the time of one step.
 const ASCII_BYTES_A_STEP: u32 = 64;
 
-/// The steps that are left for the patterns of one verdict.
+/// Remaining steps for one decision.
 #[derive(Debug)]
 pub struct MatchBudget {
     limit: u64,
@@ -43,13 +44,13 @@ impl Default for MatchBudget {
 }
 
 impl MatchBudget {
-    /// At most so many steps.
+    /// Creates a budget.
     #[must_use]
     pub fn new(most: u64) -> Self {
         Self { limit: most, left: Cell::new(most) }
     }
 
-    /// The steps that were taken.
+    /// Returns the number of used steps.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.limit - self.left.get()
@@ -63,7 +64,7 @@ impl MatchBudget {
     }
 }
 
-/// The bound that a match comes to.
+/// The limit that a match reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MatchLimit {
     /// [`STEPS_MAX`].
@@ -81,17 +82,17 @@ impl fmt::Display for MatchLimit {
     }
 }
 
-/// Leads from any directory of a sample to a file that every user can write.
+/// A suffix that leads from any directory of an example to a file that all users can write.
 const WAY_OUT: &str = "/../../../../../../../../tmp/x";
 
-/// Why an expression matches nothing.
+/// Reasons for which an expression matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternFault {
-    /// Python refuses it, and the original's rule then never matches.
+    /// Python rejects it. The filter of oslo.rootwrap then never matches.
     Bad(&'static str),
-    /// The original breaks off when it has to use it.
+    /// Python raises another error, and oslo.rootwrap aborts.
     Raises(&'static str),
-    /// Python would match it.
+    /// Python would accept it.
     Unsupported(&'static str),
 }
 
@@ -104,23 +105,23 @@ impl fmt::Display for PatternFault {
 }
 
 impl PatternFault {
-    /// What to do about it.
+    /// Returns the row of the table of messages.
     #[must_use]
-    pub fn fix(&self) -> &'static str {
+    pub fn message(&self) -> &'static Message {
         match self {
-            Self::Bad(_) => "the rule never matches: mend it, or remove the rule",
-            Self::Raises(_) => "commands that come to this rule are refused: mend it",
-            Self::Unsupported(_) => "the rule never matches: write it without that",
+            Self::Bad(_) => &commands::PATTERN_INVALID,
+            Self::Raises(_) => &commands::PATTERN_ABORTS,
+            Self::Unsupported(_) => &commands::PATTERN_UNSUPPORTED,
         }
     }
 }
 
-/// Why there is no answer to whether an argument matches.
+/// Reasons for which a match has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchError {
-    /// The pattern cannot be used.
+    /// The pattern is faulty.
     Fault(PatternFault),
-    /// The match comes to a bound.
+    /// The match reached a limit.
     Limit(MatchLimit),
 }
 
@@ -130,7 +131,7 @@ impl From<MatchLimit> for MatchError {
     }
 }
 
-/// One pattern of a rule, in both of its readings.
+/// A pattern of a rule, in the reading of each mode.
 #[derive(Debug)]
 pub struct Pattern {
     text: String,
@@ -142,7 +143,7 @@ pub struct Pattern {
 struct ModePattern {
     node: Result<parse::PatternNode, PatternFault>,
     mode: Mode,
-    /// Made when it is first used: of a file with a hundred patterns one command uses a few.
+    /// The program is compiled at its first use. A command uses few patterns of a large file.
     program: OnceLock<MatchProgram>,
 }
 
@@ -158,8 +159,8 @@ impl ModePattern {
 }
 
 impl Pattern {
-    /// Of the text in a filter file. The original puts a `$` behind it, which may end up in a
-    /// comment, be escaped by a `\`, or belong to the last branch alone.
+    /// Parses the text of a filter file. oslo.rootwrap appends `$`. It may become part of a comment, be escaped by `\`,
+    /// or belong only to the last branch.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self {
@@ -169,13 +170,13 @@ impl Pattern {
         }
     }
 
-    /// As it stands in the file.
+    /// Returns the text of the file.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Why it matches nothing, if so.
+    /// Returns the fault in a mode.
     #[must_use]
     pub fn fault(&self, mode: Mode) -> Option<PatternFault> {
         self.for_mode(mode).node.as_ref().err().copied()
@@ -188,10 +189,10 @@ impl Pattern {
         }
     }
 
-    /// Whether an argument matches.
+    /// Matches an argument.
     ///
     /// # Errors
-    /// The pattern is at fault, or the match comes to a bound.
+    /// The pattern is faulty, or the match reaches a limit.
     pub fn matches(&self, mode: Mode, arg: &OsStr, work: &MatchBudget) -> Result<bool, MatchError> {
         if self.is_literal() {
             let whole = arg.as_bytes() == self.text.as_bytes();
@@ -208,13 +209,13 @@ impl Pattern {
         Ok(run(program, &decoded(arg)[..], work)?)
     }
 
-    /// Whether every character stands for itself, as in most patterns of most filter files.
+    /// Returns true if every character means itself, as in most patterns of filter files.
     fn is_literal(&self) -> bool {
         !self.text.contains(['.', '\\', '[', '{', '(', ')', '*', '+', '?', '^', '$', '|'])
     }
 
-    /// Whether compat mode lets a word continue behind what matches: its `$` is part of the last branch alone or of a
-    /// comment, or stands for the end of any line.
+    /// Returns true if compat mode lets a word continue behind the match. The `$` then belongs to the last branch or a
+    /// comment, or means the end of any line.
     pub(crate) fn is_open_in_compat(&self) -> bool {
         use parse::{Anchor, PatternNode};
         let (Ok(compat), Ok(strict)) = (&self.compat.node, &self.strict.node) else { return false };
@@ -227,7 +228,7 @@ impl Pattern {
         compat == strict || matches!(strict, PatternNode::Choice(_)) || ends_at_line(compat)
     }
 
-    /// Texts that most likely match in compat mode, one along each branch.
+    /// Returns texts that probably match in compat mode, one for each branch.
     pub(crate) fn samples(&self) -> Vec<String> {
         let Ok(node) = &self.compat.node else { return Vec::new() };
         let of = |branch| {
@@ -239,8 +240,8 @@ impl Pattern {
         (0..example_strings::branches(node).min(8)).map(of).collect()
     }
 
-    /// Words that strict mode matches, each a sample with a path behind it that leads out of every directory. Samples
-    /// for which `is_wanted` is false are left out.
+    /// Returns words that strict mode matches: examples with a path behind them that leads out of any directory.
+    /// `is_wanted` selects the examples.
     pub(crate) fn words_elsewhere(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -249,13 +250,13 @@ impl Pattern {
         wanted.map(|sample| sample + WAY_OUT).filter(|word| self.matches_text(Mode::Strict, word))
     }
 
-    /// Whether a text matches within the steps of a trial.
+    /// Returns true if a text matches within the limit for examples.
     pub(crate) fn matches_text(&self, mode: Mode, text: &str) -> bool {
         self.matches(mode, OsStr::new(text), &MatchBudget::new(SAMPLE_STEPS_MAX)) == Ok(true)
     }
 }
 
-/// An argument as Python has it: a byte that is part of no character is a surrogate.
+/// Returns an argument as in Python, with surrogates for bytes outside of UTF-8.
 fn decoded(arg: &OsStr) -> Vec<u32> {
     let mut chars = Vec::with_capacity(arg.len());
     for chunk in arg.as_bytes().utf8_chunks() {

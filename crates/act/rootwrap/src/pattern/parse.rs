@@ -1,11 +1,10 @@
-//! Python's syntax of regular expressions, as of CPython 3.11, into a tree in which flags, names and
-//! escapes are resolved. What CPython refuses is refused here, and nothing else that it knows but the
-//! few things that are named as unsupported. Matches nothing.
+//! The parser of CPython 3.11's syntax: the result is a tree with resolved flags, names and escapes. It rejects what
+//! CPython rejects, and a few constructs that are named as unsupported. It matches nothing.
 
 use super::PatternFault;
 use std::collections::HashMap;
 
-/// Groups within groups beyond this are not followed. CPython gives up at a few hundred.
+/// Limit of nested groups. CPython stops at a few hundred.
 const DEPTH_MAX: u32 = 100;
 /// CPython's limit on a repetition's count.
 const REPEAT_MAX: u64 = u32::MAX as u64;
@@ -13,15 +12,15 @@ const REPEAT_MAX: u64 = u32::MAX as u64;
 /// A regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PatternNode {
-    /// One character out of a set.
+    /// A character of a set.
     Set(CharSet),
-    /// A place.
+    /// A position.
     Anchor(Anchor),
-    /// A group that can be referred to, by its number from 1.
+    /// A group with a number from 1.
     Capture(usize, Box<PatternNode>),
-    /// One after the other.
+    /// Parts in sequence.
     Sequence(Vec<PatternNode>),
-    /// The first that leads to a match.
+    /// Alternatives. The first one that leads to a match counts.
     Choice(Vec<PatternNode>),
     Repeat {
         node: Box<PatternNode>,
@@ -30,12 +29,12 @@ pub(super) enum PatternNode {
         kind: Greediness,
     },
     Look {
-        /// The width of a look-behind, in characters; `None` for a look-ahead.
+        /// Width of a look-behind in characters. `None`: a look-ahead.
         behind: Option<u64>,
         negated: bool,
         node: Box<PatternNode>,
     },
-    /// What matched first is not given up again.
+    /// A part that never gives its match up.
     Atomic(Box<PatternNode>),
     /// The text of a group.
     Reference(usize),
@@ -57,7 +56,7 @@ pub(super) enum Anchor {
     Start,
     /// `\Z`.
     End,
-    /// `$` outside of multi-line mode: the end, or a newline right before it.
+    /// `$` outside of multi-line mode: the end, or a final newline.
     EndOrNewline,
     StartOfLine,
     EndOfLine,
@@ -109,7 +108,7 @@ struct PatternFlags {
     verbose: bool,
 }
 
-/// Reads a whole expression.
+/// Parses an expression.
 pub(super) fn parse(text: &str) -> Result<PatternNode, PatternFault> {
     let mut parser = PatternParser {
         chars: text.chars().collect(),
@@ -132,12 +131,12 @@ struct PatternParser {
     chars: Vec<char>,
     at: usize,
     flags: PatternFlags,
-    /// Whether `u` was set by word.
+    /// True if the flag `u` was set explicitly.
     unicode: bool,
-    /// Of each group from 0 its least and greatest width; `None` while it is open.
+    /// Minimum and maximum width of each group, from 0. `None` for an open group.
     widths: Vec<Option<(u64, u64)>>,
     names: HashMap<String, usize>,
-    /// How many groups there were where the outermost look-behind began.
+    /// Number of groups at the start of the outermost look-behind.
     look_behind_groups: Option<usize>,
     depth: u32,
 }
@@ -153,7 +152,7 @@ impl PatternParser {
         Some(char)
     }
 
-    /// Within a comment: the next character, and a `\\` for one that is escaped, which ends nothing.
+    /// Returns the next character of a comment. An escaped character is returned as `\\` and does not end it.
     fn token(&mut self) -> Result<Option<char>, PatternFault> {
         let char = self.next();
         if char == Some('\\') {
@@ -175,10 +174,14 @@ impl PatternParser {
     fn until(&mut self, end: char) -> Result<String, PatternFault> {
         let rest = &self.chars[self.at..];
         let length = rest.iter().position(|&char| char == end);
-        let length = length.ok_or(PatternFault::Bad("has a name without its end"))?;
+        let length = length.ok_or(PatternFault::Bad("has a group name without an end"))?;
         let name: String = rest[..length].iter().collect();
         self.at += length + 1;
-        if name.is_empty() { Err(PatternFault::Bad("lacks the name of a group")) } else { Ok(name) }
+        if name.is_empty() {
+            Err(PatternFault::Bad("has a group without a name"))
+        } else {
+            Ok(name)
+        }
     }
 
     fn digits(&mut self, radix: u32, most: usize) -> String {
@@ -192,7 +195,7 @@ impl PatternParser {
     fn choice(&mut self, top: bool) -> Result<PatternNode, PatternFault> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(PatternFault::Unsupported("has groups within groups beyond a hundred"));
+            return Err(PatternFault::Unsupported("nests more than 100 groups"));
         }
         let mut branches = vec![self.sequence(top)?];
         while self.eat('|') {
@@ -202,7 +205,7 @@ impl PatternParser {
         Ok(if branches.len() == 1 { branches.remove(0) } else { PatternNode::Choice(branches) })
     }
 
-    /// `first`: flags for the whole expression may stand here.
+    /// `first`: global flags are allowed here.
     fn sequence(&mut self, first: bool) -> Result<PatternNode, PatternFault> {
         let mut items: Vec<PatternNode> = Vec::new();
         while let Some(char) = self.peek() {
@@ -251,7 +254,7 @@ impl PatternParser {
         Ok(PatternNode::Set(CharSet { negated: false, items }))
     }
 
-    /// With the letters that are the same but for case, if case is not to matter.
+    /// Adds the other case of letters if the flag `i` is set.
     fn cased(&self, items: Vec<SetItem>) -> Result<Vec<SetItem>, PatternFault> {
         if !self.flags.ignore_case {
             return Ok(items);
@@ -260,7 +263,7 @@ impl PatternParser {
         for item in items {
             let SetItem::Range(low, high) = item else { continue };
             if high > 0x7f && !self.flags.ascii {
-                return Err(PatternFault::Unsupported("ignores the case of letters beyond ASCII"));
+                return Err(PatternFault::Unsupported("ignores the case of letters outside ASCII"));
             }
             for letter in b'a'..=b'z' {
                 let (small, large) = (u32::from(letter), u32::from(letter.to_ascii_uppercase()));
@@ -270,7 +273,7 @@ impl PatternParser {
                 }
                 all.push(SetItem::Range(small, small));
                 all.push(SetItem::Range(large, large));
-                // The letters elsewhere that CPython takes for the same.
+                // CPython treats these other letters as equal.
                 let others: &[u32] = match letter {
                     b'i' => &[0x130, 0x131],
                     b's' => &[0x17f],
@@ -313,7 +316,7 @@ impl PatternParser {
             _ => Greediness::Greedy,
         };
         self.at += usize::from(kind != Greediness::Greedy);
-        // Releases of CPython 3.11 differ in others.
+        // Releases of CPython 3.11 differ for other parts.
         if kind == Greediness::Possessive && !node.is_one_character() {
             return Err(PatternFault::Unsupported("repeats more than one character possessively"));
         }
@@ -321,7 +324,7 @@ impl PatternParser {
         Ok(())
     }
 
-    /// The counts behind a `{`; `None` where it is a brace and no more.
+    /// Parses the counts behind `{`. `None`: the brace is literal.
     fn counts(&mut self) -> Result<Option<(u64, Option<u64>)>, PatternFault> {
         if self.peek() == Some('}') {
             return Ok(None);
@@ -336,11 +339,11 @@ impl PatternParser {
         let number = |digits: &str| match digits.parse::<u64>() {
             _ if digits.is_empty() => Ok(None),
             Ok(number) if number < REPEAT_MAX => Ok(Some(number)),
-            _ => Err(PatternFault::Raises("repeats too often")),
+            _ => Err(PatternFault::Raises("has a repetition count that is too large")),
         };
         let (min, max) = (number(&low)?.unwrap_or(0), number(&high)?);
         if max.is_some_and(|max| max < min) {
-            return Err(PatternFault::Bad("has a repetition whose least is above its most"));
+            return Err(PatternFault::Bad("has a repetition with its minimum above its maximum"));
         }
         Ok(Some((min, max)))
     }
@@ -368,7 +371,7 @@ impl PatternParser {
                 (SetItem::Range(low, _), SetItem::Range(high, _)) if low <= high => {
                     items.push(SetItem::Range(low, high));
                 }
-                _ => return Err(PatternFault::Bad("has a range of characters without an order")),
+                _ => return Err(PatternFault::Bad("has a range of characters in reverse order")),
             }
         }
         Ok(PatternNode::Set(CharSet { negated, items: self.cased(items)? }))
@@ -406,7 +409,7 @@ impl PatternParser {
         Some(SetItem::Class { class, negated: char.is_ascii_uppercase(), ascii: self.flags.ascii })
     }
 
-    /// The character of an escape that means the same in and out of sets.
+    /// Parses an escape that means the same inside and outside of sets.
     fn code(&mut self, char: char) -> Result<Option<u32>, PatternFault> {
         let digits = match char {
             'a' => return Ok(Some(7)),
@@ -415,7 +418,7 @@ impl PatternParser {
             'r' => return Ok(Some(13)),
             't' => return Ok(Some(9)),
             'v' => return Ok(Some(11)),
-            'N' => return Err(PatternFault::Unsupported("has a character by its name")),
+            'N' => return Err(PatternFault::Unsupported("names a character by \\N")),
             'x' => 2,
             'u' => 4,
             'U' => 8,
@@ -453,7 +456,7 @@ impl PatternParser {
         if char.is_ascii_alphabetic() { Err(BAD_ESCAPE) } else { self.literal(char.into()) }
     }
 
-    /// The text of a group by its number, or a character by three octal digits.
+    /// Parses the number of a group, or an octal code of three digits.
     fn number(&mut self, first: char) -> Result<PatternNode, PatternFault> {
         let mut digits = first.to_string();
         if let Some(second) = self.peek().filter(char::is_ascii_digit) {
@@ -471,34 +474,34 @@ impl PatternParser {
         }
         let group = digits.parse().unwrap_or(usize::MAX);
         if group >= self.widths.len() {
-            return Err(PatternFault::Bad("refers to a group that it does not have"));
+            return Err(PatternFault::Bad("refers to an unknown group"));
         }
         self.reference(group)
     }
 
     fn reference(&mut self, group: usize) -> Result<PatternNode, PatternFault> {
         if self.widths.get(group).copied().flatten().is_none() {
-            return Err(PatternFault::Bad("refers to a group within that group"));
+            return Err(PatternFault::Bad("refers to a group inside that group"));
         }
         self.check_look_behind(group)?;
         if self.flags.ignore_case {
-            return Err(PatternFault::Unsupported("refers to a group regardless of case"));
+            return Err(PatternFault::Unsupported("refers to a group and ignores case"));
         }
         Ok(PatternNode::Reference(group))
     }
 
-    /// Within a look-behind, groups of its own cannot be referred to.
+    /// A look-behind cannot refer to its own groups.
     fn check_look_behind(&self, group: usize) -> Result<(), PatternFault> {
         let Some(groups) = self.look_behind_groups else { return Ok(()) };
         let closed = self.widths.get(group).copied().flatten().is_some();
         if closed && group < groups {
             Ok(())
         } else {
-            Err(PatternFault::Bad("refers within a look-behind to a group of the same"))
+            Err(PatternFault::Bad("refers to a group of the same look-behind"))
         }
     }
 
-    /// What a `(` begins; `None` for what matches nothing: comments, and flags.
+    /// Parses the part behind `(`. `None` for comments and flags.
     fn group(&mut self, first: bool) -> Result<Option<PatternNode>, PatternFault> {
         if !self.eat('?') {
             return self.capture(None).map(Some);
@@ -513,13 +516,15 @@ impl PatternParser {
             'P' if self.eat('=') => {
                 let name = self.until(')')?;
                 check_name(&name)?;
-                let group =
-                    *self.names.get(&name).ok_or(PatternFault::Bad("refers to no group's name"))?;
+                let group = *self
+                    .names
+                    .get(&name)
+                    .ok_or(PatternFault::Bad("refers to an unknown group name"))?;
                 return self.reference(group).map(Some);
             }
             ':' => {}
             '#' => {
-                const NO_END: PatternFault = PatternFault::Bad("has a comment without its end");
+                const NO_END: PatternFault = PatternFault::Bad("has a comment without an end");
                 while self.token()?.ok_or(NO_END)? != ')' {}
                 return Ok(None);
             }
@@ -527,7 +532,7 @@ impl PatternParser {
             '!' => return self.look(true, true).map(Some),
             '<' if self.eat('=') => return self.look(false, false).map(Some),
             '<' if self.eat('!') => return self.look(false, true).map(Some),
-            '(' => return Err(PatternFault::Unsupported("asks whether a group took part")),
+            '(' => return Err(PatternFault::Unsupported("has a condition on a group")),
             '>' => {
                 let node = self.choice(false)?;
                 self.close()?;
@@ -535,7 +540,7 @@ impl PatternParser {
             }
             char @ ('a' | 'i' | 'L' | 'm' | 's' | 'u' | 'x' | '-') => {
                 if self.set_flags(char)? {
-                    let early = "has flags for the whole elsewhere than at its start";
+                    let early = "has global flags that are not at its start";
                     return if first { Ok(None) } else { Err(PatternFault::Bad(early)) };
                 }
             }
@@ -544,7 +549,7 @@ impl PatternParser {
         let node = self.choice(false)?;
         self.flags = outer;
         self.close()?;
-        // Neither it nor what is in it can be taken for a bare repetition or place.
+        // The sequence prevents its use as a bare repetition or position.
         Ok(Some(PatternNode::Sequence(vec![node])))
     }
 
@@ -554,7 +559,7 @@ impl PatternParser {
         if let Some(name) = name
             && self.names.insert(name, group).is_some()
         {
-            return Err(PatternFault::Bad("has two groups of one name"));
+            return Err(PatternFault::Bad("has two groups with one name"));
         }
         let node = self.choice(false)?;
         self.close()?;
@@ -573,17 +578,17 @@ impl PatternParser {
         }
         self.close()?;
         let (least, most) = self.width(&node);
-        // CPython refuses widths beyond its limit.
+        // CPython rejects larger widths.
         if !ahead && (least != most || most >= REPEAT_MAX) {
-            return Err(PatternFault::Bad("looks behind at what has no fixed width"));
+            return Err(PatternFault::Bad("has a look-behind without a fixed width"));
         }
         let behind = (!ahead).then_some(least);
         Ok(PatternNode::Look { behind, negated, node: Box::new(node) })
     }
 
-    /// Flags up to their `)` or `:`; `true` for those of the whole expression.
+    /// Parses flags up to `)` or `:`. True: they are global.
     fn set_flags(&mut self, first: char) -> Result<bool, PatternFault> {
-        const BAD: PatternFault = PatternFault::Bad("has flags that there are not");
+        const BAD: PatternFault = PatternFault::Bad("has unknown flags");
         let (mut next, mut on, mut kinds, mut added, mut removed) = (Some(first), true, 0, 0, 0);
         let mut flags = self.flags;
         let (mut added_set, mut removed_set) = (String::new(), String::new());
@@ -611,9 +616,11 @@ impl PatternParser {
                     if kinds > 1 {
                         return Err(BAD);
                     }
-                    // CPython's error for this is not one of regular expressions.
+                    // CPython's error for this is not re.error.
                     if (unicode && self.flags.ascii) || (added_set.contains('a') && self.unicode) {
-                        return Err(PatternFault::Raises("is to be both ASCII and Unicode"));
+                        return Err(PatternFault::Raises(
+                            "has the flags for ASCII and Unicode together",
+                        ));
                     }
                     self.unicode |= unicode;
                     self.flags = flags;
@@ -665,8 +672,8 @@ impl PatternParser {
 }
 
 const NO_BRACKET: PatternFault = PatternFault::Bad("has a [ without its ]");
-const BAD_ESCAPE: PatternFault = PatternFault::Bad("has a \\ before what it does not go with");
-const UNKNOWN: PatternFault = PatternFault::Bad("has a (? that goes on with nothing known");
+const BAD_ESCAPE: PatternFault = PatternFault::Bad("has an invalid escape");
+const UNKNOWN: PatternFault = PatternFault::Bad("has an unknown extension (?");
 
 fn octal(digits: &str) -> Result<u32, PatternFault> {
     match u32::from_str_radix(digits, 8) {
@@ -681,6 +688,6 @@ fn check_name(name: &str) -> Result<(), PatternFault> {
     if starts && chars.all(|char| char.is_alphanumeric() || char == '_') {
         Ok(())
     } else {
-        Err(PatternFault::Bad("has a group whose name is none"))
+        Err(PatternFault::Bad("has an invalid group name"))
     }
 }

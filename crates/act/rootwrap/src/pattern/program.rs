@@ -1,5 +1,5 @@
-//! The tree of an expression as a program for the matcher. Captures that no reference reads leave no trace in it,
-//! and in strict mode the place of `$` is decided here.
+//! The compiler from the tree of an expression to a program for `matcher`. Groups without a reference leave no trace.
+//! In strict mode the compiler decides the position of `$`.
 
 use super::chars::CompiledCharSet;
 use super::parse::{Anchor, CharSet, Greediness, PatternNode};
@@ -8,26 +8,26 @@ use crate::mode::Mode;
 /// The value of a register before it is set, and the maximum of an unbounded repetition.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What the matcher follows. Positions in it are indices of `steps`.
+/// A program. Positions in it are indices of `steps`.
 #[derive(Debug, Default)]
 pub(super) struct MatchProgram {
     pub(super) steps: Vec<Instruction>,
     pub(super) sets: Vec<CompiledCharSet>,
-    /// The characters of all [`Instruction::Text`].
+    /// Characters of all [`Instruction::Text`].
     pub(super) text: Vec<u32>,
     pub(super) registers: u32,
-    /// The first registers are marks: the start and end of each group that a reference reads.
+    /// Number of marks in the first registers: start and end of each group with a reference.
     pub(super) marks: u32,
 }
 
-/// One character.
+/// A test of one character.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SingleChar {
     Char(u32),
     Set(u32),
 }
 
-/// What follows a repetition: where it cannot match, the repetition is not given up for it.
+/// The part behind a repetition. The matcher skips ends at which it cannot match.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FollowedBy {
     Unknown,
@@ -52,33 +52,33 @@ pub(super) enum Instruction {
         greed: Greediness,
         next: FollowedBy,
     },
-    /// Goes on with the next step, and failing that with another.
+    /// Continues with the next step, and after a mismatch with another.
     Branch {
         other: u32,
     },
     Jump {
         to: u32,
     },
-    /// The position into a register.
+    /// Stores the position in a register.
     Mark {
         register: u32,
     },
-    /// The text between two marks.
+    /// Compares with the text between two marks.
     Reference {
         marks: u32,
     },
-    /// Begins a repetition. Its registers: how often its body began, and where the last optional turn did.
+    /// Begins a repetition. Its registers count turns and hold the position of the last optional one.
     Enter {
         register: u32,
     },
-    /// Decides on the next turn of a repetition. The body follows.
+    /// Decides about the next turn of a repetition. The body follows.
     Until {
         register: u32,
         min: u32,
         max: u32,
         exit: u32,
     },
-    /// The same for a lazy one. [`Instruction::More`] follows, then the body.
+    /// Decides about the next turn of a lazy repetition. [`Instruction::More`] and the body follow.
     LazyUntil {
         register: u32,
         min: u32,
@@ -88,15 +88,15 @@ pub(super) enum Instruction {
     More {
         register: u32,
     },
-    /// Notes the height of the stack in a register.
+    /// Stores the height of the stack in a register.
     Atomic {
         register: u32,
     },
-    /// Forgets all choices above the noted height.
+    /// Drops all choices above the stored height.
     Commit {
         register: u32,
     },
-    /// Begins a look-around. Its registers: the height of the stack, and the position.
+    /// Begins a look-around. Its registers hold the height of the stack and the position.
     Look {
         register: u32,
         behind: u32,
@@ -110,8 +110,8 @@ pub(super) enum Instruction {
     Match,
 }
 
-/// Compat matches from the start and wherever the expression ends; strict the whole argument, and `$` is the end
-/// and nothing else, except where that would let more through.
+/// Compiles an expression. Compat mode matches a prefix from the start, and strict mode the whole argument. In strict
+/// mode `$` means only the end, except where that would allow more.
 pub(super) fn compile(node: &PatternNode, mode: Mode) -> MatchProgram {
     let mut groups = Vec::new();
     find_references(node, &mut groups);
@@ -133,10 +133,10 @@ pub(super) fn compile(node: &PatternNode, mode: Mode) -> MatchProgram {
 struct PatternCompiler {
     program: MatchProgram,
     mode: Mode,
-    /// The groups that a reference reads, by number.
+    /// Numbers of groups with a reference.
     groups: Vec<usize>,
-    /// Whether what is compiled matches where the whole does. That is not so in a negated look-around and in what
-    /// is not given up again, for there a narrower meaning may let more through.
+    /// True if a narrower match of the part narrows the whole match. In a negated look-around or an atomic part it
+    /// could widen it.
     is_plain: bool,
 }
 
@@ -164,7 +164,7 @@ impl PatternCompiler {
             PatternNode::Atomic(node) => self.atomic(|compiler| compiler.node(node)),
             PatternNode::Reference(group) => match self.marks(*group) {
                 Some(marks) => self.push(Instruction::Reference { marks }),
-                // Its group was found before.
+                // The group was compiled before.
                 None => self.push(Instruction::SingleChar(SingleChar::Char(NONE))),
             },
         }
@@ -199,7 +199,7 @@ impl PatternCompiler {
             let one = self.single_char(set);
             return self.push(Instruction::Run { one, min, max, greed, next: FollowedBy::Unknown });
         }
-        // The parser lets a single character alone be possessive.
+        // The parser accepts only single characters as possessive.
         if greed == Greediness::Possessive {
             return self.atomic(|compiler| compiler.repeat(node, min, max, Greediness::Greedy));
         }
@@ -231,7 +231,7 @@ impl PatternCompiler {
         let register = self.registers(2);
         let begin = self.here();
         self.push(Instruction::Match);
-        // What a group holds depends on which way of matching comes first.
+        // The content of a group depends on the first way to match.
         let is_read = |group: usize| self.marks(group).is_some();
         let is_odd = negated || captures(node, &is_read);
         self.within(is_odd, |compiler| compiler.node(node));
@@ -240,7 +240,7 @@ impl PatternCompiler {
         self.set(begin, Instruction::Look { register, behind, negated, exit: self.here() });
     }
 
-    /// The set, if an expression is a single character in whatever groups.
+    /// Returns the set of an expression that is a single character in any groups.
     fn single<'n>(&self, node: &'n PatternNode) -> Option<&'n CharSet> {
         match node {
             PatternNode::Set(set) => Some(set),
@@ -307,7 +307,7 @@ fn find_references(node: &PatternNode, groups: &mut Vec<usize>) {
     }
 }
 
-/// Whether an expression has one of some groups.
+/// Returns true if an expression contains one of some groups.
 fn captures(node: &PatternNode, is_one: &dyn Fn(usize) -> bool) -> bool {
     match node {
         PatternNode::Capture(group, node) => is_one(*group) || captures(node, is_one),
@@ -321,8 +321,8 @@ fn captures(node: &PatternNode, is_one: &dyn Fn(usize) -> bool) -> bool {
     }
 }
 
-/// Joins neighbours to one comparison. Steps keep their places, since others lead to them: the first of a row
-/// compares all and the matcher steps over the rest.
+/// Joins adjacent characters to one comparison. Steps keep their positions for jumps. The first step compares all, and
+/// the matcher skips the rest.
 fn join_characters(program: &mut MatchProgram) {
     let mut targets: Vec<u32> = program.steps.iter().filter_map(target).collect();
     targets.sort_unstable();
@@ -348,7 +348,7 @@ fn join_characters(program: &mut MatchProgram) {
     }
 }
 
-/// The step that another leads to besides the one behind it.
+/// Returns the target of a jump.
 fn target(step: &Instruction) -> Option<u32> {
     match *step {
         Instruction::Branch { other: to }
@@ -360,11 +360,11 @@ fn target(step: &Instruction) -> Option<u32> {
     }
 }
 
-/// Tells each repetition of a character what follows it.
+/// Stores the part behind each repetition of a character.
 fn look_ahead(program: &mut MatchProgram) {
     for at in 0..program.steps.len() {
         let mut behind = at + 1;
-        // A jump back is the end of a repetition's body.
+        // A backward jump is the end of a repetition's body.
         while let Some(Instruction::Jump { to }) = program.steps.get(behind)
             && *to as usize > behind
         {
@@ -383,12 +383,12 @@ fn look_ahead(program: &mut MatchProgram) {
     }
 }
 
-/// A count that a repetition cannot reach stands for larger ones.
+/// Limits a count to one that no repetition reaches.
 fn count(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(NONE).min(NONE - 1)
 }
 
-/// A filter file has at most 1 MiB, so no index of a program comes near the bound.
+/// A filter file has at most 1 MiB, so an index is far below the limit.
 fn to_u32(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(NONE)
 }

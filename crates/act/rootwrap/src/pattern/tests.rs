@@ -27,7 +27,7 @@ fn strict_matches_the_whole_argument() {
     }
     assert_eq!(
         Pattern::new("a\\").fault(Mode::Strict),
-        Some(PatternFault::Bad("has a \\ before what it does not go with"))
+        Some(PatternFault::Bad("has an invalid escape"))
     );
 }
 
@@ -92,7 +92,7 @@ fn look_ahead_is_not_entered_again() {
 fn repetition_keeps_all_its_turns() {
     assert!(matches(Mode::Strict, "(a+?)*", "aaa"));
     assert!(matches(Mode::Strict, r"(?>(a|ab){2})\n?", "aba"));
-    // A turn that takes nothing is the last, after the least number of turns.
+    // An empty turn behind the minimum number of turns is the last one.
     for pattern in ["(?:a|b?)*c", "(?:a??)*c", "(?:|a)+c", "(?:|a){2,}?c", "(?:){3}c"] {
         assert!(matches(Mode::Strict, pattern, "c"), "{pattern}");
     }
@@ -107,7 +107,7 @@ fn comment_goes_on_behind_an_escaped_end() {
     assert!(matches!(Pattern::new("(?x)a # \\").fault(Mode::Strict), Some(PatternFault::Bad(_))));
 }
 
-/// Few enough steps for a build without optimization.
+/// A budget for a build without optimization.
 fn little_work() -> MatchBudget {
     MatchBudget::new(1 << 16)
 }
@@ -147,7 +147,7 @@ fn open_choices_have_a_bound() {
     assert!(!matches(Mode::Strict, "[ab]*c", &word));
 }
 
-/// The words that there are match within the bounds.
+/// Words of real filter files match within the limits.
 #[test]
 fn usual_long_words_match() {
     let path = format!("/srv/{}", "ab/".repeat(1300));
@@ -158,7 +158,7 @@ fn usual_long_words_match() {
     assert!(matches(Mode::Strict, "(?:[a-z]{1,8},?)+", &"abcdefgh,".repeat(14_000)));
 }
 
-/// A word that tells how often its characters were looked at.
+/// A word that counts the accesses to its characters.
 struct CountedText<'c> {
     bytes: &'c [u8],
     looks: Cell<u64>,
@@ -175,8 +175,8 @@ impl MatchText for CountedText<'_> {
     }
 }
 
-/// The shapes of which one took minutes: what is not given up again, a look-around, and a lazy repetition. Each look
-/// at a character is within a counted step, so the bound on steps bounds the work.
+/// Shapes that once took minutes: atomic parts, look-around and lazy repetition. Each access to a character is in a
+/// counted step, so the limit of steps limits the work.
 #[test]
 fn looks_at_characters_are_counted_steps() {
     let word = [b'a'; 4096];

@@ -1,4 +1,4 @@
-//! The Pythons whose clients are served, and programs that are run by them.
+//! Versions of Python for tests of clients, and programs that they run.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::ffi::OsStr;
@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A program that is ended where it would take for ever.
+/// Returns a program with a time limit.
 pub fn bounded(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "300"]).arg(program);
     command
 }
 
-/// Runs it to its good end; what it wrote.
+/// Runs a program that must succeed, and returns its output.
 pub fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let (out, err) =
@@ -22,12 +22,12 @@ pub fn run(command: &mut Command) -> String {
     out.into_owned()
 }
 
-/// A file beside the tests.
+/// Returns the path of a file beside the tests.
 pub fn own(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file)
 }
 
-/// A Python that can import the original.
+/// Returns a Python that can import oslo.rootwrap.
 pub fn python() -> PathBuf {
     if let Some(python) = std::env::var_os("ROSTER_OSLO_ROOTWRAP") {
         return python.into();
@@ -39,7 +39,7 @@ pub fn python() -> PathBuf {
     python
 }
 
-/// One of each version whose clients are served: what `scripts/need test` found, or brought here.
+/// Returns a Python of each supported version, as found or installed by `scripts/need test`.
 pub fn pythons() -> Vec<PathBuf> {
     let list = python().ancestors().nth(3).unwrap().join("pythons.txt");
     let text = fs::read_to_string(&list)
@@ -53,13 +53,13 @@ pub fn pythons() -> Vec<PathBuf> {
     found
 }
 
-/// The second part of a Python's version.
+/// Returns the minor version of a Python.
 pub fn minor(python: &Path) -> usize {
     let script = "import sys; print(sys.version_info[1])";
     run(bounded(python).args(["-c", script])).trim().parse().unwrap()
 }
 
-/// Whether this is root. Without, a test fails unless `ROSTER_SKIP_ROOT_TESTS=1` leaves it out.
+/// Returns true as root. Otherwise the test fails, unless `ROSTER_SKIP_ROOT_TESTS=1` skips it.
 pub fn needs_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let skip = std::env::var_os("ROSTER_SKIP_ROOT_TESTS").is_some_and(|value| value == "1");

@@ -198,4 +198,7 @@ crate::messages! {
     CORPUS_WOULD_REPLACE_FILE = 9065, "the file is not an earlier corpus",
         cause: "`roster generate` replaces only files that it generated.",
         fix: "Remove the file first, or choose another --output.";
+    UNKNOWN_CODE = 9066, "unknown code",
+        cause: "The table of this version has no row for the code, or the code is mistyped.",
+        fix: "Use a code such as RST-1001, with the `roster` of the version that printed it.";
 }

@@ -2,6 +2,7 @@
 //! charts.
 
 use super::chart::{self, Axis, AxisUnit, Bar, Chart, Series, Theme, WIDTH, escaped};
+use super::html_table::HtmlTable;
 use super::{
     LoadedOrigin, LoadedReport, compare_pair, differing_options, is_open, is_repeated, percent,
     samples, sentences, stats,
@@ -216,8 +217,7 @@ fn write_warnings(all: &[LoadedReport], body: &mut String) {
 }
 
 fn write_table(all: &[LoadedReport], body: &mut String) {
-    body.push_str("<div class=\"wide\"><table><thead><tr><th></th>");
-    for head in [
+    let mut heads = vec![
         "requests/s",
         "p50",
         "p90",
@@ -227,24 +227,21 @@ fn write_table(all: &[LoadedReport], body: &mut String) {
         "failed",
         "client CPU",
         "server CPU",
-    ] {
-        let _ = write!(body, "<th>{head}</th>");
-    }
-    let starts = has_startup(all);
-    if starts {
-        body.push_str("<th>start-up</th>");
+    ];
+    if has_startup(all) {
+        heads.push("start-up");
     }
     let compares = all.len() > 1;
     if compares {
-        body.push_str("<th>rate against the first</th><th>mean latency against the first</th>");
+        heads.extend(["rate against the first", "mean latency against the first"]);
     }
-    body.push_str("</tr></thead><tbody>");
+    let mut table = HtmlTable::new(heads);
     for (at, one) in all.iter().enumerate() {
         for run in one.runs() {
-            write_row(all, at, run, body);
+            add_row(all, at, run, &mut table);
         }
     }
-    body.push_str("</tbody></table></div>");
+    body.push_str(&table.html());
     if compares {
         body.push_str(
             "<p class=\"note\">In brackets: where the difference lies with 95 % confidence.</p>",
@@ -252,38 +249,34 @@ fn write_table(all: &[LoadedReport], body: &mut String) {
     }
 }
 
-/// Whether these are commands, of which the start of a process is a part.
+/// Returns whether the reports are of commands. Their latency includes the start of a process.
 fn has_startup(all: &[LoadedReport]) -> bool {
     all.iter().flat_map(LoadedReport::runs).any(|run| run.startup_ms.is_some())
 }
 
-fn write_row(all: &[LoadedReport], at: usize, run: &RunStats, body: &mut String) {
+fn add_row(all: &[LoadedReport], at: usize, run: &RunStats, table: &mut HtmlTable<'_>) {
     let one = &all[at];
     let load = match run.offered {
         Some(offered) => format!("{offered:.0}/s offered"),
         None if run.users == 1 => "1 user".to_owned(),
         None => format!("{} users", run.users),
     };
-    let _ = write!(
-        body,
-        "<tr><th scope=\"row\"><i style=\"background:var(--s{})\"></i>{} <small>{load}</small></th>",
+    let name = format!(
+        "<i style=\"background:var(--s{})\"></i>{} <small>{load}</small>",
         at % chart::LIGHT.len(),
         escaped(&one.name)
     );
     let latency = run.latency_ms;
-    let _ = write!(body, "<td>{:.0}</td>", run.rate);
-    for value in [latency.p50, latency.p90, latency.p99, latency.p999, latency.max] {
-        let _ = write!(body, "<td>{}</td>", milliseconds(value));
-    }
-    let server =
-        run.server_cpu_us_per_op.map_or("–".to_owned(), |server| format!("{server:.1} µs"));
-    let _ = write!(
-        body,
-        "<td>{}</td><td>{:.1} µs</td><td>{server}</td>",
-        run.failures, run.client_cpu_us_per_op
+    let mut cells = vec![format!("{:.0}", run.rate)];
+    cells.extend(
+        [latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(milliseconds),
     );
+    let none = || "–".to_owned();
+    cells.push(run.failures.to_string());
+    cells.push(format!("{:.1} µs", run.client_cpu_us_per_op));
+    cells.push(run.server_cpu_us_per_op.map_or_else(none, |server| format!("{server:.1} µs")));
     if has_startup(all) {
-        let _ = write!(body, "<td>{}</td>", run.startup_ms.map_or("–".to_owned(), milliseconds));
+        cells.push(run.startup_ms.map_or_else(none, milliseconds));
     }
     if let (Some(first), true) = (all.first(), all.len() > 1) {
         let verdict = (at > 0 && std::ptr::eq(run, one.best())).then(|| compare_pair(first, one));
@@ -299,29 +292,28 @@ fn write_row(all: &[LoadedReport], at: usize, run: &RunStats, body: &mut String)
             })
         };
         let (rate, latency) = verdict.map_or((None, None), |one| (one.rate, one.latency));
-        let _ = write!(body, "<td>{}</td><td>{}</td>", cell(rate), cell(latency));
+        cells.extend([cell(rate), cell(latency)]);
     }
-    body.push_str("</tr>");
+    table.add_row(&name, &cells);
 }
 
 fn write_probes(all: &[LoadedReport], body: &mut String) {
     if all.iter().all(|one| one.probes.is_empty()) {
         return;
     }
-    body.push_str("<details><summary>What was compared before the runs</summary><div class=\"wide\"><table><tbody>");
+    let mut table = HtmlTable::new(vec!["comparison", "ratio", "finding"]);
     for one in all {
         for probe in &one.probes {
             let ratio = probe.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
-            let _ = write!(
-                body,
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{ratio}</td><td class=\"text\">{}</td></tr>",
-                escaped(&one.name),
-                escaped(&probe.what),
-                escaped(&probe.seen)
-            );
+            let finding = format!("<span class=\"text\">{}</span>", escaped(&probe.seen));
+            table.add_row(&escaped(&one.name), &[escaped(&probe.what), ratio, finding]);
         }
     }
-    body.push_str("</tbody></table></div></details>");
+    let _ = write!(
+        body,
+        "<details><summary>What was compared before the runs</summary>{}</details>",
+        table.html()
+    );
 }
 
 fn write_origins(all: &[LoadedReport], body: &mut String) {
@@ -332,7 +324,7 @@ fn write_origins(all: &[LoadedReport], body: &mut String) {
     body.push_str("</details>");
 }
 
-/// Where the figures of one come from.
+/// The origin of the figures of a report.
 pub fn write_origin(name: &str, from: &LoadedOrigin, body: &mut String) {
     let host = &from.host;
     let plan = serde_json::to_string_pretty(&from.plan).unwrap_or_default();
@@ -379,14 +371,14 @@ h3{font-size:15px;margin:16px 0 4px}
 .warnings{background:var(--warnback);border-left:4px solid var(--warn);border-radius:4px;padding:12px 16px;margin:16px 0}
 .warnings ul{margin:0;padding-left:20px}
 .warnings li{max-width:110ch;margin:4px 0}
-.wide{overflow-x:auto}
 table{border-collapse:collapse;margin:16px 0 4px;font-variant-numeric:tabular-nums}
-th,td{padding:5px 12px;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}
-thead th{color:var(--muted);font-weight:500;font-size:13px}
-tbody th{text-align:left;font-weight:600}
-td.text{text-align:left;white-space:normal}
+th,td{padding:5px 8px;text-align:right;vertical-align:baseline;border-bottom:1px solid var(--grid)}
+thead th{color:var(--muted);font-weight:500;font-size:13px;vertical-align:bottom}
+tbody th{text-align:left;font-weight:600;min-width:9em;overflow-wrap:anywhere}
+.text{display:block;text-align:left}
 tbody i{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:8px}
 small{color:var(--muted);font-weight:400}
+td small{display:block}
 .sure{font-weight:600}
 .note{color:var(--muted);font-size:13px;margin:0}
 .charts{display:grid;align-items:start;grid-template-columns:repeat(auto-fit,minmax(min(100%,620px),1fr));gap:20px;margin:24px 0}
@@ -395,6 +387,16 @@ svg{display:block;width:100%;height:auto}
 details{margin:12px 0}
 summary{cursor:pointer;font-weight:600}
 pre{background:var(--card);border-radius:8px;padding:12px;overflow-x:auto;font-size:13px}
+@media (max-width:1199px){
+table,tbody{display:block}
+thead{display:none}
+tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:6px 16px;padding:10px 0;border-bottom:1px solid var(--grid)}
+tbody th{grid-column:1/-1}
+th,td{border:0;padding:0;text-align:left}
+td::before{content:attr(data-head);display:block;color:var(--muted);font-size:13px}
+td:has(.text){grid-column:1/-1}
+td:empty{display:none}
+}
 ";
 
 /// The charts below each other, as PNG.

@@ -3,6 +3,7 @@
 
 pub mod chart;
 pub mod html;
+pub mod html_table;
 pub mod stats;
 
 use crate::report::text::milliseconds;

@@ -3,6 +3,7 @@
 use super::{RequestStage, StageRow, TraceReport};
 use crate::compare::chart::{Chart, Series, Theme, escaped};
 use crate::compare::html::{framed, write_origin};
+use crate::compare::html_table::HtmlTable;
 use crate::report::text::milliseconds;
 use std::fmt::Write;
 
@@ -60,24 +61,15 @@ pub fn html(report: &TraceReport) -> String {
 }
 
 fn write_table(hops: &[StageRow], body: &mut String) {
-    body.push_str("<div class=\"wide\"><table><thead><tr><th></th><th>provider</th><th>count</th>");
-    for head in ["p25", "median", "p75", "p90", "p99", "p99.9", "longest"] {
-        let _ = write!(body, "<th>{head}</th>");
-    }
-    body.push_str("</tr></thead><tbody>");
+    let percentiles = [25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 100.0];
+    let mut table = HtmlTable::new(vec![
+        "provider", "count", "p25", "median", "p75", "p90", "p99", "p99.9", "longest",
+    ]);
     for row in hops {
-        let provider = row.provider.as_deref().unwrap_or("–");
-        let _ = write!(
-            body,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>",
-            escaped(row.hop),
-            escaped(provider),
-            row.count
-        );
-        for percentile in [25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 100.0] {
-            let _ = write!(body, "<td>{}</td>", milliseconds(row.percentile(percentile)));
-        }
-        body.push_str("</tr>");
+        let mut cells =
+            vec![escaped(row.provider.as_deref().unwrap_or("–")), row.count.to_string()];
+        cells.extend(percentiles.map(|percentile| milliseconds(row.percentile(percentile))));
+        table.add_row(&escaped(row.hop), &cells);
     }
-    body.push_str("</tbody></table></div>");
+    body.push_str(&table.html());
 }

@@ -1,9 +1,10 @@
 //! What the tests share: the built program, its report, and a directory of users.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use roster_system_tests::{DirectoryServer, Schema, Slapd, SlapdOptions};
+use roster_system_tests::{DirectoryServer, Schema, Slapd, SlapdOptions, find_tool};
 use serde_json::Value;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Users `u0` to `u99`, each with the password `secret`.
@@ -90,4 +91,27 @@ fn loaded(setup: impl FnOnce(&mut SlapdOptions)) -> Slapd {
     let mut chosen = SlapdOptions::new(Schema::Rfc2307);
     setup(&mut chosen);
     Slapd::loaded(chosen, &ldif)
+}
+
+/// Python with the packages of the tests.
+pub fn python() -> PathBuf {
+    let binary = std::env::current_exe().expect("this program");
+    let python = binary.ancestors().nth(3).expect("target").join("tools/locust/bin/python");
+    assert!(python.exists(), "{} is missing: run scripts/need test", python.display());
+    python
+}
+
+/// Checks pages in a browser at 360, 768, 1,200 and 1,600 pixels: nothing is cut, and no texts overlap.
+pub fn assert_fits_widths(pages: &[&Path]) {
+    let folder = tempfile::tempdir().expect("make a directory");
+    let mut browser = Command::new(python());
+    browser.arg("-B").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page_widths.py"));
+    browser.arg(find_tool("chromium", "chromium")).arg(folder.path()).args(pages);
+    let output = browser.output().expect("start the browser");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        text.contains(&format!("{} pages at [360, 768, 1200, 1600] px", pages.len())),
+        "{text}"
+    );
 }

@@ -1,0 +1,118 @@
+//! Each row of the table is printed by a program and triggered by a test, and each code in the sources has a row.
+//!
+//! Rows that no test triggers stand in `untested.txt` with the reason.
+
+use roster_messages::all;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// Adds the files below a directory.
+fn add_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("the directory can be read") {
+        let path = entry.expect("its entries too").path();
+        if path.is_dir() {
+            add_files(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+/// The names of the rows with their codes, out of the sources of the table.
+fn names() -> BTreeMap<String, String> {
+    let mut files = Vec::new();
+    add_files(&root().join("crates/base/messages/src/table"), &mut files);
+    let mut names = BTreeMap::new();
+    for file in files {
+        let area = file.file_stem().expect("a name").to_string_lossy().into_owned();
+        for line in fs::read_to_string(&file).expect("text").lines() {
+            let row = line.trim().split_once(" = ").filter(|(name, _)| {
+                name.bytes()
+                    .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+            });
+            if let Some((name, rest)) = row {
+                names.insert(format!("{area}::{name}"), format!("RST-{}", &rest[..4]));
+            }
+        }
+    }
+    names
+}
+
+/// The codes that a text names, either by number or by the name of their row.
+fn codes_in(text: &str, names: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let literals = text.match_indices("RST-").filter_map(|(at, _)| {
+        let number = text.get(at + 4..at + 8)?;
+        number.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("RST-{number}"))
+    });
+    let words: BTreeSet<&str> = text
+        .split(|char: char| !(char.is_ascii_alphanumeric() || char == '_'))
+        .filter(|word| word.len() > 2 && !word.bytes().any(|byte| byte.is_ascii_lowercase()))
+        .collect();
+    let areas: BTreeSet<&str> =
+        text.split(|char: char| !(char.is_ascii_lowercase() || char == '_')).collect();
+    let named = names.iter().filter(|(name, _)| {
+        name.split_once("::").is_some_and(|(area, row)| words.contains(row) && areas.contains(area))
+    });
+    literals.chain(named.map(|(_, code)| code.clone())).collect()
+}
+
+/// The codes that programs name, and the codes that tests name.
+fn uses() -> (BTreeSet<String>, BTreeSet<String>) {
+    let names = names();
+    assert_eq!(names.len(), all().count(), "the names can be read from the table");
+    let mut files = Vec::new();
+    for folder in ["crates", "python", "tests/system"] {
+        add_files(&root().join(folder), &mut files);
+    }
+    let (mut printed, mut tested) = (BTreeSet::new(), BTreeSet::new());
+    for file in files {
+        let is_table = file.components().any(|part| part.as_os_str() == "messages");
+        if is_table || !file.extension().is_some_and(|kind| kind == "rs" || kind == "py") {
+            continue;
+        }
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let is_test = file.components().any(|part| part.as_os_str() == "tests");
+        let start = if is_test { 0 } else { text.find("#[cfg(test)]").unwrap_or(text.len()) };
+        printed.extend(codes_in(&text[..start], &names));
+        tested.extend(codes_in(&text[start..], &names));
+    }
+    (printed, tested)
+}
+
+fn all_codes() -> BTreeSet<String> {
+    all().map(|message| message.code.to_owned()).collect()
+}
+
+#[test]
+fn table_equals_codes_in_sources() {
+    let (printed, tested) = uses();
+    let unused: Vec<_> = all_codes().difference(&printed).cloned().collect();
+    assert!(unused.is_empty(), "rows that no program prints: {unused:?}");
+    let unknown: Vec<_> =
+        printed.union(&tested).filter(|code| !all_codes().contains(*code)).cloned().collect();
+    assert!(unknown.is_empty(), "codes without a row: {unknown:?}");
+}
+
+#[test]
+fn untested_codes_have_reasons() {
+    let (_, tested) = uses();
+    let list = include_str!("untested.txt").lines().filter(|line| !line.starts_with('#'));
+    let excused: BTreeMap<&str, &str> =
+        list.map(|line| line.split_once(' ').unwrap_or((line, ""))).collect();
+    let untested: BTreeSet<_> = all_codes().difference(&tested).cloned().collect();
+    let without: Vec<_> =
+        untested.iter().filter(|code| !excused.contains_key(code.as_str())).collect();
+    assert!(
+        without.is_empty(),
+        "codes without a test and without a reason in untested.txt: {without:?}"
+    );
+    for (code, reason) in excused {
+        assert!(untested.contains(code), "{code} has a test: remove it from untested.txt");
+        assert!(reason.split(' ').count() > 2, "{code}: the reason is missing");
+    }
+}

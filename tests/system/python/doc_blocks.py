@@ -1,0 +1,258 @@
+"""Checks the fenced blocks of documents by their tags. Prints each mistake and a count, and exits with 1 after mistakes.
+
+`run`: the commands run in an empty directory, and the output is compared.
+`host`: programs of Roster parse their commands, with --help added, so that nothing happens. Other commands must be
+known. The program that reads a configuration parses it.
+`show: REASON`: not checked. At most 15 % of all blocks.
+
+usage: doc_blocks.py ROOT PROGRAMS MODULE      the source tree, the directory of programs, the directory of the module
+"""
+
+import configparser
+import glob
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+import yaml
+
+SHOWN_MAX = 0.15
+# Blocks that a test of their own reads, by page and language.
+OWN_TESTS = {
+    ("docs/reference/directory-servers.md", "sh"): "doc_directory_servers",
+    ("docs/reference/directory-servers.md", "ldif"): "doc_directory_servers",
+    ("docs/reference/directory-servers.md", "slapd.conf"): "doc_directory_servers",
+    ("docs/internals/exec-protocol.md", "toml"): "exec_toml.rs of roster-rootwrap",
+    ("docs/how-to/logins.md", "pam"): "pam_stacks",
+}
+ROSTER_PROGRAMS = {"roster", "rosterd", "roster-lab", "roster-rootwrap", "roster-rootwrap-daemon", "roster-exec"}
+OTHER_PROGRAMS = set(
+    "bpftrace cargo curl diff docker getent grep install jq journalctl kadmin ln make pamtester pam-auth-update "
+    "restorecon semodule sort systemctl systemd-sysusers systemd-tmpfiles tee tr".split()
+)
+
+
+def private(path, flags):
+    return os.open(path, flags, 0o600)
+
+
+class Block(NamedTuple):
+    page: str
+    line: int
+    language: str
+    tag: str
+    text: str
+
+
+def blocks(root):
+    pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
+    for folder in ("docs", "packaging", "python", "bench", "tests", "fuzz"):
+        pages += glob.glob(folder + "/**/*.md", root_dir=root, recursive=True)
+    for page in pages:
+        text = open(os.path.join(root, page), encoding="utf-8").read()
+        for found in re.finditer(r"^( *)```([^\n]*)\n(.*?)^ *```$", text, re.S | re.M):
+            indent, head, body = found.groups()
+            language, _, tag = head.partition(" ")
+            body = re.sub("^" + indent, "", body, flags=re.M)
+            yield Block(page, text[: found.start()].count("\n") + 1, language, tag, body)
+
+
+def simple_commands(line):
+    """The commands of a line of shell, without redirections, assignments and sudo."""
+    lexer = shlex.shlex(line.replace("<(", " ; ").replace("$(", " ; "), posix=True, punctuation_chars="();<>|&")
+    lexer.whitespace_split = True
+    command, skip = [], False
+    for word in [*lexer, ";"]:
+        if skip:
+            skip = False
+        elif word in ("<", ">", ">>"):
+            skip = True
+        elif word and not word.strip("();|&"):
+            while command and (command[0] == "sudo" or re.match(r"\w+=", command[0])):
+                command = command[1:]
+            if command:
+                yield command
+            command = []
+        else:
+            command.append(word)
+
+
+class Checker:
+    def __init__(self, root, programs, module):
+        self.root, self.programs, self.module = root, programs, module
+
+    def output(self, *command, **options):
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, **options)
+        return done.returncode, done.stdout + done.stderr
+
+    def program(self, *command, **options):
+        """Runs a command that must succeed."""
+        code, output = self.output(*command, **options)
+        return None if code == 0 else f"{shlex.join(command)}: exit status {code}: {output.strip()}"
+
+    def command(self, words):
+        name = os.path.basename(words[0])
+        if name not in ROSTER_PROGRAMS:
+            known = words[0] in OTHER_PROGRAMS or os.path.isfile(os.path.join(self.root, words[0]))
+            return None if known else f"{words[0]}: unknown command"
+        arguments = words[1:]
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        # roster-exec passes all arguments to the command.
+        arguments = ["--help"] if name == "roster-exec" else arguments[:end] + ["--help"] + arguments[end:]
+        with tempfile.TemporaryDirectory() as folder:
+            for word in arguments:
+                if re.fullmatch(r"@\w+", word):
+                    open(os.path.join(folder, word[1:]), "w", encoding="utf-8").write("secret\n")
+            return self.program(os.path.join(self.programs, name), *arguments, cwd=folder)
+
+    def host_console(self, text):
+        for line in text.splitlines():
+            prompt, _, rest = line.partition(" ")
+            if prompt not in ("$", "#"):
+                yield f"{line}: no prompt"
+                continue
+            rest = rest.split("        # ")[0]
+            for words in simple_commands(rest):
+                yield self.command(words)
+
+    def host_sh(self, text):
+        # A here-document is configuration, which a test of its page reads.
+        text = re.sub(r"<<'END'\n.*?^END$", "", text, flags=re.S | re.M)
+        for line in text.splitlines():
+            for words in simple_commands(line.split("   # ")[0]):
+                yield self.command(words)
+
+    def host_toml(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in re.findall(r'"(/(?:etc|srv)/[^"]+)"', text):
+                # Files of a real host: empty ones here.
+                copy = os.path.join(folder, path.strip("/").replace("/", "-"))
+                text = text.replace(f'"{path}"', f'"{copy}"')
+                if path.endswith(".pem"):
+                    text = text.replace(f'tls_ca = "{copy}"\n', "")
+                with open(copy, "w", encoding="utf-8", opener=private) as file:
+                    file.write("secret\n" if "password" in path else "")
+            keytab = os.path.join(folder, "keytab")
+            open(keytab, "wb", opener=private).write(b"\x05\x02")
+            text = text.replace('auth = "krb5"\n', f'auth = "krb5"\nkrb5_keytab = "{keytab}"\n')
+            file = os.path.join(folder, "roster.toml")
+            open(file, "w", encoding="utf-8").write(text)
+            if "[[rule]]" in text:
+                yield self.program(os.path.join(self.programs, "roster-rootwrap"), "check-policy", file)
+            else:
+                yield self.program(os.path.join(self.programs, "roster"), "check-config", file, "--run-dir", folder)
+
+    def host_sudoers(self, text):
+        yield self.parsed_by(text, "visudo", "-cf")
+
+    def parsed_by(self, text, *command):
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            return self.program(*command, file.name)
+
+    def host_python(self, text):
+        try:
+            compile(text, "block", "exec")
+        except SyntaxError as error:
+            yield str(error)
+        imports = "\n".join(line for line in text.splitlines() if re.match(r"(from|import) roster_", line))
+        environment = {**os.environ, "PYTHONPATH": os.path.join(self.root, "python/src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        # The tests of documents run without Locust.
+        if "roster_locust" not in imports:
+            code, output = self.output(sys.executable, "-c", imports, env=environment)
+            yield None if code == 0 else f"{imports}: {output}"
+
+    def host_ini(self, text):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read_string(text if text.startswith("[") else "[Filters]\n" + text)
+        except configparser.Error as error:
+            yield str(error)
+
+    def host_yaml(self, text):
+        try:
+            yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            yield str(error)
+
+    def host_fstab(self, text):
+        for line in text.splitlines():
+            if len(line.split()) != 6:
+                yield f"{line}: fstab(5) has six fields"
+
+    def host_sshd_config(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            key = os.path.join(folder, "key")
+            yield self.program("ssh-keygen", "-q", "-N", "", "-f", key)
+            os.makedirs("/run/sshd", exist_ok=True)
+            config = os.path.join(folder, "sshd_config")
+            open(config, "w", encoding="utf-8").write(f"HostKey {key}\n{text}")
+            yield self.program("/usr/sbin/sshd", "-t", "-f", config)
+
+    def host_fail2ban(self, text):
+        page = open(os.path.join(self.root, "docs/how-to/logins.md"), encoding="utf-8").read()
+        line = page.split("```text show: one line of the log\n")[1].split("\n")[0]
+        if not re.search(text.strip().replace("<HOST>", r"\S+").replace("wrong password", ".*wrong password"), line):
+            yield "does not match the line of the log"
+
+    # Forms without a program that only parses them.
+    FORMS = {"nsswitch.conf": r"(\w+:( +(\w+|\[\w+=\w+\]))+\n)+"}
+
+    def run_console(self, text):
+        steps = re.split(r"^\$ ", text, flags=re.M)
+        environment = {
+            "PATH": self.programs + ":" + os.environ["PATH"],
+            "LD_LIBRARY_PATH": self.module,
+            "LC_ALL": "C.UTF-8",
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = []
+            if os.geteuid() == 0:
+                # Programs of root ignore ROSTER_SNAPSHOT.
+                os.chown(folder, 65534, 65534)
+                prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+            for step in steps[1:]:
+                line, _, expected = step.partition("\n")
+                code, output = self.output(*prefix, "bash", "-c", line, cwd=folder, env=environment)
+                if (code, output) != (0, expected):
+                    yield f"{line}: exit status {code}, printed:\n{output}instead of:\n{expected}"
+
+    def check(self, block):
+        if block.tag == "run" and block.language == "console":
+            return self.run_console(block.text)
+        if (block.page, block.language) in OWN_TESTS:
+            return []
+        if block.tag != "host":
+            return [f"the tag {block.tag!r} is neither run, host nor show: REASON"]
+        if block.language in self.FORMS:
+            whole = re.fullmatch(self.FORMS[block.language], block.text)
+            return [] if whole else [f"not in the form of {block.language}"]
+        method = getattr(self, "host_" + block.language.replace(".", "_"), None)
+        return method(block.text) if method else [f"no check for the language {block.language!r}"]
+
+
+def main():
+    root, programs, module = map(os.path.abspath, sys.argv[1:])
+    checker = Checker(root, programs, module)
+    found, shown, mistakes = 0, 0, 0
+    for block in blocks(root):
+        found += 1
+        if block.tag.startswith("show: "):
+            shown += 1
+            continue
+        for mistake in filter(None, checker.check(block)):
+            mistakes += 1
+            print(f"{block.page}:{block.line}: {mistake}")
+    if shown > found * SHOWN_MAX:
+        mistakes += 1
+        print(f"{shown} of {found} blocks are only shown: at most {SHOWN_MAX:.0%}")
+    print(f"{found} blocks, {shown} only shown, {mistakes} mistakes")
+    sys.exit(mistakes != 0)
+
+
+main()
