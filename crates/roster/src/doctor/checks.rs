@@ -628,6 +628,7 @@ mod tests {
     };
     use crate::finding::FindingLevel;
     use roster_config::VerificationProblem;
+    use roster_messages::Message;
     use roster_messages::table::status;
     use roster_snapshot::layout::SnapshotKind;
     use std::path::PathBuf;
@@ -752,6 +753,14 @@ mod tests {
     }
 
     #[test]
+    fn doctor_unreadable_configuration_warns() {
+        assert_worst(FindingLevel::Warning, host::CONFIGURATION_UNREADABLE.code, |facts| {
+            facts.daemon.config = ReadResult::Failed("Permission denied".to_owned());
+            facts.daemon.running = DaemonActivity::NotAllowed;
+        });
+    }
+
+    #[test]
     fn what_a_running_daemon_says_of_itself_is_taken_over() {
         let running = |snapshot: &str, findings| DaemonActivity::Yes {
             snapshot: Some(snapshot.into()),
@@ -766,6 +775,7 @@ mod tests {
         assert_eq!(daemon(&facts), [offline]);
         facts.daemon.running = running("/tmp/state/roster.v3.snap", Vec::new());
         assert!(daemon(&facts)[0].text.contains("publishes /tmp/state/roster.v3.snap"));
+        assert_eq!(daemon(&facts)[0].message, Some(&host::OTHER_SNAPSHOT_PUBLISHED));
         facts.daemon.running = DaemonActivity::NotAllowed;
         assert_eq!(daemon(&facts)[0].level, FindingLevel::Ok);
     }
@@ -907,6 +917,9 @@ mod tests {
         assert_worst(Problem, host::NSSWITCH_MISSING.code, |facts| {
             facts.nsswitch = ReadResult::Missing;
         });
+        assert_worst(Problem, host::NSSWITCH_UNREADABLE.code, |facts| {
+            facts.nsswitch = ReadResult::Failed("Permission denied".to_owned());
+        });
     }
 
     #[test]
@@ -954,6 +967,15 @@ mod tests {
         ] {
             assert_worst(Problem, part, |facts| change(state(&mut facts.snapshot)));
         }
+        assert_worst(Problem, host::PUBLISHED_SNAPSHOT_INVALID.code, |facts| {
+            facts.daemon.running = DaemonActivity::NotAllowed;
+            state(&mut facts.snapshot).content = Some(Err("cut".to_owned()));
+        });
+        let failed = || ReadResult::Failed("Permission denied".to_owned());
+        assert_worst(Problem, host::SNAPSHOT_NOT_EXAMINED.code, |f| f.snapshot.state = failed());
+        assert_worst(FindingLevel::Warning, host::SNAPSHOT_NOT_EXAMINED.code, |facts| {
+            facts.shadow.state = failed();
+        });
         // A user without access to the directory sees only this finding.
         let mut facts = healthy();
         facts.snapshot.state = ReadResult::Failed("Permission denied".to_owned());
@@ -1012,12 +1034,32 @@ mod tests {
     }
 
     #[test]
+    fn doctor_untrusted_paths_have_codes() {
+        type Change = fn(&mut [ParentDir], &mut SnapshotMetadata);
+        let rows: [(&Message, Change); 3] = [
+            (&host::DIRECTORY_IS_LINK, |folders, _| folders[4].is_link = true),
+            (&host::SNAPSHOT_NOT_A_FILE, |_, file| file.kind = FileKind::Other),
+            (&host::DIRECTORY_OWNER_UNTRUSTED, |folders, _| folders[2].owner = 1001),
+        ];
+        for (message, change) in rows {
+            let mut snapshot = healthy().snapshot;
+            snapshot.chosen_by = Some(1000);
+            let mut folders = folders("/var/lib/roster/snap");
+            change(&mut folders, state(&mut snapshot));
+            snapshot.parents = folders;
+            let codes: Vec<_> =
+                check_trust("test", &snapshot).iter().map(|finding| finding.message).collect();
+            assert_eq!(codes, [Some(message)]);
+        }
+    }
+
+    #[test]
     fn floor_other_than_configured_is_problem() {
         use FindingLevel::{Ok as Well, Problem};
         let floor = |min_id, gids: &[u32]| Floor::new(min_id, gids.iter().copied()).unwrap();
         let not_root = "belongs to uid 902, not to root".to_owned();
         let lacks = "does not exist: programs accept ids from 1000 on, and /etc/roster/roster.toml \
-                     has ids from 500 on and primary gids 100";
+                     has ids from 500 on and primary gids 100 [RST-2041]";
         let differs = "/etc/roster/floor has ids from 500 on, and";
         for (found, configured, expected) in [
             (Ok(None), None, None),
@@ -1095,7 +1137,11 @@ mod tests {
             move |facts: &mut HostState| facts.redirected = Some(snapshot)
         };
         let path = "/var/lib/roster/x.snap";
-        assert_worst(FindingLevel::Warning, "ROSTER_SNAPSHOT=/var", redirected(path, |_| {}));
+        assert_worst(
+            FindingLevel::Warning,
+            host::ENVIRONMENT_NAMES_SNAPSHOT.code,
+            redirected(path, |_| {}),
+        );
         assert_worst(
             FindingLevel::Problem,
             host::ENVIRONMENT_PATH_RELATIVE.code,
@@ -1199,12 +1245,17 @@ mod tests {
             label("system_u:object_r:var_lib_t:s0", true),
         );
         assert_worst(Warning, "permissive", label("system_u:object_r:var_lib_t:s0", false));
-        assert_worst(Problem, "2 denials within a day, the last:\n    one\n    two", |facts| {
-            facts.security.denials = vec!["one".to_owned(), "two".to_owned()];
-        });
+        assert_worst(
+            Problem,
+            "2 denials within a day, the last:\n    one\n    two [RST-2064]",
+            |facts| {
+                facts.security.denials = vec!["one".to_owned(), "two".to_owned()];
+            },
+        );
         assert_worst(Warning, host::GLIBC_READS_NSSWITCH_ONCE.code, |f| {
             f.libc = Libc::Glibc(2, 31);
         });
+        assert_worst(Warning, host::GLIBC_NOT_FOUND.code, |f| f.libc = Libc::Unknown);
         assert_worst(Problem, host::LIBC_IS_MUSL.code, |f| f.libc = Libc::Musl);
     }
 }

@@ -157,6 +157,7 @@ mod tests {
             meant(Some("backend:corp"), Some(LevelName::Trace)).unwrap(),
             (Some(corp), Some(LevelName::Trace))
         );
-        assert!(meant(Some("corp"), None).unwrap_err().to_string().contains("backend:DOMAIN"));
+        let error = meant(Some("corp"), None).unwrap_err();
+        assert_eq!(error.message, &tools::UNKNOWN_ROLE_OR_LEVEL);
     }
 }

@@ -11,8 +11,6 @@ mod rejected_entries;
 pub mod ssh_keys;
 pub mod status;
 pub mod status_checks;
-#[cfg(test)]
-mod status_fixture;
 pub mod status_report;
 
 use crate::finding::split_code;
@@ -225,6 +223,9 @@ pub fn ago(now: u64, then: u64) -> String {
         then => format!("{} ago", age(now, then)),
     }
 }
+
+#[cfg(test)]
+mod status_fixture;
 
 #[cfg(test)]
 mod tests {

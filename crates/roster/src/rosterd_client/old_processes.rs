@@ -211,6 +211,7 @@ mod tests {
         let found = old_processes(proc.path());
         let finding = check(&found).expect("a finding");
         assert_eq!(finding.level, FindingLevel::Warning);
+        assert_eq!(finding.message, Some(&status::OLD_FILES_IN_USE));
         assert_eq!(
             finding.text,
             "1 process uses a module or snapshot of an older version: cron (30)"

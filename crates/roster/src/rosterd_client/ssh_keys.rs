@@ -141,6 +141,13 @@ mod tests {
     }
 
     #[test]
+    fn ssh_keys_missing_socket_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = request_keys(&folder.path().join(PAM_SOCKET), b"alice").unwrap_err();
+        assert_eq!(error.message, &tools::PAM_SOCKET_MISSING);
+    }
+
+    #[test]
     fn a_name_that_nobody_has_is_asked_of_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join(PAM_SOCKET);

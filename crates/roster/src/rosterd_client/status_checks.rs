@@ -588,6 +588,61 @@ mod tests {
     }
 
     #[test]
+    fn status_faults_of_publisher_have_codes() {
+        type Change = fn(&mut PublisherStatus);
+        let rows: [(&Message, Change); 5] = [
+            (&status::NOT_PUBLISHED, |publisher| publisher.generation = 0),
+            (&status::SNAPSHOT_FOREIGN, |publisher| publisher.foreign = "x".to_owned()),
+            (&status::DISK_READ_FAILED, |publisher| publisher.disk_error = "x".to_owned()),
+            (&status::MEMORY_COPY_MISSING, |publisher| publisher.copy_error = "x".to_owned()),
+            (&status::LOOKUPS_FAILED, |publisher| publisher.failed_lookups = 1),
+        ];
+        for (message, change) in rows {
+            let mut report = report();
+            change(report.publisher.as_mut().unwrap());
+            let codes: Vec<_> = check(&report).iter().map(|finding| finding.message).collect();
+            assert_eq!(codes, [Some(message)]);
+        }
+    }
+
+    #[test]
+    fn status_faults_of_domain_have_codes() {
+        type Change = fn(&mut DomainStatus);
+        let rows: [(&Message, Change); 5] = [
+            (&status::DOMAIN_FAULT, |status| status.cache_error = "x".to_owned()),
+            (&directory::CACHE_IO, |status| {
+                status.cache_error = "x".to_owned();
+                status.cache_code = directory::CACHE_IO.code.to_owned();
+            }),
+            (&status::FIRST_READ_RUNNING, |status| status.complete = false),
+            (&status::REMOVALS_HELD, |status| status.held_removals = 1),
+            (&status::ENTRIES_UNREADABLE, |status| status.rejected = 1),
+        ];
+        for (message, apply) in rows {
+            let mut report = report();
+            change(&mut report, apply);
+            let codes: Vec<_> = check(&report).iter().map(|finding| finding.message).collect();
+            assert_eq!(codes, [Some(message)]);
+        }
+        let mut report = report();
+        report.publisher.as_mut().unwrap().domains[0].waits_for = "first".to_owned();
+        found(&report, &status::DOMAIN_WAITS_FOR_ANOTHER);
+    }
+
+    #[test]
+    fn status_repeated_restarts_warn_unless_clean() {
+        for is_clean in [false, true] {
+            let mut report = report();
+            let role = &mut report.monitor.as_mut().unwrap().roles[2];
+            (role.restarts, role.since_unix) = (3, NOW - 10);
+            role.last_end_is_clean = is_clean;
+            let codes: Vec<_> = check(&report).iter().map(|finding| finding.message).collect();
+            let expected = (!is_clean).then_some(Some(&status::ROLE_RESTARTS));
+            assert_eq!(codes, Vec::from_iter(expected));
+        }
+    }
+
+    #[test]
     fn status_held_removals_name_the_approval() {
         let mut report = report();
         change(&mut report, |status| status.held_removals = 6000);
@@ -601,6 +656,7 @@ mod tests {
         let mut report = report();
         let monitor = report.monitor.as_mut().unwrap();
         monitor.config_error = "roster.toml:3: host.min_id: x\nroster.toml:4: y".to_owned();
+        found(&report, &status::CONFIGURATION_REJECTED);
         let said = said(&report);
         assert!(said[0].starts_with("✗ /etc/roster/roster.toml has errors; rosterd keeps"));
         assert!(said[0].contains("\n    roster.toml:3: host.min_id: x\n    roster.toml:4: y\n"));
