@@ -168,3 +168,21 @@ impl Drop for TemporaryFile {
         let _ = fs::remove_file(&self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_error_has_code_of_condition() {
+        for (errno, message) in [
+            (Errno::PERM, &tools::FILE_IMMUTABLE),
+            (Errno::ACCESS, &tools::FILE_DENIED),
+            (Errno::BUSY, &tools::FILE_IS_MOUNT_POINT),
+            (Errno::NOSPC, &tools::FILE_NOT_WRITTEN),
+        ] {
+            let error = write_error("replaced", Path::new("/etc/x"), errno.into());
+            assert_eq!((error.message, &*error.text), (message, "/etc/x cannot be replaced"));
+        }
+    }
+}

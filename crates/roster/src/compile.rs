@@ -374,3 +374,22 @@ fn remark(args: &CompileArgs, note: &CompileNote) -> Value {
         "text": note.remark.to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn publish_error_has_code_of_condition() {
+        for (action, kind, message) in [
+            (SYNC, ErrorKind::NotFound, &tools::PUBLICATION_NOT_SYNCED),
+            ("open", ErrorKind::NotFound, &tools::PUBLICATION_DIRECTORY_MISSING),
+            ("open", ErrorKind::PermissionDenied, &tools::PUBLICATION_DENIED),
+            ("write", ErrorKind::StorageFull, &tools::PUBLICATION_DISK_FULL),
+            ("write", ErrorKind::TimedOut, &tools::PUBLICATION_FAILED),
+        ] {
+            let error = PublishError { action, path: PathBuf::from("x"), source: kind.into() };
+            assert_eq!(publish_error(error, Path::new("x")).message, message);
+        }
+    }
+}

@@ -99,6 +99,17 @@ fn disable_keeps_later_edits_and_backup() {
 }
 
 #[test]
+fn disable_unreadable_backup_is_error() {
+    let bench = host();
+    bench.roster(ENABLE).expect(0);
+    fs::remove_file(bench.path("nsswitch.conf.roster-backup")).unwrap();
+    fs::create_dir(bench.path("nsswitch.conf.roster-backup")).unwrap();
+    let run = bench.roster(DISABLE).expect(1);
+    assert!(run.err.ends_with("[RST-9061]\n"), "{}", run.err);
+    assert!(bench.read("nsswitch.conf").contains("roster"));
+}
+
+#[test]
 fn enable_keeps_owner_mode_and_labels() {
     let bench = host();
     let path = bench.path("nsswitch.conf");

@@ -162,7 +162,9 @@ fn rules_keep_people_out_with_the_directory_and_without_it() {
     let local = world.rosterd.roster(&["access", "local"]);
     assert_eq!(local.code, 4);
     assert!(local.error().contains("[RST-9019]"), "{}", local.error());
-    assert_eq!(world.rosterd.roster(&["access", "stranger"]).code, 4);
+    let stranger = world.rosterd.roster(&["access", "stranger"]);
+    assert_eq!(stranger.code, 4);
+    assert!(stranger.error().contains("[RST-9020]"), "{}", stranger.error());
 }
 
 #[test]

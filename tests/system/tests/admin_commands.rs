@@ -223,6 +223,8 @@ fn entries_are_shown_with_why_they_are_not_served() {
     assert!(text.starts_with("user ben of lab: not served: primary gid 99 is below min_id"), "{text}");
     assert_eq!(lab.json(&["cache", "show", "group", "lab", "--json"])[0]["gid"], 5000);
     lab.said(&["cache", "show", "user", "nobody-by-this-name"], 1);
+    let done = lab.rosterd.roster(&["cache", "show", "user", "nobody-by-this-name"]);
+    assert!(done.error().contains("[RST-9017]"), "{}", done.error());
 }
 
 #[test]
@@ -242,7 +244,7 @@ fn domains_and_levels_are_told_what_to_do() {
     assert_eq!(lab.json(&["log-level", "--json"])["monitor"], "warn");
 
     for (args, part) in [
-        (&["domain", "show", "corp"][..], "unknown domain \"corp\": the domains are lab. "),
+        (&["domain", "show", "corp"][..], "the domains are lab. Use a domain of `roster domain list`. [RST-9013]"),
         (&["log-level", "lab"], "Roles are monitor, publisher, backend:DOMAIN"),
         (&["log-level", "backend:corp"], "unknown role backend:corp: the roles are monitor"),
     ] {

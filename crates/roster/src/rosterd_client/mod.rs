@@ -298,4 +298,21 @@ mod tests {
         let text = "backend:corp: no such thing".to_owned();
         assert_eq!(of(&error), (&tools::REQUEST_INVALID, text));
     }
+
+    #[test]
+    fn call_error_has_code_of_condition() {
+        let fdo = |error| BusError::ZBus(zbus::Error::FDO(Box::new(error)));
+        let lost = std::io::Error::from(ErrorKind::BrokenPipe);
+        for (error, message) in [
+            (BusError::Unavailable("x".to_owned()), &tools::ROLE_UNAVAILABLE),
+            (BusError::Busy("x".to_owned()), &tools::ROLE_BUSY),
+            (BusError::Denied("x".to_owned()), &tools::REQUEST_DENIED),
+            (fdo(fdo::Error::NoReply("x".to_owned())), &tools::ROLE_ENDED),
+            (fdo(fdo::Error::AccessDenied("x".to_owned())), &tools::BUS_NOT_PERMITTED),
+            (fdo(fdo::Error::Failed("x".to_owned())), &tools::BUS_ERROR),
+            (BusError::ZBus(zbus::Error::InputOutput(lost.into())), &tools::BUS_LOST),
+        ] {
+            assert_eq!(call_error(&RoleName::Publisher, &error).message, message);
+        }
+    }
 }
