@@ -220,7 +220,10 @@ fn entries_are_shown_with_why_they_are_not_served() {
         lab.said(&["cache", "show", "user", "ann"], 0).starts_with("user ann of lab: served\n")
     );
     let text = lab.said(&["cache", "show", "user", "ben"], 0);
-    assert!(text.starts_with("user ben of lab: not served: primary gid 99 is below min_id"), "{text}");
+    assert!(
+        text.starts_with("user ben of lab: not served: primary gid 99 is below min_id"),
+        "{text}"
+    );
     assert_eq!(lab.json(&["cache", "show", "group", "lab", "--json"])[0]["gid"], 5000);
     lab.said(&["cache", "show", "user", "nobody-by-this-name"], 1);
     let done = lab.rosterd.roster(&["cache", "show", "user", "nobody-by-this-name"]);
@@ -232,7 +235,10 @@ fn domains_and_levels_are_told_what_to_do() {
     let lab = Lab::start();
     assert_eq!(lab.json(&["domain", "list", "--json"])[0]["domain"], "lab");
     lab.said(&["domain", "refresh", "lab"], 0);
-    assert_eq!(lab.said(&["domain", "approve-removals", "lab"], 0), "lab: no removals were on hold\n");
+    assert_eq!(
+        lab.said(&["domain", "approve-removals", "lab"], 0),
+        "lab: no removals were on hold\n"
+    );
     lab.said(&["cache", "expire", "--user", "ann"], 0);
     lab.said(&["cache", "expire", "--all", "--domain", "lab"], 0);
     lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
@@ -244,7 +250,10 @@ fn domains_and_levels_are_told_what_to_do() {
     assert_eq!(lab.json(&["log-level", "--json"])["monitor"], "warn");
 
     for (args, part) in [
-        (&["domain", "show", "corp"][..], "the domains are lab. Use a domain of `roster domain list`. [RST-9013]"),
+        (
+            &["domain", "show", "corp"][..],
+            "the domains are lab. Use a domain of `roster domain list`. [RST-9013]",
+        ),
         (&["log-level", "lab"], "Roles are monitor, publisher, backend:DOMAIN"),
         (&["log-level", "backend:corp"], "unknown role backend:corp: the roles are monitor"),
     ] {
@@ -356,7 +365,8 @@ fn doctor_takes_over_what_the_daemon_says_of_itself() {
         String::from_utf8_lossy(&done.stdout).into_owned()
     };
     let text = doctor();
-    let entries = "! lab: 2 entries rejected: primary gid 99 is below min_id (1000): user ben, user cy\n";
+    let entries =
+        "! lab: 2 entries rejected: primary gid 99 is below min_id (1000): user ben, user cy\n";
     assert!(text.contains(entries), "{text}");
     assert!(!text.contains("✗ lab"), "{text}");
     fs::remove_file(files.path().join("passwd")).expect("remove");

@@ -171,7 +171,8 @@ fn nscd_map_without_read_only_mount_is_told() {
     served.run_before(&format!("mkdir -p {0}; mount -t tmpfs -o ro tmpfs {0}", place.display()));
     served.launch();
     let figures = served.statistics();
-    let told = format!("{} is not a read-only mount of their directory [RST-2059]", place.display());
+    let told =
+        format!("{} is not a read-only mount of their directory [RST-2059]", place.display());
     assert!(figures.contains(&told), "{figures}");
     let mut names = LookupProgram::on(served.host(), &c_program("lookup_stdin"));
     assert!(names.user("bin").starts_with("bin:x:2:2:"));
