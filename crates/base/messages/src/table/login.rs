@@ -266,19 +266,22 @@ crate::messages! {
     KRB5_USAGE = 6558, "roster-krb5 is not called by hand",
         cause: "rosterd and pam_roster start this program.",
         fix: "Do not call it.";
-    KRB5_SESSION_USER = 6559, "user cannot have a session ticket",
+    KRB5_SERVE_FAILED = 6559, "roster-krb5 cannot serve logins",
+        cause: "The kernel rejected a step of the startup, or the connection to the backend broke.",
+        fix: "Fix the reason in the message, then run `systemctl restart rosterd`.";
+    KRB5_SESSION_USER = 6560, "user cannot have a session ticket",
         cause: "The uid belongs to a system user, or the gid is not the primary group of the user.",
         fix: "Check the user and the primary group with `getent passwd`, and `min_id` of the domain.";
-    KRB5_SESSION_PROCESS = 6560, "session ticket of another user",
+    KRB5_SESSION_PROCESS = 6561, "session ticket of another user",
         cause: "The process runs as another user than the session, and cannot become this user.",
         fix: "Run the PAM stack as root, or as the user.";
-    KRB5_CACHE_OWNER = 6561, "credential cache has another owner",
+    KRB5_CACHE_OWNER = 6562, "credential cache has another owner",
         cause: "The cache of the session holds the tickets of another principal, or its file belongs to another user.",
         fix: "Remove the cache with `kdestroy`, then log in again.";
-    KRB5_CACHE_NAME = 6562, "credential cache cannot be named",
+    KRB5_CACHE_NAME = 6563, "credential cache cannot be named",
         cause: "The name does not end in XXXXXX, or all names of the pattern exist.",
         fix: "Correct `krb5_cache`, and remove old caches.";
-    KRB5_SESSION_FAILED = 6563, "session ticket cannot be stored",
+    KRB5_SESSION_FAILED = 6564, "session ticket cannot be stored",
         cause: "The file system, the kernel keyring or libkrb5 reported an error.",
         fix: "Fix the reason in the message, and check `krb5_cache`.";
 }
