@@ -98,7 +98,7 @@ fn status_shows_roles_domains_and_rejections() {
         "\nlab     online ",
         "\npublisher    running ",
         "\nbackend:lab  running ",
-        "! lab: 2 entries rejected: gid 99 is below min_id",
+        "! lab: 2 entries rejected: primary gid 99 is below min_id",
         "allowed_local_gids = [99] under [host]",
         "! lab: 1 entry rejected: a local user has this name",
     ] {
@@ -187,7 +187,7 @@ fn check_config_names_entries_it_would_refuse() {
     let text = check(&stricter, &[]);
     for part in [
         "would refuse 1 entry that this host serves: uid 5000 is below min_id (5001): user ann",
-        "gid 5000 is below min_id (5001): user more0, user more1, ",
+        "primary gid 5000 is below min_id (5001): user more0, user more1, ",
         "well, 1 domain (lab), 2 warnings",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -204,7 +204,7 @@ fn entries_are_shown_with_why_they_are_not_served() {
     let text = lab.said(&["domain", "rejected", "lab"], 0);
     for part in [
         "lab: 4 entries rejected",
-        "2 entries rejected: gid 99 is below min_id",
+        "2 entries rejected: primary gid 99 is below min_id",
         "    user ben\n    user cy\n",
         "1 entry rejected: a local user has this name\n    user local\n",
         "passwd:5\n",
@@ -217,7 +217,10 @@ fn entries_are_shown_with_why_they_are_not_served() {
         lab.said(&["cache", "show", "user", "ann"], 0).starts_with("user ann of lab: served\n")
     );
     let text = lab.said(&["cache", "show", "user", "ben"], 0);
-    assert!(text.starts_with("user ben of lab: not served: gid 99 is below min_id"), "{text}");
+    assert!(
+        text.starts_with("user ben of lab: not served: primary gid 99 is below min_id"),
+        "{text}"
+    );
     assert_eq!(lab.json(&["cache", "show", "group", "lab", "--json"])[0]["gid"], 5000);
     lab.said(&["cache", "show", "user", "nobody-by-this-name"], 1);
 }
@@ -351,7 +354,8 @@ fn doctor_takes_over_what_the_daemon_says_of_itself() {
         String::from_utf8_lossy(&done.stdout).into_owned()
     };
     let text = doctor();
-    let entries = "! lab: 2 entries rejected: gid 99 is below min_id (1000): user ben, user cy\n";
+    let entries =
+        "! lab: 2 entries rejected: primary gid 99 is below min_id (1000): user ben, user cy\n";
     assert!(text.contains(entries), "{text}");
     assert!(!text.contains("✗ lab"), "{text}");
     fs::remove_file(files.path().join("passwd")).expect("remove");

@@ -53,7 +53,8 @@ impl Krb5HelperProcess {
             }
         };
         let program = program().ok_or_else(|| {
-            let text = format!("{PROGRAM} is not installed; Kerberos authentication is unavailable");
+            let text =
+                format!("{PROGRAM} is not installed; Kerberos authentication is unavailable");
             Reason::new(&login::KRB5_HELPER_MISSING, text)
         })?;
         let failed = |error: io::Error| {

@@ -76,8 +76,7 @@ impl KdcSelection {
     ) -> HelperReply {
         if let Some(since) = self.availability.unavailable_for() {
             let seconds = since.as_secs();
-            let why =
-                format!("no KDC has replied for {seconds} s");
+            let why = format!("no KDC has replied for {seconds} s");
             return HelperReply {
                 is_surely_unchanged: true,
                 ..HelperReply::from_outcome(0, KdcOutcome::Unreachable, why)

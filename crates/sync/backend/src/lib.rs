@@ -55,8 +55,8 @@ use roster_config::{
 use roster_messages::table::{directory, login};
 use roster_messages::{CodedError, log};
 use roster_provider::authenticator::NoAuthenticator;
-use roster_provider::reason::Reason;
 use roster_provider::files::FilesProvider;
+use roster_provider::reason::Reason;
 use roster_provider::{EntrySink, Provider};
 #[cfg(feature = "ldap")]
 use roster_provider_ldap::{BindAuthenticator, LdapProvider, RESOLUTIONS_MAX};

@@ -142,10 +142,7 @@ impl<'c> AuthAttempt<'c> {
                 refusal.into_reply(request.id)
             }
             PasswordChange::Unverified(refusal) => HelperReply {
-                detail: format!(
-                    "the password was changed, but gets no ticket: {}",
-                    refusal.detail
-                ),
+                detail: format!("the password was changed, but gets no ticket: {}", refusal.detail),
                 ..unshown()
             },
         }

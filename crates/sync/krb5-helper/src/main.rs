@@ -16,6 +16,7 @@ mod server;
 mod session_ccache;
 
 use roster_messages::{CodedError, Message, table::login};
+use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
@@ -56,7 +57,7 @@ fn usage() -> ExitCode {
 
 /// Returns the error, with the default code if it has none.
 fn with_code(error: io::Error, default: &'static Message) -> io::Error {
-    let has_code = error.get_ref().is_some_and(|inner| inner.is::<CodedError>());
+    let has_code = error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<CodedError>);
     if has_code { error } else { coded(default, error.to_string()) }
 }
 

@@ -3,10 +3,10 @@
 mod common;
 
 use common::{Program, setup};
-use roster_messages::table::login;
 use roster_krb5_helper::ipc::HelperOperation;
 use roster_krb5_helper::kdc_errors::KdcOutcome;
 use roster_krb5_helper::realm::Realm;
+use roster_messages::table::login;
 use roster_system_tests::servers::Samba;
 use roster_system_tests::{needs_root, run};
 use std::path::Path;

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{Program, SOON, commands, realm, setup};
-use roster_messages::table::login;
 use roster_krb5_helper::ipc::HelperOperation;
 use roster_krb5_helper::kdc_errors::KdcOutcome;
 use roster_krb5_helper::realm::Realm;
+use roster_messages::table::login;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::test_host::find_tool;
 use roster_system_tests::{c_program_with, needs_root, wait_until};
@@ -107,7 +107,7 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
     let mut program = Program::ready(&setup(&realm(&fake), Some(&keytab)));
     let reply = program.expect("alice", "mine", KdcOutcome::NotVerified);
     assert!(
-        reply.ticket.is_empty() && reply.message == Some(&login::KEYTAB_KEY_MISMATCH),
+        reply.ticket.is_empty() && reply.message == Some(&login::KDC_NOT_VERIFIED),
         "{}",
         reply.detail
     );

@@ -60,9 +60,7 @@ impl LibraryContext {
         // SAFETY: a path that ends in NUL, and a place for the result.
         let failed = unsafe { ffi::profile_init_path(path.as_ptr(), &raw mut parsed) };
         if failed != 0 {
-            return Err(io::Error::other(format!(
-                "libkrb5 rejects its configuration ({failed})"
-            )));
+            return Err(io::Error::other(format!("libkrb5 rejects its configuration ({failed})")));
         }
         let mut raw = ptr::null_mut();
         // SAFETY: the profile is one, and copied before it is released; `raw` takes the result.

@@ -245,7 +245,7 @@ impl SyncreplSearch {
         // later than the server's restored data.
         if self.is_resuming() && !is_limit && !is_transient(outcome) {
             tracing::info!(
-                "the server does not resume from where it was left ({outcome}): everything is fetched anew"
+                "the server does not resume ({outcome}); reading everything"
             );
             sink.cookies.remove(self.search.id);
             self.phase = SyncPhase::Idle { abandoned: None };
@@ -264,7 +264,7 @@ impl Track for SyncreplSearch {
         self.needs_full_listing |= sink.signals.take_full_listing(self.search.id);
         if self.needs_full_listing && self.phase == SyncPhase::Following {
             tracing::info!(
-                "entries may have moved with the one above them: everything is fetched anew"
+                "entries may have moved with their container; reading everything"
             );
             self.restart(sink);
         }
