@@ -1,6 +1,7 @@
 //! Access control: `roster access` explains rules and accounts, and the module enforces them, with the directory and
 //! without it. Also keys for a real sshd.
 
+use roster_messages::table::login;
 use roster_system_tests::pam::{self, FIRST_LOGIN_UID, PamHost};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::Relay;
@@ -304,8 +305,8 @@ fn sshd_lets_people_in_by_keys_of_the_directory_that_may_be_away() {
     wanted.sort_unstable();
     assert_eq!(lines, wanted, "no weak key, none without its command, none that is broken");
     let log = world.rosterd.log();
-    for why in ["1024 bits is too short", "the option command is not", "the key is not one"] {
-        assert!(log.contains(why), "{why}: {log}");
+    for why in [&login::SSH_KEY_WEAK, &login::SSH_KEY_OPTION, &login::SSH_KEY_MALFORMED] {
+        assert!(log.contains(why.code), "{why}: {log}");
     }
     assert_eq!(world.keys("bob").text(), "", "he has none");
     assert_eq!(world.keys("carol").text(), "", "she may not in");

@@ -1,6 +1,7 @@
 //! Logins by Kerberos: the real module in pamtester and sshd, a real daemon, krb5kdc and kadmind. The meaning of every
 //! answer of a KDC is tested in crates/sync/krb5-helper.
 
+use roster_messages::table::login;
 use roster_system_tests::pam::{self, PamHost};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::Kdc;
@@ -159,7 +160,7 @@ fn krb5_users_get_kdc_reply_and_ticket() {
     world.kdc.stop();
     let unreachable = "Authentication service cannot retrieve authentication info";
     assert_eq!(authenticate(&pam, "alice", PASSWORD), unreachable);
-    pam.expect_logged("no KDC of LAB.TEST answers", "");
+    pam.expect_logged("no KDC of LAB.TEST replies", login::KDC_UNREACHABLE.code);
     let helper = rustix::process::Pid::from_raw(helper_of(&world.rosterd)).unwrap();
     rustix::process::kill_process(helper, rustix::process::Signal::STOP).unwrap();
     assert_eq!(authenticate(&pam, "alice", PASSWORD), unreachable);
@@ -188,7 +189,7 @@ fn a_kdc_in_another_ones_place_logs_nobody_in() {
     let pam = PamHost::on(&world.rosterd, "alice");
     let unavailable = "Authentication service cannot retrieve authentication info";
     assert_eq!(authenticate(&pam, "alice", PASSWORD), unavailable);
-    let line = pam.expect_logged("log-ins by Kerberos", "this host's key");
+    let line = pam.expect_logged("Kerberos login", login::KDC_NOT_VERIFIED.code);
     assert!(line.contains("error"), "{line}");
     assert_eq!(authenticate(&pam, "expired", PASSWORD), unavailable);
     assert_eq!(said(&pam.run_pamtester("alone", "alice", &SESSION, &[PASSWORD])), unavailable);
@@ -454,7 +455,7 @@ fn an_old_password_is_not_believed_while_one_of_the_kdcs_is_there() {
     world.kdc.process().freeze();
     anew();
     assert_ne!(authenticate(&pam, "bob", PASSWORD), right);
-    pam.expect_logged("no KDC of LAB.TEST answers", "no KDC has answered in time");
+    pam.expect_logged("no KDC of LAB.TEST replies", "no KDC replied in time");
 }
 
 /// A program that changes a password, and has permission to do so.

@@ -4,6 +4,8 @@ use parking_lot::{Mutex, MutexGuard};
 use roster_config::{KeytabState, Krb5Config};
 use roster_krb5_helper::ipc::{HelperReply, HelperRequest, HelperSetup, MessageBuffer};
 use roster_krb5_helper::kdc_errors::KdcOutcome;
+use roster_messages::{log, table::login};
+use roster_provider::reason::Reason;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -42,18 +44,24 @@ impl Krb5HelperProcess {
     /// # Errors
     ///
     /// It is not installed, cannot be started, or would lack keys that it needs.
-    pub fn start(krb5: &Krb5Config, keytab: &KeytabState) -> Result<Self, String> {
+    pub fn start(krb5: &Krb5Config, keytab: &KeytabState) -> Result<Self, Reason> {
         let keytab = match keytab {
             KeytabState::None => &[][..],
             KeytabState::Keys(bytes) => bytes,
-            KeytabState::Unusable { code, why, instead } => {
-                return Err(format!("{why}. {instead} [{code}]"));
+            KeytabState::Unusable { code, why, .. } => {
+                let message = roster_messages::find(code).unwrap_or(&login::KEYTAB_UNUSABLE);
+                return Err(Reason::new(message, why.clone()));
             }
         };
         let program = program().ok_or_else(|| {
-            format!("{PROGRAM} is not installed, without which nobody logs in by Kerberos")
+            let text =
+                format!("{PROGRAM} is not installed; Kerberos authentication is unavailable");
+            Reason::new(&login::KRB5_HELPER_MISSING, text)
         })?;
-        let failed = |error: io::Error| format!("{} cannot be started: {error}", program.display());
+        let failed = |error: io::Error| {
+            let text = format!("{} cannot be started: {error}", program.display());
+            Reason::new(&login::KRB5_HELPER_NOT_STARTED, text)
+        };
         let (ours, theirs) = Blocking::pair().map_err(failed)?;
         let child = Command::new(&program)
             .arg("serve")
@@ -108,21 +116,25 @@ pub struct HelperClient {
 
 struct ClientState {
     /// Reason why requests are impossible.
-    failure: Option<String>,
+    failure: Option<Reason>,
     next: u64,
     pending: HashMap<u64, oneshot::Sender<HelperReply>>,
 }
 
 impl HelperClient {
-    pub fn new(helper: Result<Krb5HelperProcess, String>) -> Arc<Self> {
+    pub fn new(helper: Result<Krb5HelperProcess, Reason>) -> Arc<Self> {
         let joined = helper.and_then(|Krb5HelperProcess { socket, _child: child }| {
             let stream = socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket));
-            Ok((stream.map_err(|error| format!("{PROGRAM} cannot be asked: {error}"))?, child))
+            let failed = |error| {
+                let text = format!("{PROGRAM} is not reachable: {error}");
+                Reason::new(&login::KRB5_HELPER_NOT_STARTED, text)
+            };
+            Ok((stream.map_err(failed)?, child))
         });
         let (broken, stream, child) = match joined {
             Ok((stream, child)) => (None, Some(stream.into_split()), Some(child)),
             Err(why) => {
-                tracing::error!("log-ins by Kerberos: {why}");
+                log!(ERROR, why.message, "Kerberos logins: {why}");
                 (Some(why), None, None)
             }
         };
@@ -156,7 +168,8 @@ impl HelperClient {
         {
             let mut state = self.state();
             if let Some(why) = &state.failure {
-                let failed = HelperReply::from_outcome(0, KdcOutcome::Failed, why.clone());
+                let failed = HelperReply::from_outcome(0, KdcOutcome::Failed, why.text.clone());
+                let failed = failed.with_message(why.message);
                 return HelperReply { is_surely_unchanged: true, ..failed };
             }
             request.id = state.next;
@@ -171,17 +184,17 @@ impl HelperClient {
         });
         match answered.await {
             Ok(Some(reply)) => reply,
-            Ok(None) => HelperReply::from_outcome(
-                id,
-                KdcOutcome::Failed,
-                format!("{PROGRAM} has ended meanwhile"),
-            ),
+            Ok(None) => {
+                let why = format!("{PROGRAM} has ended");
+                HelperReply::from_outcome(id, KdcOutcome::Failed, why)
+                    .with_message(&login::KRB5_HELPER_ENDED)
+            }
             // This host is slow; the state of the KDCs is unknown.
-            Err(_) => HelperReply::from_outcome(
-                id,
-                KdcOutcome::Failed,
-                format!("{PROGRAM} has not answered in time"),
-            ),
+            Err(_) => {
+                let why = format!("{PROGRAM} did not reply in time");
+                HelperReply::from_outcome(id, KdcOutcome::Failed, why)
+                    .with_message(&login::KRB5_HELPER_TIMEOUT)
+            }
         }
     }
 
@@ -207,9 +220,9 @@ impl HelperClient {
         let mut bytes = Zeroizing::new([0; READ_BYTES]);
         let why = loop {
             match reader.read(&mut bytes[..]).await {
-                Ok(0) => break format!("{PROGRAM} has ended"),
+                Ok(0) => break ended_reason("has ended"),
                 Ok(read) => incoming.push(&bytes[..read]),
-                Err(error) => break format!("{PROGRAM} cannot be heard: {error}"),
+                Err(error) => break ended_reason(&format!("cannot be read: {error}")),
             }
             if let Err(why) = self.handle_replies(&mut incoming) {
                 break why;
@@ -224,16 +237,21 @@ impl HelperClient {
         }
     }
 
-    fn handle_replies(&self, incoming: &mut MessageBuffer) -> Result<(), String> {
-        let odd = |_| format!("{PROGRAM} says what makes no sense");
+    fn handle_replies(&self, incoming: &mut MessageBuffer) -> Result<(), Reason> {
+        let odd = |_| {
+            let text = format!("malformed reply from {PROGRAM}");
+            Reason::new(&login::KRB5_HELPER_MALFORMED, text)
+        };
         while let Some(message) = incoming.next_message().map_err(odd)? {
             let reply = HelperReply::decode(&message).map_err(odd)?;
             let mut state = self.state();
             match (reply.id, reply.outcome) {
                 (0, KdcOutcome::Success) => tracing::info!("{PROGRAM} is ready: {}", reply.detail),
                 (0, _) => {
-                    tracing::error!("log-ins by Kerberos: {}", reply.detail);
-                    state.failure = Some(reply.detail);
+                    let message = reply.message.unwrap_or(&login::LIBKRB5_UNUSABLE);
+                    let reason = Reason::new(message, reply.detail.clone());
+                    log!(ERROR, message, "Kerberos logins: {reason}");
+                    state.failure = Some(reason);
                 }
                 (id, _) => {
                     if let Some(sender) = state.pending.remove(&id) {
@@ -245,6 +263,10 @@ impl HelperClient {
         }
         Ok(())
     }
+}
+
+fn ended_reason(what: &str) -> Reason {
+    Reason::new(&login::KRB5_HELPER_ENDED, format!("{PROGRAM} {what}"))
 }
 
 /// Removes the request when its caller stops waiting.

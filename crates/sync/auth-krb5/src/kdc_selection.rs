@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use roster_krb5_helper::ipc::{HelperOperation, HelperReply, HelperRequest};
 use roster_krb5_helper::kdc_errors::KdcOutcome;
 use roster_krb5_helper::realm::Realm;
+use roster_messages::{log, table::login};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::lookup_host;
@@ -75,8 +76,7 @@ impl KdcSelection {
     ) -> HelperReply {
         if let Some(since) = self.availability.unavailable_for() {
             let seconds = since.as_secs();
-            let why =
-                format!("no KDC has answered for {seconds} s; they are asked again meanwhile");
+            let why = format!("no KDC has replied for {seconds} s");
             return HelperReply {
                 is_surely_unchanged: true,
                 ..HelperReply::from_outcome(0, KdcOutcome::Unreachable, why)
@@ -96,7 +96,7 @@ impl KdcSelection {
             }
             Err(_) => match self.probe_if_unknown(begun).await {
                 ProbeResult::Unavailable => {
-                    let why = "no KDC has answered in time";
+                    let why = "no KDC replied in time";
                     self.mark_unavailable(why);
                     return HelperReply::from_outcome(0, KdcOutcome::Unreachable, why);
                 }
@@ -117,21 +117,24 @@ impl KdcSelection {
         }
         if self.probe_if_unknown(begun).await == ProbeResult::Unavailable {
             self.mark_unavailable(&reply.detail);
-            return HelperReply { outcome: KdcOutcome::Unreachable, ..reply };
+            let message = KdcOutcome::Unreachable.message();
+            return HelperReply { outcome: KdcOutcome::Unreachable, message, ..reply };
         }
         if reply.outcome == KdcOutcome::Misconfigured {
             return reply;
         }
-        let why = format!("{}, but not every KDC is known to be away", reply.detail);
+        let why = format!("{}; other KDCs may be available", reply.detail);
         HelperReply {
             is_surely_unchanged: reply.is_surely_unchanged,
             ..HelperReply::from_outcome(reply.id, KdcOutcome::Failed, why)
+                .with_message(&login::KDC_PARTLY_UNREACHABLE)
         }
     }
 
     fn mark_unavailable(self: &Arc<Self>, why: &str) {
         if self.availability.mark_unavailable() {
-            tracing::warn!("no KDC of {} answers: {why}", self.realm.name);
+            let realm = &self.realm.name;
+            log!(WARN, &login::KDC_UNREACHABLE, realm, "no KDC of {realm} replies: {why}");
             tokio::spawn(Arc::clone(self).probe_until_available());
         }
     }
@@ -236,7 +239,7 @@ impl KdcSelection {
         loop {
             sleep(pause).await;
             if self.probe_all().await == ProbeResult::Available {
-                tracing::info!("a KDC answers again");
+                tracing::info!("a KDC replies again");
                 return;
             }
             pause = (pause * 2).min(PROBE_PAUSE_MAX);

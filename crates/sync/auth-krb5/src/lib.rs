@@ -18,7 +18,9 @@ use roster_krb5_helper::ipc::{HelperOperation, HelperReply, HelperRequest};
 use roster_krb5_helper::kdc_errors::KdcOutcome;
 use roster_krb5_helper::realm::Realm;
 use roster_krb5_helper::session_ticket::SessionTicket;
+use roster_messages::{log, table::login};
 use roster_provider::authenticator::{AuthOutcome, Authenticator, LoginUser};
+use roster_provider::reason::Reason;
 use roster_request::{AuthResult, auth::BLOB_BYTES_MAX};
 use roster_secret::Secret;
 use std::sync::Arc;
@@ -62,7 +64,7 @@ impl Krb5Authenticator {
     pub fn new(
         krb5: &Krb5Config,
         timeout: Duration,
-        helper: Result<Krb5HelperProcess, String>,
+        helper: Result<Krb5HelperProcess, Reason>,
     ) -> Self {
         Self {
             realm: krb5.clone(),
@@ -85,7 +87,9 @@ impl Krb5Authenticator {
         (patience, deadline): (Duration, Duration),
     ) -> HelperReply {
         let Ok(name) = std::str::from_utf8(&person.name) else {
-            return HelperReply::from_outcome(0, KdcOutcome::UnknownUser, "the name is not UTF-8");
+            let refused =
+                HelperReply::from_outcome(0, KdcOutcome::UnknownUser, "the name is not UTF-8");
+            return refused.with_message(&login::PRINCIPAL_INVALID);
         };
         let request = request(name, want, password, new_password, deadline);
         self.servers.send_request(request, patience.min(REPLY_WAIT_MAX)).await
@@ -94,6 +98,7 @@ impl Krb5Authenticator {
     fn auth_outcome(&self, person: &LoginUser, reply: HelperReply) -> AuthOutcome {
         let HelperReply {
             outcome,
+            message,
             is_verified: is_sure,
             is_surely_unchanged: is_undone,
             user_text: words,
@@ -104,9 +109,11 @@ impl Krb5Authenticator {
         } = reply;
         let verdict = auth_result(outcome);
         if verdict == AuthResult::Misconfigured {
-            tracing::error!("log-ins by Kerberos: {detail}");
+            let cause = message.unwrap_or(&login::KDC_ERROR);
+            log!(ERROR, cause, "Kerberos login: {detail}");
         }
         let mut answer = AuthOutcome::with_reason(verdict, detail);
+        answer.message = message;
         answer.is_unverified = !is_sure;
         answer.is_surely_unchanged = is_undone;
         for line in words.lines().filter(|line| !line.trim().is_empty()) {
@@ -134,8 +141,10 @@ impl Krb5Authenticator {
         };
         let bytes = tickets.encode();
         if bytes.len() > BLOB_BYTES_MAX {
-            tracing::warn!(
-                "a ticket of {} bytes has no room on its way to the session, which has none",
+            log!(
+                WARN,
+                &login::TICKET_TOO_LARGE,
+                "the ticket has {} bytes; the session starts without it",
                 bytes.len()
             );
             return None;

@@ -56,6 +56,7 @@ use roster_messages::table::{directory, login};
 use roster_messages::{CodedError, log};
 use roster_provider::authenticator::NoAuthenticator;
 use roster_provider::files::FilesProvider;
+use roster_provider::reason::Reason;
 use roster_provider::{EntrySink, Provider};
 #[cfg(feature = "ldap")]
 use roster_provider_ldap::{BindAuthenticator, LdapProvider, RESOLUTIONS_MAX};
@@ -79,7 +80,7 @@ pub struct BackendRole;
 impl RoleProgram for BackendRole {
     type Config = BackendRoleConfig;
     /// The Kerberos helper program, or the reason why it does not run.
-    type Helper = Option<Result<Krb5HelperProcess, String>>;
+    type Helper = Option<Result<Krb5HelperProcess, Reason>>;
 
     const BLOCKING_THREADS_MAX: usize = DISK_THREADS_MAX + RESOLUTIONS_MAX;
 
@@ -150,7 +151,7 @@ const RESOLVER: [&str; 12] = [
 
 async fn run(
     mut context: RoleContext<BackendRoleConfig>,
-    helper: Option<Result<Krb5HelperProcess, String>>,
+    helper: Option<Result<Krb5HelperProcess, Reason>>,
 ) -> anyhow::Result<()> {
     let domain = &context.config.domain;
     let folder = context.state_dir.join(DOMAIN_CACHE_DIR).join(&domain.name);
@@ -205,7 +206,7 @@ async fn run(
 /// Returns the authenticator of the domain. `directory` makes the one of the directory.
 fn domain_authenticator(
     domain: &DomainConfig,
-    helper: Option<Result<Krb5HelperProcess, String>>,
+    helper: Option<Result<Krb5HelperProcess, Reason>>,
     directory: impl FnOnce() -> anyhow::Result<DomainAuthenticator>,
 ) -> anyhow::Result<DomainAuthenticator> {
     match (domain.auth.method, &domain.auth.krb5, helper) {

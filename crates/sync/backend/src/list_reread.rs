@@ -34,7 +34,7 @@ pub async fn keep_rereading<P: Provider>(engine: &Arc<Engine>, provider: &P) {
                 tracing::debug!(
                     groups = groups.len(),
                     of = named.len(),
-                    "lists may have changed and are read anew"
+                    "re-reading groups that may have changed"
                 );
                 provider.reread_groups(&groups, &named);
             }

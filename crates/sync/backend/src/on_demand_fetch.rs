@@ -509,7 +509,7 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
                 }
             }
             if late >= TIMEOUTS_MAX {
-                tracing::debug!(?of, "a batch is left for the next round: no answer in time");
+                tracing::debug!(?of, "no reply in time; the batch is retried in the next round");
                 break;
             }
         }

@@ -47,7 +47,7 @@ pub enum HashError {
     #[error("Argon2id does not take this: {0}")]
     Argon2(argon2::Error),
     /// A stored hash is not from this module.
-    #[error("the stored hash is not one of Argon2id, or asks for more than is ever chosen")]
+    #[error("the stored hash is not Argon2id, or its parameters are out of range")]
     NotOurs,
 }
 

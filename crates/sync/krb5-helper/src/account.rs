@@ -3,7 +3,8 @@
 //!
 //! The lowest uid is from the NSS module's floor, `/etc/roster/floor`.
 
-use crate::fork;
+use crate::{coded, fork};
+use roster_messages::table::login;
 use roster_snapshot_build::floor_file;
 use std::io;
 use std::path::Path;
@@ -14,7 +15,7 @@ const NO_USERS: [u32; 3] = [65534, 65535, u32::MAX];
 /// Refuses a system user, or a group that is not the user's primary one.
 pub fn check(uid: u32, gid: u32) -> io::Result<()> {
     match refusal((uid, gid), lowest_uid(floor_file::path()), fork::primary_gid) {
-        Some(why) => Err(io::Error::other(why)),
+        Some(why) => Err(coded(&login::KRB5_SESSION_USER, why)),
         None => Ok(()),
     }
 }
@@ -30,7 +31,7 @@ fn refusal(
     primary_gid: impl FnOnce(u32) -> io::Result<u32>,
 ) -> Option<String> {
     if uid == 0 || uid < lowest || NO_USERS.contains(&uid) {
-        return Some(format!("uid {uid}: a system user has no tickets of a directory"));
+        return Some(format!("uid {uid}: a system user cannot have a ticket of a directory"));
     }
     match primary_gid(uid) {
         Ok(primary) if primary == gid && gid != 0 => None,

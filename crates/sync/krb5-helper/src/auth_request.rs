@@ -7,8 +7,9 @@ use crate::libkrb5::{
 };
 use roster_krb5_helper::ipc::{HelperOperation, HelperReply, HelperRequest, HelperSetup};
 use roster_krb5_helper::kdc_errors::{
-    KdcOutcome, advice, lacks_fast, login_outcome, probe_outcome, verification_outcome,
+    KdcOutcome, error_message, lacks_fast, login_outcome, probe_outcome, verification_outcome,
 };
+use roster_messages::{Message, table::login};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -29,6 +30,8 @@ pub struct AuthAttempt<'c> {
 /// A refusal of a request.
 struct AttemptRefusal {
     outcome: KdcOutcome,
+    /// The row of the table. `None`: that of the outcome.
+    message: Option<&'static Message>,
     user_text: String,
     detail: String,
 }
@@ -47,17 +50,14 @@ enum PasswordChange<'c> {
 
 impl AttemptRefusal {
     fn new(outcome: KdcOutcome, what: &str, error: &LibraryError) -> Self {
-        let advice = advice(error.code);
-        let detail = match advice {
-            "" => format!("{what}: {error}"),
-            advice => format!("{what}: {error}; {advice}"),
-        };
-        Self { outcome, user_text: String::new(), detail }
+        let (message, detail) = (error_message(error.code), format!("{what}: {error}"));
+        Self { outcome, message, user_text: String::new(), detail }
     }
 
     fn into_reply(self, id: u64) -> HelperReply {
-        let Self { outcome, user_text: words, detail } = self;
-        HelperReply { user_text: words, ..HelperReply::from_outcome(id, outcome, detail) }
+        let Self { outcome, message, user_text, detail } = self;
+        let message = message.or(outcome.message());
+        HelperReply { user_text, message, ..HelperReply::from_outcome(id, outcome, detail) }
     }
 }
 
@@ -73,8 +73,9 @@ impl<'c> AuthAttempt<'c> {
         let client = match client {
             Ok(client) => client,
             Err(error) => {
-                let what = format!("this is no principal: {error}");
-                return HelperReply::from_outcome(request.id, KdcOutcome::UnknownUser, what);
+                let what = format!("invalid principal: {error}");
+                return HelperReply::from_outcome(request.id, KdcOutcome::UnknownUser, what)
+                    .with_message(&login::PRINCIPAL_INVALID);
             }
         };
         let done = match request.operation {
@@ -141,10 +142,7 @@ impl<'c> AuthAttempt<'c> {
                 refusal.into_reply(request.id)
             }
             PasswordChange::Unverified(refusal) => HelperReply {
-                detail: format!(
-                    "the password was changed; a ticket by the new one: {}",
-                    refusal.detail
-                ),
+                detail: format!("the password was changed, but gets no ticket: {}", refusal.detail),
                 ..unshown()
             },
         }
@@ -214,7 +212,7 @@ impl<'c> AuthAttempt<'c> {
         let armor = self.context.fast_armor(keytab);
         armor.map(Some).map_err(|error| {
             let outcome = verification_outcome(error.code);
-            AttemptRefusal::new(outcome, "the KDC gives this host no ticket by its key", &error)
+            AttemptRefusal::new(outcome, "the KDC issues no ticket for this host's key", &error)
         })
     }
 
@@ -296,11 +294,14 @@ impl<'c> AuthAttempt<'c> {
             }
             Ok(ChangeReply::Refused { code, why }) => {
                 let detail = format!("the change of the password was refused ({code}): {why}");
-                AttemptRefusal { outcome: change_outcome(code), user_text: why, detail }
+                let outcome = change_outcome(code);
+                let is_fault = matches!(outcome, KdcOutcome::Failed | KdcOutcome::Misconfigured);
+                let message = is_fault.then_some(&login::KRB5_CHANGE_FAILED);
+                AttemptRefusal { outcome, message, user_text: why, detail }
             }
             Err(error) => {
                 let outcome = login_outcome(error.code);
-                AttemptRefusal::new(outcome, "the server that changes passwords", &error)
+                AttemptRefusal::new(outcome, "the password server", &error)
             }
         };
         // Any host can send a refusal, and suppress the confirmation.
@@ -331,7 +332,7 @@ fn changepw_refusal(error: &LibraryError) -> AttemptRefusal {
         KdcOutcome::MustChange => KdcOutcome::Refused,
         outcome => outcome,
     };
-    AttemptRefusal::new(outcome, "the KDC, asked for a ticket to change the password", error)
+    AttemptRefusal::new(outcome, "the KDC, for a ticket to change the password", error)
 }
 
 /// Converts the code of a password server, see RFC 3244.
@@ -351,7 +352,8 @@ fn change_outcome(code: i32) -> KdcOutcome {
 fn password_cstring(password: &[u8]) -> Result<Zeroizing<CString>, AttemptRefusal> {
     CString::new(password).map(Zeroizing::new).map_err(|_| AttemptRefusal {
         outcome: KdcOutcome::Failed,
+        message: Some(&login::PASSWORD_IMPOSSIBLE),
         user_text: String::new(),
-        detail: "there is a NUL in the password".to_owned(),
+        detail: "the password contains a NUL".to_owned(),
     })
 }

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 /// The bytes are malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not a message of roster-krb5")]
+#[error("malformed message of roster-krb5")]
 pub struct DecodeError;
 
 /// Writes fields to a message, which is wiped on drop.

@@ -5,6 +5,7 @@
 use crate::codec::{DecodeError, FieldReader, FieldWriter};
 use crate::kdc_errors::KdcOutcome;
 use crate::realm::Realm;
+use roster_messages::{Message, table::login};
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -73,6 +74,8 @@ pub struct HelperReply {
     pub id: u64,
     /// The outcome.
     pub outcome: KdcOutcome,
+    /// The row of the table for the reason. `None` for a success.
+    pub message: Option<&'static Message>,
     /// Whether the reply is verified. For a login: the KDC has shown that it knows a key of this host. For a refusal:
     /// such a KDC is available to confirm it; errors of KDCs are not signed. For a change: such a KDC has shown that
     /// the new password is valid.
@@ -203,6 +206,7 @@ impl HelperReply {
         Self {
             id,
             outcome,
+            message: outcome.message(),
             is_verified: false,
             is_surely_unchanged: false,
             user_text: String::new(),
@@ -213,6 +217,12 @@ impl HelperReply {
         }
     }
 
+    /// Replaces the row of the table.
+    #[must_use]
+    pub fn with_message(self, message: &'static Message) -> Self {
+        Self { message: Some(message), ..self }
+    }
+
     /// Encodes a message, with its length.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
@@ -220,6 +230,7 @@ impl HelperReply {
         framed(texts + self.ticket.len(), |out| {
             out.long(self.id);
             out.byte(self.outcome.code());
+            out.bytes(self.message.map_or("", |message| message.code).as_bytes());
             out.byte(self.is_verified.into());
             out.byte(self.is_surely_unchanged.into());
             out.bytes(self.user_text.as_bytes());
@@ -236,6 +247,7 @@ impl HelperReply {
         let reply = Self {
             id: reader.long()?,
             outcome: KdcOutcome::from_code(reader.byte()?).ok_or(DecodeError)?,
+            message: decode_message(reader.text()?)?,
             is_verified: reader.flag()?,
             is_surely_unchanged: reader.flag()?,
             user_text: reader.text()?.to_owned(),
@@ -249,7 +261,13 @@ impl HelperReply {
     }
 }
 
-/// Space for numbers, flags and lengths.
+/// Returns the row of a code in a reply.
+fn decode_message(code: &str) -> Result<Option<&'static Message>, DecodeError> {
+    let found = login::MESSAGES.iter().copied().find(|message| message.code == code);
+    if code.is_empty() || found.is_some() { Ok(found) } else { Err(DecodeError) }
+}
+
+/// Space for numbers, flags, lengths and a code.
 const FIELDS_BYTES: usize = 64;
 
 fn framed(bytes: usize, fill: impl FnOnce(&mut FieldWriter)) -> Zeroizing<Vec<u8>> {
@@ -340,7 +358,8 @@ mod tests {
             is_verified: true,
             is_surely_unchanged: true,
             ..HelperReply::from_outcome(7, KdcOutcome::NewPasswordRefused, "softerror")
-        };
+        }
+        .with_message(&login::CLOCK_SKEW);
         let mut stream = request().encode().to_vec();
         stream.extend_from_slice(&reply.encode());
         for size in [1, 3, 4, 1000, stream.len()] {

@@ -1,5 +1,7 @@
 //! The meaning of KDC errors for a login: one table, without the library.
 
+use roster_messages::{Message, table::login};
+
 /// Outcome of a login or of a password change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KdcOutcome {
@@ -50,6 +52,24 @@ impl KdcOutcome {
     #[must_use]
     pub fn code(self) -> u8 {
         self as u8
+    }
+
+    /// Returns the row of the table. `None` for a success.
+    #[must_use]
+    pub fn message(self) -> Option<&'static Message> {
+        Some(match self {
+            Self::Success => return None,
+            Self::WrongPassword => &login::WRONG_PASSWORD,
+            Self::UnknownUser => &login::UNKNOWN_USER,
+            Self::MustChange => &login::PASSWORD_MUST_CHANGE,
+            Self::Locked => &login::ACCOUNT_LOCKED,
+            Self::AccountExpired => &login::ACCOUNT_EXPIRED,
+            Self::Refused => &login::KDC_REFUSED,
+            Self::NewPasswordRefused => &login::NEW_PASSWORD_REJECTED,
+            Self::Unreachable => &login::KDC_UNREACHABLE,
+            Self::NotVerified => &login::KDC_NOT_VERIFIED,
+            Self::Misconfigured | Self::Failed => &login::KDC_ERROR,
+        })
     }
 
     /// Returns the outcome of a code in a message.
@@ -166,32 +186,25 @@ pub fn verification_outcome(code: i32) -> KdcOutcome {
     }
 }
 
-/// Returns the fix for the administrator, for outcomes that need one.
+/// Returns the row of the table for an error with a known cause. `None`: that of the outcome.
 #[must_use]
-pub fn advice(code: i32) -> &'static str {
+pub fn error_message(code: i32) -> Option<&'static Message> {
     use error::*;
-    match code.wrapping_sub(BASE) {
-        AP_SKEW | KDCREP_SKEW | AP_TKT_NYV => {
-            "the clocks of this host and of the KDC differ by more than five minutes: see to time \
-             synchronization"
-        }
+    Some(match code.wrapping_sub(BASE) {
+        AP_SKEW | KDCREP_SKEW | AP_TKT_NYV => &login::CLOCK_SKEW,
         KT_NOTFOUND | KT_KVNONOTFOUND | AP_BADKEYVER | AP_NOKEY | S_PRINCIPAL_UNKNOWN => {
-            "the keytab does not have the key that the KDC has for this host: see klist -k"
+            &login::KEYTAB_KEY_MISMATCH
         }
         ETYPE_NOSUPP | PROG_ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP | NOPERM_ETYPE => {
-            "the KDC has no AES key of this user or host, or does not know that it may use it: keys are made \
-             when a password is set; in Active Directory see msDS-SupportedEncryptionTypes"
+            &login::ENCRYPTION_TYPE_MISSING
         }
-        FAST_REQUIRED => {
-            "a KDC that does not know FAST (RFC 6113) cannot show that a password has expired, so it is not \
-             believed: switch FAST on there, or change the password elsewhere"
-        }
-        REALM_UNKNOWN => "no KDC is known of the realm: see krb5_kdcs and krb5_discover",
+        FAST_REQUIRED => &login::FAST_REQUIRED,
+        REALM_UNKNOWN => &login::REALM_UNKNOWN,
         PREAUTH_REQUIRED | PREAUTH_BAD_TYPE | PREAUTH_NO_KEY | PADATA_TYPE_NOSUPP => {
-            "the KDC wants more than a password of this user"
+            &login::PREAUTHENTICATION_UNSUPPORTED
         }
-        _ => "",
-    }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -232,7 +245,7 @@ mod tests {
         assert_eq!(probe_outcome(-1_765_328_347), KdcOutcome::Misconfigured);
         assert_eq!(verification_outcome(-1_765_328_377), KdcOutcome::NotVerified);
         assert_eq!(verification_outcome(-1_765_328_228), KdcOutcome::Unreachable);
-        assert!(advice(-1_765_328_236).contains("clocks"));
+        assert_eq!(error_message(-1_765_328_236), Some(&login::CLOCK_SKEW));
     }
 
     #[test]

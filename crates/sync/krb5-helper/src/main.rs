@@ -15,6 +15,9 @@ mod sandbox;
 mod server;
 mod session_ccache;
 
+use roster_messages::{CodedError, Message, table::login};
+use std::error::Error;
+use std::io;
 use std::process::ExitCode;
 
 /// Exit status of a wrong command line, from sysexits.h.
@@ -24,21 +27,41 @@ fn main() -> ExitCode {
     fork::clear_environment();
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let done = match *words {
-        ["serve"] => server::serve(),
-        ["session", "store", uid, gid] => session_ccache::store(uid, gid),
-        ["session", "refresh", uid, gid, name] => session_ccache::refresh(uid, gid, name),
-        ["session", "delete", uid, gid, name] => session_ccache::delete(uid, gid, name),
-        _ => {
-            eprintln!("roster-krb5: this program is started by rosterd and by pam_roster");
-            return ExitCode::from(USAGE);
+    let (done, default) = match *words {
+        ["serve"] => (server::serve(), &login::KRB5_SERVE_FAILED),
+        ["session", ref operation @ ..] => {
+            let done = match *operation {
+                ["store", uid, gid] => session_ccache::store(uid, gid),
+                ["refresh", uid, gid, name] => session_ccache::refresh(uid, gid, name),
+                ["delete", uid, gid, name] => session_ccache::delete(uid, gid, name),
+                _ => return usage(),
+            };
+            (done, &login::KRB5_SESSION_FAILED)
         }
+        _ => return usage(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("roster-krb5: {error}");
+            eprintln!("roster-krb5: {}", with_code(error, default));
             ExitCode::FAILURE
         }
     }
+}
+
+fn usage() -> ExitCode {
+    let text = "rosterd and pam_roster start this program";
+    eprintln!("roster-krb5: {}", CodedError::new(&login::KRB5_USAGE, text));
+    ExitCode::from(USAGE)
+}
+
+/// Returns the error, with the default code if it has none.
+fn with_code(error: io::Error, default: &'static Message) -> io::Error {
+    let has_code = error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<CodedError>);
+    if has_code { error } else { coded(default, error.to_string()) }
+}
+
+/// Returns an error with a code.
+fn coded(message: &'static Message, text: impl Into<String>) -> io::Error {
+    io::Error::other(CodedError::new(message, text))
 }

@@ -14,6 +14,7 @@ use roster_krb5_helper::ipc::{
     HelperReply, HelperRequest, HelperSetup, MESSAGE_BYTES_MAX, MessageBuffer,
 };
 use roster_krb5_helper::kdc_errors::KdcOutcome;
+use roster_messages::table::login;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -49,25 +50,30 @@ pub fn serve() -> io::Result<()> {
     let mut incoming = MessageBuffer::default();
     let Some(setup) = receive_first(&mut socket, &mut incoming)? else { return Ok(()) };
     let setup = HelperSetup::decode(&setup).map_err(io::Error::other)?;
-    let failed = |what: &str, error: io::Error| {
-        HelperReply::from_outcome(0, KdcOutcome::Misconfigured, format!("{what}: {error}"))
+    let failed = |message, what: &str, error: io::Error| {
+        let detail = format!("{what}: {error}");
+        HelperReply::from_outcome(0, KdcOutcome::Misconfigured, detail).with_message(message)
     };
+    let unusable = |error| failed(&login::LIBKRB5_UNUSABLE, "libkrb5 cannot be used", error);
     let context = match LibraryContext::new(&krb5_conf::realm_profile(&setup.realm)) {
         Ok(context) => context,
-        Err(error) => return send(&mut socket, &failed("Kerberos cannot be used", error)),
+        Err(error) => return send(&mut socket, &unusable(error)),
     };
     let keytab = if setup.keytab.is_empty() {
         None
     } else {
         match context.keytab(&setup.keytab) {
             Ok(keytab) => Some(keytab),
-            Err(error) => return send(&mut socket, &failed("the keytab cannot be read", error)),
+            Err(error) => {
+                let what = "the keytab cannot be read";
+                return send(&mut socket, &failed(&login::KEYTAB_UNUSABLE, what, error));
+            }
         }
     };
     // Otherwise each login would load the libraries again.
     let warm = context.warm_up(&setup.realm.name).map_err(io::Error::other);
     if let Err(error) = warm {
-        return send(&mut socket, &failed("Kerberos cannot be used", error));
+        return send(&mut socket, &unusable(error));
     }
     let confined = sandbox::apply(&setup.ports);
     let in_force = format!("{confined}, {locked}");
@@ -152,11 +158,9 @@ impl HelperServer<'_> {
                 match start_login(&request, spare.take(), &mut make) {
                     Ok(child) => children.push(child),
                     Err(error) => {
-                        let why = format!("no process for it: {error}");
-                        send(
-                            &mut socket,
-                            &HelperReply::from_outcome(request.id, KdcOutcome::Failed, why),
-                        )?;
+                        let why = format!("no process for the login: {error}");
+                        let reply = HelperReply::from_outcome(request.id, KdcOutcome::Failed, why);
+                        send(&mut socket, &reply.with_message(&login::KRB5_PROCESS_FAILED))?;
                     }
                 }
             }
@@ -236,8 +240,9 @@ impl HelperServer<'_> {
             HelperReply::from_outcome(
                 request.id,
                 KdcOutcome::Failed,
-                format!("Kerberos cannot be used: {error}"),
+                format!("libkrb5 cannot be used: {error}"),
             )
+            .with_message(&login::LIBKRB5_UNUSABLE)
         };
         let context = match LibraryContext::new(&krb5_conf::realm_profile(realm)) {
             Ok(context) => context,
@@ -302,12 +307,13 @@ impl RunningLogin {
             _ if said_all => HelperReply::from_outcome(
                 self.id,
                 KdcOutcome::Failed,
-                "the process that asked the KDC has crashed",
-            ),
+                "the process of the login has crashed",
+            )
+            .with_message(&login::KRB5_PROCESS_CRASHED),
             _ => HelperReply::from_outcome(
                 self.id,
                 KdcOutcome::Unreachable,
-                "no KDC has answered in time",
+                "no KDC replied in time",
             ),
         }
     }

@@ -8,9 +8,10 @@
 //! user, and no line of libkrb5's configuration ([`crate::krb5_conf`]).
 
 use crate::libkrb5::{Ccache, KerberosTicket, LibraryContext, TicketTimes};
-use crate::{account, fork, krb5_conf, memory_lock};
+use crate::{account, coded, fork, krb5_conf, memory_lock};
 use roster_krb5_helper::ipc::MESSAGE_BYTES_MAX;
 use roster_krb5_helper::session_ticket::SessionTicket;
+use roster_messages::table::login;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -83,7 +84,8 @@ pub fn refresh(uid: &str, gid: &str, name: &str) -> io::Result<()> {
     let cache = context.cache(name).map_err(io::Error::other)?;
     let owner = cache.principal().and_then(|owner| owner.text()).map_err(io::Error::other)?;
     if principal.text().map_err(io::Error::other)? != owner {
-        return Err(io::Error::other(format!("{name} is {owner}'s")));
+        let text = format!("{name}: the cache belongs to {owner}");
+        return Err(coded(&login::KRB5_CACHE_OWNER, text));
     }
     match name.strip_prefix(FILE) {
         Some(path) => replace_file(Path::new(path), &tickets.file)?,
@@ -112,7 +114,7 @@ pub fn delete(uid: &str, gid: &str, name: &str) -> io::Result<()> {
 /// user.
 fn become_user(uid: &str, gid: &str) -> io::Result<()> {
     let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse()) else {
-        return Err(io::Error::other(format!("{uid} {gid}: these are not a uid and a gid")));
+        return Err(coded(&login::KRB5_USAGE, format!("{uid} {gid}: not a uid and a gid")));
     };
     account::check(uid, gid)?;
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
@@ -122,7 +124,8 @@ fn become_user(uid: &str, gid: &str) -> io::Result<()> {
         set_thread_res_uid(uid, uid, uid)?;
     }
     if rustix::process::getuid() != uid || geteuid() != uid {
-        return Err(io::Error::other("this is another user's process"));
+        let text = "the process belongs to another user";
+        return Err(coded(&login::KRB5_SESSION_PROCESS, text));
     }
     let _ = rustix::thread::set_no_new_privs(true);
     // The memory may have come from root; from now on it has session keys.
@@ -183,9 +186,8 @@ impl CcacheCollection {
 /// particular a link, stays untouched.
 fn new_file(name: &str, bytes: &[u8]) -> io::Result<String> {
     let stem = name.strip_suffix(NAME_PATTERN).ok_or_else(|| {
-        io::Error::other(format!(
-            "{name} does not end in {NAME_PATTERN}, so sessions would share it"
-        ))
+        let text = format!("{name}: the name does not end in {NAME_PATTERN}");
+        coded(&login::KRB5_CACHE_NAME, text)
     })?;
     let path = |name: &str| PathBuf::from(name.strip_prefix(FILE).unwrap_or(name));
     for _ in 0..NAME_ATTEMPTS_MAX {
@@ -202,7 +204,7 @@ fn new_file(name: &str, bytes: &[u8]) -> io::Result<String> {
             Err(error) => return Err(error.into()),
         }
     }
-    Err(io::Error::other(format!("every name like {name} is taken")))
+    Err(coded(&login::KRB5_CACHE_NAME, format!("{name}: all names of this pattern exist")))
 }
 
 fn create(path: &Path) -> Result<File, Errno> {
@@ -215,7 +217,8 @@ fn create(path: &Path) -> Result<File, Errno> {
 fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let found = std::fs::symlink_metadata(path)?;
     if !found.is_file() || found.uid() != geteuid().as_raw() {
-        return Err(io::Error::other(format!("{} is no file of this user's", path.display())));
+        let text = format!("{}: not a file of this user", path.display());
+        return Err(coded(&login::KRB5_CACHE_OWNER, text));
     }
     let mut new = path.as_os_str().to_owned();
     new.push(".");

@@ -6,6 +6,7 @@ use common::{Program, setup};
 use roster_krb5_helper::ipc::HelperOperation;
 use roster_krb5_helper::kdc_errors::KdcOutcome;
 use roster_krb5_helper::realm::Realm;
+use roster_messages::table::login;
 use roster_system_tests::servers::Samba;
 use roster_system_tests::{needs_root, run};
 use std::path::Path;
@@ -72,7 +73,7 @@ fn users_of_a_domain_controller_log_in_and_change_their_passwords() {
     let mut program = start(Some(&export("first.keytab")));
     // By default a domain controller issues tickets that RC4 protects.
     let weak = program.expect("u0", Samba::PASSWORD, KdcOutcome::Misconfigured);
-    assert!(weak.detail.contains("msDS-SupportedEncryptionTypes"), "{}", weak.detail);
+    assert_eq!(weak.message, Some(&login::ENCRYPTION_TYPE_MISSING), "{}", weak.detail);
     // As tools that join a host write it.
     modify(
         &samba,

@@ -158,7 +158,7 @@ fn a_cache_is_the_users_alone_and_goes_when_it_is_told_to() {
     assert_eq!((found.uid(), found.mode()), (UID, 0o100_600));
     let ids = [UID.to_string(), GID.to_string()];
     let bob = world.tickets("bob", "KCM:");
-    world.is_refused(&["refresh", &ids[0], &ids[1], &name], &bob, "alice@LAB.TEST's");
+    world.is_refused(&["refresh", &ids[0], &ids[1], &name], &bob, "belongs to alice@LAB.TEST");
 
     world.does(&["delete", &name], b"");
     assert!(!Path::new(path).exists() && world.klist(&other).status.success());
@@ -174,9 +174,9 @@ fn what_is_not_a_users_own_is_left_alone() {
     let ids = [UID.to_string(), GID.to_string()];
     world.is_refused(&["store", "0", "0"], &alice, "system user");
     world.is_refused(&["store", "-1", &ids[1]], &alice, "not a uid");
-    world.is_refused(&["store", &ids[0], &ids[1]], b"nothing of ours", "not a message");
+    world.is_refused(&["store", &ids[0], &ids[1]], b"nothing of ours", "malformed message");
     let shared = world.tickets("alice", "FILE:/tmp/krb5cc_1");
-    world.is_refused(&["store", &ids[0], &ids[1]], &shared, "would share it");
+    world.is_refused(&["store", &ids[0], &ids[1]], &shared, "does not end in");
     // A root-owned file with the name of the cache that a session is to delete.
     let path = world.folder.path().join("root");
     fs::write(&path, "root's").unwrap();
@@ -260,7 +260,7 @@ fn session_blob_with_plugins_refused() {
         assert!(!loaded.exists(), "roster-krb5 loads a plug-in that its caller names");
     }
     for (words, blob) in tries() {
-        world.is_refused(words, blob, "not a message");
+        world.is_refused(words, blob, "malformed message");
     }
     let left = fs::read_dir(world.folder.path()).unwrap();
     assert_eq!(left.count(), 1, "a cache was made");

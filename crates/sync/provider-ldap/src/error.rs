@@ -182,7 +182,7 @@ fn search_message(result: u32) -> &'static Message {
 
 /// Combines the reasons of several servers. The code is that of the first reason that only an administrator can fix,
 /// otherwise that of the first server. `None` without reasons.
-pub fn join_reasons(reasons: Vec<Reason>) -> Option<Reason> {
+pub fn join_reasons(reasons: &[Reason]) -> Option<Reason> {
     let texts: Vec<&str> = reasons.iter().map(|reason| &*reason.text).collect();
     let text = texts.join("; ");
     let is_outage = |reason: &&Reason| {
@@ -207,15 +207,15 @@ mod tests {
     fn joined_reasons_prefer_code_of_configuration() {
         let down = LdapError::NoReply { what: "connect", deadline: Duration::from_secs(2) };
         let refused = LdapError::Bind { who: "cn=a".to_owned(), outcome: "no".to_owned() };
-        let all = join_reasons(vec![down.reason("ldap://a"), refused.reason("ldap://b")]);
+        let all = join_reasons(&[down.reason("ldap://a"), refused.reason("ldap://b")]);
         let all = all.expect("two");
         assert_eq!(all.message, &directory::BIND_FAILED);
         assert_eq!(
             all.text,
             "ldap://a: no reply to connect within 2 s; ldap://b: bind as cn=a failed: no"
         );
-        let one = join_reasons(vec![down.reason("ldap://a")]).expect("one");
+        let one = join_reasons(&[down.reason("ldap://a")]).expect("one");
         assert_eq!(one.message, &directory::NO_REPLY);
-        assert_eq!(join_reasons(Vec::new()), None);
+        assert_eq!(join_reasons(&[]), None);
     }
 }

@@ -244,7 +244,7 @@ impl LdapProvider {
         let mut reasons = Vec::new();
         for candidate in self.servers.list().await {
             let server = describe(&candidate.server);
-            let passed_over = join_reasons(reasons.clone());
+            let passed_over = join_reasons(&reasons);
             match self.serve(&candidate, passed_over.as_ref(), track_sink, network).await {
                 ServiceEnd::Stopped => return Ok(()),
                 ServiceEnd::Failed(error) => reasons.push(error.reason(&server)),
@@ -258,7 +258,7 @@ impl LdapProvider {
                 }
             }
         }
-        Err(join_reasons(reasons).unwrap_or_else(|| self.servers.no_servers_reason()))
+        Err(join_reasons(&reasons).unwrap_or_else(|| self.servers.no_servers_reason()))
     }
 
     /// Connects the lookups to this server. Fails if the server does not answer plain queries.
@@ -281,12 +281,12 @@ impl LdapProvider {
         candidates.sort_by_key(|one| !self.server_failures.may_retry(&describe(&one.server), now));
         let mut reasons = Vec::new();
         for candidate in candidates {
-            match self.connect_lookups_to(&candidate, join_reasons(reasons.clone())).await {
+            match self.connect_lookups_to(&candidate, join_reasons(&reasons)).await {
                 Ok(open) => return Ok(open),
                 Err(error) => reasons.push(error.reason(&describe(&candidate.server))),
             }
         }
-        Err(join_reasons(reasons).unwrap_or_else(|| self.servers.no_servers_reason()))
+        Err(join_reasons(&reasons).unwrap_or_else(|| self.servers.no_servers_reason()))
     }
 
     /// Returns the DN and the uid of the only user of that name.

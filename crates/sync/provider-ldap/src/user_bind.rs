@@ -454,7 +454,7 @@ impl BindPool {
                 }
             }
         }
-        let reason = join_reasons(reasons).unwrap_or_else(|| undecided("no server is left"));
+        let reason = join_reasons(&reasons).unwrap_or_else(|| undecided("no further server"));
         Err(if is_there {
             BindFailure::unanswered(reason)
         } else {

@@ -265,7 +265,7 @@ fn a_refresh_that_is_cut_short_is_no_refresh() {
             4 => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 4)].concat()),
             _ => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 11)].concat()),
         };
-        fails_with(deed, "lift the server's limits");
+        fails_with(deed, directory::SEARCH_LIMIT.code);
     }
     fails_with(|stream, id| send(stream, &[synchronized(id), done(id, 0x65, 51)].concat()), "busy");
     fails_with(

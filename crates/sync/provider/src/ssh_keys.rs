@@ -217,7 +217,7 @@ fn check(blob: &[u8], name: &str, kind: KeyType) -> Result<(), KeyRejection> {
         KeyType::Rsa => {
             let exponent = fields.next().and_then(positive).ok_or(cut.clone())?;
             if exponent.len() > 8 || exponent.last().is_none_or(|last| last % 2 == 0) {
-                return Err(KeyRejection::Key("its exponent is no exponent of RSA"));
+                return Err(KeyRejection::Key("invalid RSA exponent"));
             }
             let modulus = fields.next().and_then(positive).ok_or(cut)?;
             let first = modulus.first().map_or(8, |first| first.leading_zeros() as usize);

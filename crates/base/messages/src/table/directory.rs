@@ -122,275 +122,281 @@ crate::messages! {
     STAMP_UNREADABLE_POLL = 5039, "change stamps unreadable: each poll reads everything",
         cause: "The bind DN may not read the attribute by which a poll finds changed entries.",
         fix: "Grant the bind DN read access to the named attribute of all users and groups.";
-    DYNAMIC_GROUPS_TIMEOUT = 5040, "reading dynamic groups timed out",
+    SERVER_DATA_OLDER = 5040, "server data is older than the last synchronization",
+        cause: "The server was restored from a backup, or another server with older data replies. rosterd reads everything again.",
+        fix: "No action is needed after a restore. Otherwise check the replication between the servers.";
+    ENTRY_INDEX_MISSING = 5041, "server does not find single entries",
+        cause: "The server may lack an index for the key attribute or the member attributes. rosterd reads everything again instead.",
+        fix: "Add an index for the named attributes on the server.";
+    DYNAMIC_GROUPS_TIMEOUT = 5042, "reading dynamic groups timed out",
         cause: "The server did not reply while it listed groups whose members it computes. rosterd retries later.",
         fix: "Raise `search_timeout`, or add indexes for the searches of these groups on the server.";
-    DYNAMIC_GROUPS_UNREADABLE = 5041, "dynamic groups cannot be read",
+    DYNAMIC_GROUPS_UNREADABLE = 5043, "dynamic groups cannot be read",
         cause: "The server rejected the search for groups whose members it computes. rosterd retries later.",
         fix: "Lift the limits of the server for the bind DN, and check its overlay for dynamic groups.";
-    KEY_LISTING_TIMEOUT = 5042, "listing the keys of all entries timed out",
+    KEY_LISTING_TIMEOUT = 5044, "listing the keys of all entries timed out",
         cause: "The server did not reply while it listed all entries for the search for silent deletions. rosterd retries later.",
         fix: "Raise `search_timeout`.";
-    KEY_LISTING_FAILED = 5043, "keys of all entries cannot be listed",
+    KEY_LISTING_FAILED = 5045, "keys of all entries cannot be listed",
         cause: "The server rejected the search that finds silent deletions. rosterd retries later.",
         fix: "Lift the limits of the server for the bind DN.";
-    DUPLICATE_UUIDS = 5044, "entries share a UUID",
+    DUPLICATE_UUIDS = 5046, "entries share a UUID",
         cause: "Entries were copied with their UUID, for example by an import from a backup. One of them is served.",
         fix: "Find them with `roster domain rejected NAME`, delete each in the directory and create it again without its UUID.";
 
     // Lookups in on-demand mode.
-    LOOKUP_TIMEOUT = 5045, "directory did not reply in time",
+    LOOKUP_TIMEOUT = 5047, "directory did not reply in time",
         cause: "The directory or the network is overloaded, or a lookup needs several slow searches.",
         fix: "Check the load of the directory server, and its indexes.";
-    USER_NAME_AMBIGUOUS = 5046, "several users have one name",
+    USER_NAME_AMBIGUOUS = 5048, "several users have one name",
         cause: "Several entries below the search base have the same user name.",
         fix: "Rename all but one entry, or narrow `user_base` or `user_filter`.";
-    DN_NOT_UTF8 = 5047, "DN is not UTF-8",
+    DN_NOT_UTF8 = 5049, "DN is not UTF-8",
         cause: "The server returned a DN with bytes that are not valid UTF-8.",
         fix: "Rename the entry in the directory.";
-    USER_IN_TOO_MANY_GROUPS = 5048, "user is in too many groups",
+    USER_IN_TOO_MANY_GROUPS = 5050, "user is in too many groups",
         cause: "The lookup of the groups of a user exceeds its limit.",
         fix: "Remove the user from groups, narrow `group_base` or `group_filter`, or set `mode = \"replicate\"`.";
-    GROUPS_NESTED_TOO_DEEP = 5049, "groups are nested too deep",
+    GROUPS_NESTED_TOO_DEEP = 5051, "groups are nested too deep",
         cause: "The chain of groups that contain each other exceeds the limit of a lookup.",
         fix: "Shorten the chain in the directory, or set `mode = \"replicate\"`.";
-    GROUP_TOO_LARGE = 5050, "group has too many members for a lookup",
+    GROUP_TOO_LARGE = 5052, "group has too many members for a lookup",
         cause: "In on-demand mode a lookup fetches the members of a group, up to a limit.",
         fix: "Set `mode = \"replicate\"` for the domain.";
-    REPLY_TOO_LARGE = 5051, "lookup reply too large",
+    REPLY_TOO_LARGE = 5053, "lookup reply too large",
         cause: "The entries of a lookup, for example groups with many members, exceed the size of a message.",
         fix: "Set `mode = \"replicate\"` for the domain.";
-    ENTRY_CHANGED_DURING_LOOKUP = 5052, "entry changed during its lookup",
+    ENTRY_CHANGED_DURING_LOOKUP = 5054, "entry changed during its lookup",
         cause: "The entry was changed while the directory was queried, or the bind DN may not read its list of members.",
         fix: "Repeat the lookup. If it fails again, grant the bind DN read access to the member attributes.";
-    FILTER_INVALID = 5053, "filter is not valid",
+    FILTER_INVALID = 5055, "filter is not valid",
         cause: "A filter in roster.toml is not a valid LDAP filter (RFC 4515).",
         fix: "Correct the filter, then run `systemctl reload rosterd`.";
 
     // Entries that cannot be read.
-    ATTRIBUTE_MISSING = 5054, "required attribute missing",
+    ATTRIBUTE_MISSING = 5056, "required attribute missing",
         cause: "The entry does not have the attribute, or the bind DN may not read it.",
         fix: "Add the attribute to the entry, or grant the bind DN read access to it. `user_filter` and `group_filter` can exclude the entry.";
-    ATTRIBUTE_EMPTY = 5055, "required attribute is empty",
+    ATTRIBUTE_EMPTY = 5057, "required attribute is empty",
         cause: "The attribute of the entry has an empty value.",
         fix: "Write the value in the directory.";
-    ATTRIBUTE_WITH_SEVERAL_VALUES = 5056, "attribute has several values",
+    ATTRIBUTE_WITH_SEVERAL_VALUES = 5058, "attribute has several values",
         cause: "The attribute may have only one value, because a user or group has only one.",
         fix: "Remove all values but one in the directory, or map another attribute.";
-    NUMBER_INVALID = 5057, "attribute is not a valid id",
+    NUMBER_INVALID = 5059, "attribute is not a valid id",
         cause: "The value is not a decimal number from 0 to 4294967295.",
         fix: "Correct the value in the directory.";
-    HOME_MISSING = 5058, "home directory missing",
+    HOME_MISSING = 5060, "home directory missing",
         cause: "The entry has no home directory, and the configuration sets no default.",
         fix: "Add the attribute to the entry, or set `fallback_home = \"/home/%u\"` for the domain.";
-    NAME_AMBIGUOUS = 5059, "entry has several names",
+    NAME_AMBIGUOUS = 5061, "entry has several names",
         cause: "The name attribute has several values, and the DN does not begin with exactly one of them.",
         fix: "Remove all names but one, or rename the entry so that its DN begins with the name.";
-    DN_WITH_TOO_MANY_NAMES = 5060, "DN begins with too many names",
+    DN_WITH_TOO_MANY_NAMES = 5062, "DN begins with too many names",
         cause: "The first component of the DN has more values of the name attribute than are compared.",
         fix: "Rename the entry so that its DN begins with one name.";
-    MEMBERS_CUT = 5061, "server does not return all members of a group",
+    MEMBERS_CUT = 5063, "server does not return all members of a group",
         cause: "The server returns the first members of a long list, and rejects the search for the rest.",
         fix: "Grant the bind DN read access to the member attribute, or lift the limits of the server for it.";
-    MEMBERS_UNREADABLE = 5062, "list of members has an unknown form",
+    MEMBERS_UNREADABLE = 5064, "list of members has an unknown form",
         cause: "The server returned the member attribute with an option other than a range from the expected position.",
         fix: "Check the member attribute of the group on the server, and `member_attributes`.";
-    DUPLICATE_UUID = 5063, "UUID of another entry",
+    DUPLICATE_UUID = 5065, "UUID of another entry",
         cause: "The entry was copied with its UUID. The other entry with this UUID is served.",
         fix: "Delete the entry in the directory and create it again without its UUID.";
-    FIELD_TOO_LONG = 5064, "field of an entry is too long",
+    FIELD_TOO_LONG = 5066, "field of an entry is too long",
         cause: "A name, a text, or a list of the entry exceeds the size that the cache can store.",
         fix: "Shorten the value in the directory.";
-    DOMAIN_TOO_LARGE = 5065, "domain has too many entries",
+    DOMAIN_TOO_LARGE = 5067, "domain has too many entries",
         cause: "The search bases and filters select more entries than a domain can have.",
         fix: "Narrow the search bases or the filters.";
-    ENTRY_NUMBERS_EXHAUSTED = 5066, "cache has no free entry numbers",
+    ENTRY_NUMBERS_EXHAUSTED = 5068, "cache has no free entry numbers",
         cause: "Entries were added and removed so often that all numbers of the cache were assigned.",
         fix: "Run `systemctl restart rosterd`; the backend then renumbers the cache.";
-    TOO_MANY_MEMBER_NAMES = 5067, "member lists name too many members",
+    TOO_MANY_MEMBER_NAMES = 5069, "member lists name too many members",
         cause: "The groups of the domain name more different members than the cache can store. Further members are omitted.",
         fix: "Narrow `group_base` or `group_filter`.";
-    REMOVALS_HELD = 5068, "many entries are missing in the directory: removal is on hold",
+    REMOVALS_HELD = 5070, "many entries are missing in the directory: removal is on hold",
         cause: "More entries than `mass_deletion_threshold` allows are missing, unreadable or deleted at once, or the replies are not credible.",
         fix: "If the entries are gone, run `roster domain approve-removals NAME`. Otherwise fix the directory; the entries are then kept.";
-    KEY_SEARCH_NOT_CREDIBLE = 5069, "directory does not find known entries by their keys",
+    KEY_SEARCH_NOT_CREDIBLE = 5071, "directory does not find known entries by their keys",
         cause: "A search by keys found none of the missing entries, and none of the entries that the directory lists. Nothing was removed.",
         fix: "Grant the bind DN search access to the key attribute, such as entryUUID, and check its index.";
 
     // Files with users and groups.
-    FILE_UNREADABLE = 5070, "file of users or groups cannot be read",
+    FILE_UNREADABLE = 5072, "file of users or groups cannot be read",
         cause: "The file does not exist, its owner or mode is not safe, or the disk returned an error. The last entries stay served.",
         fix: "Fix the file, its owner or its mode as the message states.";
-    FILE_TOO_LARGE = 5071, "file of users or groups is too large",
+    FILE_TOO_LARGE = 5073, "file of users or groups is too large",
         cause: "The file exceeds the limit of 256 MiB.",
         fix: "Split the accounts over several domains.";
-    FILES_NEVER_STABLE = 5072, "files of users and groups are written continuously",
+    FILES_NEVER_STABLE = 5074, "files of users and groups are written continuously",
         cause: "A program writes the files without a pause, so that their content is never complete. The last content stays served.",
         fix: "Replace the files with rename(2) instead of writing to them.";
-    FILES_NOT_WATCHED = 5073, "files cannot be watched",
+    FILES_NOT_WATCHED = 5075, "files cannot be watched",
         cause: "The kernel did not create an inotify watch, for example because of its limits. rosterd reads the files every 5 seconds.",
         fix: "Raise fs.inotify.max_user_instances and fs.inotify.max_user_watches with sysctl.";
-    LINE_MALFORMED = 5074, "line is not a valid user or group",
+    LINE_MALFORMED = 5076, "line is not a valid user or group",
         cause: "A field of the line is missing or is not a valid number. glibc ignores such a line too.",
         fix: "Correct the line in the file.";
-    LINE_NIS = 5075, "line requests NIS",
+    LINE_NIS = 5077, "line requests NIS",
         cause: "The line begins with + or -, which requests entries from NIS. Roster does not query NIS.",
         fix: "Remove the line, or configure the NIS source as a separate domain.";
-    LINE_DUPLICATE = 5076, "name occurs twice in a file",
+    LINE_DUPLICATE = 5078, "name occurs twice in a file",
         cause: "An earlier line of the file has the same name. That line is served.",
         fix: "Remove one of the lines.";
 
     // The cache of a domain.
-    CACHE_DAMAGED = 5077, "cache of a domain is damaged",
+    CACHE_DAMAGED = 5079, "cache of a domain is damaged",
         cause: "The file is damaged, or opening it ended the process repeatedly. The backend moved it aside and reads the directory again.",
         fix: "Check the disk and its file system. The moved file can be deleted.";
-    CACHE_FOREIGN = 5078, "cache belongs to another configuration or version",
+    CACHE_FOREIGN = 5080, "cache belongs to another configuration or version",
         cause: "The domain was changed in roster.toml, or Roster was upgraded. The backend moved the file aside and reads the directory again.",
         fix: "No action is needed. The moved file can be deleted.";
-    CACHE_IN_USE = 5079, "cache is in use by another process",
+    CACHE_IN_USE = 5081, "cache is in use by another process",
         cause: "Another backend of the domain still runs, or another program has the file open.",
         fix: "Stop the other process; `fuser -v FILE` shows it.";
-    CACHE_DISK_FULL = 5080, "no space for the cache",
+    CACHE_DISK_FULL = 5082, "no space for the cache",
         cause: "The file system or the quota of the state directory is full. The domain continues from memory.",
         fix: "Free space. The backend writes the cache again automatically.";
-    CACHE_NOT_PERMITTED = 5081, "cache directory is not writable",
+    CACHE_NOT_PERMITTED = 5083, "cache directory is not writable",
         cause: "The state directory has the wrong owner or mode, or its file system is mounted read-only.",
         fix: "Correct the owner or the mount. The backend opens the cache again automatically.";
-    CACHE_IO = 5082, "cache cannot be read or written",
+    CACHE_IO = 5084, "cache cannot be read or written",
         cause: "The disk or the file system returned an error. The domain continues from memory.",
         fix: "Check the disk and the kernel log. The backend opens the cache again automatically.";
-    CACHE_CLOSED = 5083, "cache is closed after an error",
+    CACHE_CLOSED = 5085, "cache is closed after an error",
         cause: "An earlier error closed the file. The backend opens it again automatically.",
         fix: "Fix the earlier error that the message contains.";
-    CACHE_NOT_CLOSED = 5084, "last changes are not in the cache",
+    CACHE_NOT_CLOSED = 5086, "last changes are not in the cache",
         cause: "The backend was stopped while the disk did not accept writes in time.",
         fix: "Check the disk. The backend reads the changes from the directory again.";
-    CACHE_BECAME_READABLE = 5085, "cache became readable after the start",
+    CACHE_BECAME_READABLE = 5087, "cache became readable after the start",
         cause: "The backend started without its cache, and the file can be read now. The backend restarts to use it.",
         fix: "No action is needed.";
-    DOMAIN_NOT_READ = 5086, "domain was not read yet",
+    DOMAIN_NOT_READ = 5088, "domain was not read yet",
         cause: "The first enumeration of the directory has not ended.",
         fix: "Wait for its end, or fix the reason for which the domain is offline; `roster status` shows it.";
-    DOMAIN_SETUP_FAILED = 5087, "domain cannot be set up",
+    DOMAIN_SETUP_FAILED = 5089, "domain cannot be set up",
         cause: "A value of the domain in roster.toml, or a file that it names, cannot be used.",
         fix: "Correct the value that the message names, then run `systemctl reload rosterd`.";
-    LDAP_NOT_BUILT = 5088, "LDAP support is not built in",
+    LDAP_NOT_BUILT = 5090, "LDAP support is not built in",
         cause: "The domain has `provider = \"ldap\"`, and this rosterd was built without the feature `ldap`.",
         fix: "Install a rosterd that is built with the feature `ldap`.";
 
     // Entries that are not admitted.
-    ENTRIES_REJECTED = 5089, "entries rejected for several reasons",
+    ENTRIES_REJECTED = 5091, "entries rejected for several reasons",
         cause: "The publisher rejects entries for more reasons than it lists.",
         fix: "Run `roster domain rejected NAME`, and fix each reason.";
-    ID_BELOW_MIN = 5090, "id is below min_id",
+    ID_BELOW_MIN = 5092, "id is below min_id",
         cause: "The uid or gid of the entry is smaller than the `min_id` of its domain.",
         fix: "Change the id in the directory, or lower `min_id` if such entries are to be served.";
-    PRIMARY_GID_BELOW_MIN = 5091, "primary gid is below min_id",
+    PRIMARY_GID_BELOW_MIN = 5093, "primary gid is below min_id",
         cause: "The primary gid of the user is smaller than the `min_id` of its domain.",
         fix: "If users may have this group of the host, add the gid to `allowed_local_gids` under [host]. For a group of the directory, lower `min_id`.";
-    ID_ABOVE_MAX = 5092, "id is above max_id",
+    ID_ABOVE_MAX = 5094, "id is above max_id",
         cause: "The uid or gid of the entry is larger than the `max_id` of its domain.",
         fix: "Change the id in the directory, or raise `max_id` if such entries are to be served.";
-    ID_RESERVED = 5093, "id is reserved",
+    ID_RESERVED = 5095, "id is reserved",
         cause: "The id is 0, 65534, 65535 or 4294967295, which have a special meaning on every host.",
         fix: "Change the id in the directory.";
-    LOCAL_USER_NAME = 5094, "name of a local user",
+    LOCAL_USER_NAME = 5096, "name of a local user",
         cause: "A user in /etc/passwd has the same name. Local accounts have priority.",
         fix: "Rename one of the two accounts, or remove the local account.";
-    LOCAL_GROUP_NAME = 5095, "name of a local group",
+    LOCAL_GROUP_NAME = 5097, "name of a local group",
         cause: "A group in /etc/group has the same name. Local groups have priority.",
         fix: "Rename one of the two groups, or remove the local group.";
-    LOCAL_UID = 5096, "uid of a local user",
+    LOCAL_UID = 5098, "uid of a local user",
         cause: "A user in /etc/passwd has the same uid. Files of the one would belong to the other.",
         fix: "Change the uid of one of the two accounts.";
-    LOCAL_GID = 5097, "gid of a local group",
+    LOCAL_GID = 5099, "gid of a local group",
         cause: "A group in /etc/group has the same gid. Members of the one would be members of the other.",
         fix: "Change the gid of one of the two groups.";
-    PRIMARY_GID_LOCAL = 5098, "primary gid of a local group",
+    PRIMARY_GID_LOCAL = 5100, "primary gid of a local group",
         cause: "The primary group of the user is a local group, which gives the user its rights.",
         fix: "If users may have this group of the host, add the gid to `allowed_local_gids` under [host].";
-    GID_OF_LOCAL_USERS = 5099, "gid is the primary gid of a local user",
+    GID_OF_LOCAL_USERS = 5101, "gid is the primary gid of a local user",
         cause: "A local user has this primary gid, and no local group has it. Files of the local user would become accessible.",
         fix: "If the directory may share the gid, add it to `allowed_unnamed_gids` under [host].";
-    SUBORDINATE_ID = 5100, "id is a subordinate id of a local user",
+    SUBORDINATE_ID = 5102, "id is a subordinate id of a local user",
         cause: "The id is in a range of /etc/subuid or /etc/subgid, so that a local user can take it in a user namespace.",
         fix: "Change the id or the range. `allow_subordinate_ids = true` under [host] permits such ids.";
-    PRIVILEGED_NAME = 5101, "name of a privileged account",
+    PRIVILEGED_NAME = 5103, "name of a privileged account",
         cause: "Programs and distributions create accounts of this name, which give rights on many hosts.",
         fix: "Rename the entry. If the directory may give these rights, add the name to `allowed_names` under [host].";
-    NAME_EMPTY = 5102, "name is empty",
+    NAME_EMPTY = 5104, "name is empty",
         cause: "The entry has an empty name.",
         fix: "Set a name in the directory.";
-    NAME_TOO_LONG = 5103, "name is too long",
+    NAME_TOO_LONG = 5105, "name is too long",
         cause: "The name has more than 255 bytes, which glibc does not support.",
         fix: "Shorten the name in the directory.";
-    NAME_NOT_UTF8 = 5104, "name is not UTF-8",
+    NAME_NOT_UTF8 = 5106, "name is not UTF-8",
         cause: "The name has bytes that are not valid UTF-8.",
         fix: "Rename the entry in the directory.";
-    NAME_WITH_CONTROL_CHARACTERS = 5105, "name has control characters",
+    NAME_WITH_CONTROL_CHARACTERS = 5107, "name has control characters",
         cause: "The name has a line break or another control character, which programs misread.",
         fix: "Rename the entry in the directory.";
-    NAME_WITH_INVISIBLE_CHARACTERS = 5106, "name has invisible characters",
+    NAME_WITH_INVISIBLE_CHARACTERS = 5108, "name has invisible characters",
         cause: "The name has invisible characters or characters that change the direction of text, so that two names can look alike.",
         fix: "Rename the entry in the directory.";
-    NAME_WITH_SEPARATOR = 5107, "name has a separator",
+    NAME_WITH_SEPARATOR = 5109, "name has a separator",
         cause: "The name has a colon, a comma or a slash, which separate names in files and paths.",
         fix: "Rename the entry in the directory.";
-    NAME_ROOT = 5108, "name is root",
+    NAME_ROOT = 5110, "name is root",
         cause: "The name root always belongs to the host.",
         fix: "Rename the entry in the directory.";
-    NAME_DOTS = 5109, "name is a directory",
+    NAME_DOTS = 5111, "name is a directory",
         cause: "The name is `.` or `..`, which are directories in paths.",
         fix: "Rename the entry in the directory.";
-    NAME_EDGE_CHARACTER = 5110, "name begins or ends with a forbidden character",
+    NAME_EDGE_CHARACTER = 5112, "name begins or ends with a forbidden character",
         cause: "The name begins with -, + or ~, or begins or ends with a space. Programs read such names as options, NIS requests or paths.",
         fix: "Rename the entry in the directory.";
-    NAME_IS_NUMBER = 5111, "name is a number",
+    NAME_IS_NUMBER = 5113, "name is a number",
         cause: "Programs read a name of digits as an id.",
         fix: "Rename the entry in the directory.";
-    NAME_CHARACTERS = 5112, "name has unusual characters",
+    NAME_CHARACTERS = 5114, "name has unusual characters",
         cause: "The name has characters other than letters, digits and ._-@+, which shells and programs can misread.",
         fix: "Rename the entry. If such names are to be served, add the characters to `allowed_name_characters` under [host].";
-    TEXT_TOO_LONG = 5113, "field is longer than 1,024 bytes",
+    TEXT_TOO_LONG = 5115, "field is longer than 1,024 bytes",
         cause: "GECOS, home directory or shell of the user is too long.",
         fix: "Shorten the value in the directory.";
-    TEXT_NOT_UTF8 = 5114, "field is not UTF-8",
+    TEXT_NOT_UTF8 = 5116, "field is not UTF-8",
         cause: "GECOS, home directory or shell of the user has bytes that are not valid UTF-8.",
         fix: "Correct the value in the directory.";
-    TEXT_WITH_CONTROL_CHARACTERS = 5115, "field has control characters",
+    TEXT_WITH_CONTROL_CHARACTERS = 5117, "field has control characters",
         cause: "GECOS, home directory or shell of the user has a line break or another control character.",
         fix: "Correct the value in the directory.";
-    TEXT_WITH_COLON = 5116, "field has a colon",
+    TEXT_WITH_COLON = 5118, "field has a colon",
         cause: "GECOS, home directory or shell of the user has a colon, which separates the fields of passwd(5).",
         fix: "Correct the value in the directory.";
-    HOME_EMPTY = 5117, "home directory is empty",
+    HOME_EMPTY = 5119, "home directory is empty",
         cause: "The user has no home directory.",
         fix: "Set the home directory in the directory, or set `fallback_home = \"/home/%u\"` for the domain.";
-    PATH_RELATIVE = 5118, "path is not absolute",
+    PATH_RELATIVE = 5120, "path is not absolute",
         cause: "The home directory or the shell of the user does not begin with a slash.",
         fix: "Correct the value in the directory, or set `override_shell` for a shell.";
-    PATH_WITH_DOTS = 5119, "path has a .. component",
+    PATH_WITH_DOTS = 5121, "path has a .. component",
         cause: "The home directory or the shell of the user has a component `..`.",
         fix: "Correct the value in the directory.";
-    NAME_OF_SAME_DOMAIN = 5120, "name of another entry of the domain",
+    NAME_OF_SAME_DOMAIN = 5122, "name of another entry of the domain",
         cause: "Another entry of the domain has the same name. The entry that was known first is served.",
         fix: "Rename one of the two entries, or narrow the search bases or the filters.";
-    NAME_OF_HIGHER_DOMAIN = 5121, "name of a higher-priority domain",
+    NAME_OF_HIGHER_DOMAIN = 5123, "name of a higher-priority domain",
         cause: "A domain that precedes this one in `domains` has an entry of the same name.",
         fix: "Rename one of the two entries, or change the order of `domains` under [host].";
-    ID_OF_SAME_DOMAIN = 5122, "id of another entry of the domain",
+    ID_OF_SAME_DOMAIN = 5124, "id of another entry of the domain",
         cause: "Another entry of the domain has the same id. The entry that was known first is served.",
         fix: "Change the id of one of the two entries.";
-    ID_OF_HIGHER_DOMAIN = 5123, "id of a higher-priority domain",
+    ID_OF_HIGHER_DOMAIN = 5125, "id of a higher-priority domain",
         cause: "A domain that precedes this one in `domains` has an entry of the same id.",
         fix: "Change the id of one of the two entries, or separate the domains with `min_id` and `max_id`.";
-    GROUP_OF_HIGHER_DOMAIN = 5124, "primary group of a higher-priority domain",
+    GROUP_OF_HIGHER_DOMAIN = 5126, "primary group of a higher-priority domain",
         cause: "The primary gid of the user is a group of another domain, which would gain a member.",
         fix: "Change the primary gid in the directory.";
-    GID_OF_HIGHER_DOMAIN_USERS = 5125, "gid is the primary gid of a higher-priority domain's user",
+    GID_OF_HIGHER_DOMAIN_USERS = 5127, "gid is the primary gid of a higher-priority domain's user",
         cause: "A user of another domain has this primary gid, and would become a member of the group.",
         fix: "Change the gid in the directory.";
-    GROUPS_NESTED_TOO_LARGE = 5126, "nested groups exceed the membership limit",
+    GROUPS_NESTED_TOO_LARGE = 5128, "nested groups exceed the membership limit",
         cause: "The members of the nested groups of the domain add up to more than a snapshot can hold.",
         fix: "Flatten or reduce the nested groups in the directory.";
 }

@@ -168,7 +168,7 @@ async fn confirm_without_reply_removes_nobody() {
     // All users that were listed a moment ago are hidden now.
     remove_users(&played, 10..20);
     let refused = asking.absences().confirm().await.expect_err("not credible").to_string();
-    assert!(refused.contains("10 other users"), "{refused}");
+    assert!(refused.contains("10 listed users"), "{refused}");
     assert_eq!((users(&played), held(&played)), (20, 10));
 }
 

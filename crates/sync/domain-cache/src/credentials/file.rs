@@ -84,7 +84,7 @@ impl CredentialFile {
         };
         let stat = fstat(&file).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return foreign("it is no regular file".to_owned());
+            return foreign("not a regular file".to_owned());
         }
         if stat.st_uid != geteuid().as_raw() {
             return foreign(format!("it belongs to uid {}", stat.st_uid));

@@ -71,7 +71,7 @@ impl LibraryContext {
     /// Requests a ticket of this host with the first of its keys that the KDC accepts. Returns it in a cache in memory.
     pub fn fast_armor(&self, keytab: &Keytab<'_>) -> Result<Ccache<'_>, LibraryError> {
         let mut failed =
-            LibraryError { code: KT_NOTFOUND, message: "there is no key in the keytab".into() };
+            LibraryError { code: KT_NOTFOUND, message: "the keytab has no key".into() };
         for name in keytab.principals()? {
             let principal = self.parse_principal(&name)?;
             match self.keytab_ticket(&principal, keytab) {

@@ -18,7 +18,7 @@ impl LibraryContext {
         let memory = self.open_keytab("MEMORY:roster").map_err(io::Error::other)?;
         let copied = file.copy_to(&memory).map_err(io::Error::other)?;
         if copied == 0 {
-            return Err(io::Error::other("there is no key in it"));
+            return Err(io::Error::other("the keytab has no key"));
         }
         Ok(memory)
     }

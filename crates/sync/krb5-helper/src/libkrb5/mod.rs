@@ -60,9 +60,7 @@ impl LibraryContext {
         // SAFETY: a path that ends in NUL, and a place for the result.
         let failed = unsafe { ffi::profile_init_path(path.as_ptr(), &raw mut parsed) };
         if failed != 0 {
-            return Err(io::Error::other(format!(
-                "libkrb5 does not take its configuration ({failed})"
-            )));
+            return Err(io::Error::other(format!("libkrb5 rejects its configuration ({failed})")));
         }
         let mut raw = ptr::null_mut();
         // SAFETY: the profile is one, and copied before it is released; `raw` takes the result.
@@ -73,7 +71,7 @@ impl LibraryContext {
             code
         };
         if code != 0 {
-            return Err(io::Error::other(format!("libkrb5 does not start ({code})")));
+            return Err(io::Error::other(format!("libkrb5 cannot be initialized ({code})")));
         }
         Ok(Self { raw, _profile: file.into() })
     }
@@ -107,7 +105,7 @@ fn descriptor_path(file: &File) -> io::Result<CString> {
 }
 
 fn c_string(text: &str) -> Result<CString, LibraryError> {
-    let words = "there is a NUL in it".to_owned();
+    let words = "the text contains a NUL".to_owned();
     CString::new(text).map_err(|_| LibraryError { code: libc::EINVAL, message: words })
 }
 

@@ -7,6 +7,7 @@ use crate::connection::LdapConnection;
 use crate::error::LdapError;
 use crate::message::ResponseOperation;
 use crate::netlink_watch::NetworkWatch;
+use roster_messages::{log, table::directory};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -142,9 +143,9 @@ impl<'a> FollowLoop<'a> {
             let response = self.connection.take_response()?;
             let is_referral = matches!(response.operation, ResponseOperation::Reference);
             if is_referral && !std::mem::replace(&mut self.is_referral_logged, true) {
-                roster_messages::log!(
+                log!(
                     INFO,
-                    &roster_messages::table::directory::REFERRAL,
+                    &directory::REFERRAL,
                     "the server returned a referral; referrals are not followed. Configure the referred server as a separate domain."
                 );
             }

@@ -359,7 +359,7 @@ impl KeyReconciliation {
             sink.signals.require_full_listing(part);
         } else if !listing.unknown.is_empty() {
             let entries = listing.unknown.len();
-            tracing::debug!(entries, "entries may have changed without a word and are read anew");
+            tracing::debug!(entries, "re-reading entries that may have changed silently");
             sink.request_reread(part, listing.unknown);
         }
     }

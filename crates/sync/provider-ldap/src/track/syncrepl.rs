@@ -21,6 +21,7 @@ use crate::message::{
     SearchRequest, SyncEntryState, SyncInfo, code, oid,
 };
 use crate::schema::MirrorSearch;
+use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, SyncCookie, UnlistedEntries};
 use tokio::time::Instant;
 
@@ -210,9 +211,10 @@ impl SyncreplSearch {
     fn checked(&mut self, unmentioned: UnlistedEntries, sink: &mut TrackSink) {
         if !self.progress.checks.is_consistent(unmentioned) {
             self.needs_full_listing = true;
-            tracing::info!(
-                "the server's data does not go on from where it was left, as after it was restored \
-                 from a backup: everything is fetched anew"
+            log!(
+                INFO,
+                &directory::SERVER_DATA_OLDER,
+                "server data is older than the last sync (restored from backup?); reading everything"
             );
         }
         self.finish_refresh(unmentioned, sink);
@@ -244,9 +246,7 @@ impl SyncreplSearch {
         // A server rejects a cookie with several codes: syncRefreshRequired, or unwillingToPerform if the cookie is
         // later than the server's restored data.
         if self.is_resuming() && !is_limit && !is_transient(outcome) {
-            tracing::info!(
-                "the server does not resume from where it was left ({outcome}): everything is fetched anew"
-            );
+            tracing::info!("the server does not resume ({outcome}); reading everything");
             sink.cookies.remove(self.search.id);
             self.phase = SyncPhase::Idle { abandoned: None };
             return Ok(());
@@ -263,9 +263,7 @@ impl Track for SyncreplSearch {
     fn act(&mut self, connection: &mut LdapConnection, sink: &mut TrackSink, _now: Instant) {
         self.needs_full_listing |= sink.signals.take_full_listing(self.search.id);
         if self.needs_full_listing && self.phase == SyncPhase::Following {
-            tracing::info!(
-                "entries may have moved with the one above them: everything is fetched anew"
-            );
+            tracing::info!("entries may have moved with their container; reading everything");
             self.restart(sink);
         }
         match self.phase {
@@ -385,9 +383,10 @@ impl SyncreplSearch {
                 self.checked(unmentioned, sink);
             }
             ResponseOperation::SearchDone(outcome) if !whole && !is_transient(outcome) => {
-                tracing::info!(
-                    "the server does not tell of single entries ({outcome}), an index of {} may be \
-                     missing: everything is fetched anew",
+                log!(
+                    INFO,
+                    &directory::ENTRY_INDEX_MISSING,
+                    "the server does not find entries by {} ({outcome}); reading everything",
                     self.key
                 );
                 self.restart(sink);

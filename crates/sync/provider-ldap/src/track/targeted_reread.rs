@@ -11,6 +11,7 @@ use crate::error::LdapError;
 use crate::filter::EncodedFilter;
 use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest, code};
 use crate::schema::{AttributeMapping, MemberSyntax, MirrorSearch};
+use roster_messages::{log, table::directory};
 use std::slice;
 use tokio::time::Instant;
 
@@ -64,10 +65,11 @@ impl TargetedReread {
         sink.reads.end();
         let is_blind = has_keys && !self.has_found && !is_server_attribute(&self.key);
         if is_blind || !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
-            tracing::info!(
-                code,
-                "the server does not tell of single entries, an index of {} or {} may be missing: \
-                 everything is fetched anew",
+            log!(
+                INFO,
+                &directory::ENTRY_INDEX_MISSING,
+                result = code,
+                "the server does not find entries by {} or {}; reading everything",
                 self.key,
                 sink.adapter.mapping.members_by(MemberSyntax::Dn).collect::<Vec<_>>().join(" or ")
             );

@@ -468,7 +468,7 @@ impl Mirror {
     /// Runs a lookup from another task of the same runtime.
     pub fn look_up(&self, what: LookupQuery) -> Result<bool, String> {
         self.run_query(move |ldap| async move { ldap.lookup(&what).await })
-            .map_err(|error| error.to_string())
+            .map_err(|error| error.into_reason().with_code())
     }
 
     /// Looks several names up at once.
