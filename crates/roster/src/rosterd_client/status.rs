@@ -365,7 +365,7 @@ mod tests {
     use super::super::status_fixture::{NOW, change, found, refuse, report, role, said};
     use super::*;
     use crate::finding::problem;
-    use roster_messages::table::{directory, login, status as status_table};
+    use roster_messages::table::{config, directory, status as status_table};
 
     #[test]
     fn status_healthy_daemon_fits_one_screen() {
@@ -441,7 +441,7 @@ All well.
     #[test]
     fn status_unverified_kdcs_warn_refused_logins_fail() {
         let mut report = report();
-        let message = &login::KDC_VERIFICATION_OFF;
+        let message = &config::KDCS_UNVERIFIED;
         change(&mut report, |status| {
             status.login_warning = "KDCs are not verified".to_owned();
             status.login_warning_code = message.code.to_owned();
@@ -460,11 +460,16 @@ All well.
     #[test]
     fn status_wrong_clock_or_unwritten_passwords_fail() {
         let mut report = report();
-        change(&mut report, |status| status.clock_error = "it is 7 h behind".to_owned());
+        change(&mut report, |status| {
+            status.clock_error = "the clock is 7 h behind the latest known time".to_owned();
+        });
         let found = check(&report);
-        assert_eq!(found[0].text, "corp: the clock of this host is not trusted: it is 7 h behind");
+        assert_eq!(found[0].text, "corp: the clock is 7 h behind the latest known time");
         assert!(!is_well(&found));
-        assert_eq!(as_json(&report, &found)["domains"][0]["clock_error"], "it is 7 h behind");
+        assert_eq!(
+            as_json(&report, &found)["domains"][0]["clock_error"],
+            "the clock is 7 h behind the latest known time"
+        );
         change(&mut report, |status| {
             status.clock_error.clear();
             status.credentials_error = "passwords are kept in memory: no space".to_owned();

@@ -234,9 +234,7 @@ fn check_credentials_file(domain: &ExaminedDomain<'_>) -> Option<Finding> {
 
 fn check_clock(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let DomainStatus { clock_error, clock_code, .. } = domain.status.ok()?;
-    let text = format!("the clock of this host is not trusted: {clock_error}");
-    let text = if clock_error.is_empty() { "" } else { &text };
-    fault(domain, (text, clock_code), problem)
+    fault(domain, (clock_error, clock_code), problem)
 }
 
 fn check_failed_servers(domain: &ExaminedDomain<'_>) -> Option<Finding> {

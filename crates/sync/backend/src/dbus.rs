@@ -12,7 +12,7 @@ use roster_bus::interfaces::{
 use roster_bus::secret_pipe;
 use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
 use roster_config::VerificationProblem;
-use roster_messages::{Message, log, table};
+use roster_messages::{log, table};
 use roster_provider::authenticator::AuthOutcome;
 use roster_provider::reason::Reason;
 use roster_provider::{LookupQuery, Provider};
@@ -64,9 +64,9 @@ impl<P: Provider + 'static> BackendObject<P> {
 
     /// Returns the fault of KDC verification and its code, if it has this effect: it refuses logins, or only warns.
     /// Empty otherwise.
-    fn unverified_kdcs(&self, is_refused: bool, message: &'static Message) -> (String, String) {
+    fn unverified_kdcs(&self, is_refused: bool) -> (String, String) {
         let found = self.unverified.as_ref().filter(|found| found.is_refused == is_refused);
-        text_and_code(found.map(|found| Reason::new(message, found.what.clone())).as_ref())
+        text_and_code(found.map(|found| Reason::new(found.message, found.what.clone())).as_ref())
     }
 
     fn lookup_reply(
@@ -216,10 +216,8 @@ impl<P: Provider + 'static> BackendObject<P> {
         let offline = self.login.offline();
         let (credentials_error, credentials_code) = text_and_code(offline.store_fault().as_ref());
         let (clock_error, clock_code) = text_and_code(offline.clock_fault().as_ref());
-        let (login_error, login_error_code) =
-            self.unverified_kdcs(true, &table::login::KEYTAB_UNUSABLE);
-        let (login_warning, login_warning_code) =
-            self.unverified_kdcs(false, &table::login::KDC_VERIFICATION_OFF);
+        let (login_error, login_error_code) = self.unverified_kdcs(true);
+        let (login_warning, login_warning_code) = self.unverified_kdcs(false);
         DomainStatus {
             credentials_error,
             credentials_code,

@@ -255,9 +255,6 @@ crate::messages! {
     KEYTAB_UNUSABLE = 6555, "keytab cannot be used: logins are refused",
         cause: "The keytab is missing, unreadable, or damaged, and the domain requires the verification of KDCs.",
         fix: "Fix `krb5_keytab` as the message states, then run `systemctl reload rosterd`.";
-    KDC_VERIFICATION_OFF = 6556, "KDCs are not verified",
-        cause: "The domain has no keytab, or `krb5_validate = \"off\"`. A host that replies in the place of a KDC can log in as any user.",
-        fix: "Write a key of this host to `krb5_keytab`, and set `krb5_validate = \"required\"`.";
     TICKET_TOO_LARGE = 6557, "ticket too large for the session",
         cause: "The ticket, for example with a large PAC, exceeds the limit of a login reply. The session starts without a ticket.",
         fix: "Reduce the groups in the ticket of the user.";
