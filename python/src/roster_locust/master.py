@@ -99,20 +99,21 @@ class Lab:
         self._checked = checked
         for name, found in self.checks.items():
             for warning in found.get("warnings", ()):
-                log.warning("%s: %s", name, warning["text"])
+                log.warning("%s: %s [%s]", name, warning["text"], warning["code"])
 
     def warnings(self) -> List[Dict[str, str]]:
         """Warnings of the comparisons, and of all workers, each kind once."""
-        found: Dict[Tuple[str, str], str] = {}
+        found: Dict[Tuple[str, str], Dict[str, str]] = {}
         for name, one in self.checks.items():
             if "failed" in one:
-                found[name, "not checked"] = one["failed"]
+                # The text is a message of roster-lab, which ends with its code.
+                found[name, "not checked"] = {"text": one["failed"]}
             for warning in one.get("warnings", ()):
-                found[name, warning["kind"]] = warning["text"]
+                found[name, warning["kind"]] = {"text": warning["text"], "code": warning["code"]}
         for worker in self.workers.values():
-            for name, kind, text in worker["warnings"]:
-                found.setdefault((name, kind), text)
-        return [{"name": key[0], "kind": key[1], "text": text} for key, text in found.items()]
+            for name, kind, text, code in worker["warnings"]:
+                found.setdefault((name, kind), {"text": text, "code": code})
+        return [dict(one, name=name, kind=kind) for (name, kind), one in found.items()]
 
     def server_cpu_us(self) -> Dict[str, float]:
         """Microseconds of the server's processor for each request of a class.

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::run;
+use common::{has_code, run};
+use roster_messages::table::lab as messages;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -80,7 +81,7 @@ fn bisect_finds_changed_release_measuring_once() {
     assert!(said.contains("The figure changed with 11."), "{said}");
     let installed = product.installed();
     assert!(installed.len() <= 8 && installed.contains(&"8".to_owned()), "{installed:?}");
-    assert!(said.contains("could not be tested"), "{said}");
+    assert!(said.contains("untestable"), "{said}");
     // The same again asks nobody, and says the same.
     let (code, again) = product.bisect("1", "16");
     assert!(code == Some(0) && again.contains("The figure changed with 11."), "{again}");
@@ -94,7 +95,7 @@ fn bisect_finds_changed_release_measuring_once() {
     assert!(code == Some(0) && again.contains("The figure changed with 11."), "{again}");
     assert_eq!(product.installed().len(), installed.len() + 1);
     let (code, said) = product.bisect("2", "16");
-    assert!(code == Some(1) && said.contains("is of another bisection"), "{said}");
+    assert!(code == Some(1) && has_code(&said, &messages::BISECT_STATE_OTHER), "{said}");
 }
 
 #[test]
@@ -104,12 +105,14 @@ fn releases_that_do_not_differ_and_one_that_cannot_be_tested_are_told() {
     let longer = plan.replace("duration = 0.5", "duration = 12");
     fs::write(product.path("plan.toml"), longer).expect("write the plan");
     let (code, said) = product.bisect("12", "14");
-    assert!(code == Some(1) && said.contains("too close"), "{said}");
+    assert!(code == Some(1) && has_code(&said, &messages::FIGURES_TOO_CLOSE), "{said}");
     fs::remove_file(product.path("state.json")).expect("there is one");
     let (code, said) = product.bisect("8", "16");
-    assert!(code == Some(1) && said.contains("8 could not be tested"), "{said}");
+    assert!(code == Some(1) && said.contains("8: could not be tested"), "{said}");
+    assert!(has_code(&said, &messages::VERSION_UNTESTABLE), "{said}");
     let (code, said) = product.bisect("1", "99");
-    assert!(code == Some(1) && said.contains("--bad 99: is not among the --versions"), "{said}");
+    assert!(code == Some(1) && said.contains("--bad 99: not in --versions"), "{said}");
+    assert!(has_code(&said, &messages::VERSION_NOT_LISTED), "{said}");
 }
 
 #[test]
@@ -130,7 +133,8 @@ fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
     );
     let said =
         product.run_bisect(&["--versions", "1,2,3", "--good", "1", "--bad", "3", "--cmd", &cmd]).1;
-    assert!(said.contains("2: could not be measured: 9"), "{said}");
-    assert!(said.contains("of its requests failed: exit code 1"), "{said}");
+    assert!(said.contains("2: not measured: 9"), "{said}");
+    assert!(said.contains("of the requests failed: exit code 1 ["), "{said}");
+    assert!(has_code(&said, &messages::TOO_MANY_FAILED), "{said}");
     assert!(said.contains("changed with one of 2, 3"), "{said}");
 }

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{DN, PASSWORD, run, slapd};
+use common::{DN, PASSWORD, has_code, run, slapd};
 use resvg::tiny_skia::Pixmap;
+use roster_messages::table::lab as messages;
 use roster_system_tests::find_tool;
 use roster_system_tests::servers::Relay;
 use std::fs;
@@ -46,7 +47,8 @@ fn compare_difference_is_in_text_page_picture() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("The rate of requests of new is ") && said.contains("% lower"), "{said}");
-    assert!(said.contains("not alike: connections: reuse | new"), "{said}");
+    assert!(said.contains("different options: connections: reuse | new"), "{said}");
+    assert!(has_code(&said, &messages::RUNS_DIFFER), "{said}");
     let page = fs::read_to_string(&html).expect("the page");
     for what in ["<h1>", "% lower than that of reuse", "Latency, percentile by percentile"] {
         assert!(page.contains(what), "{what}");
@@ -99,9 +101,10 @@ fn what_is_no_report_is_told() {
     let other = folder.path().join("other.json");
     fs::write(&other, "{\"requests\": 5}").expect("write it");
     let none = folder.path().join("none.json");
-    for (file, why) in [(&other, "is no report of roster-lab"), (&none, "cannot read")] {
+    for (file, message) in [(&other, &messages::REPORT_FORMAT), (&none, &messages::FILE_UNREADABLE)]
+    {
         let output = run(&["compare", path(file)]);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
+        assert!(output.status.code() == Some(1) && has_code(&said, message), "{said}");
     }
 }

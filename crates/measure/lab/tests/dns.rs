@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{count, report, run};
+use common::{count, has_code, report, run};
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::ServerProcess;
 use roster_system_tests::{find_tool, wait_until};
 use std::fmt::Write;
@@ -148,7 +149,10 @@ fn dns_missing_server_and_bad_name_are_reported() {
     assert_eq!(code, 1, "{report}");
     assert!(count(&report, "/failures_by_kind/receive: Connection refused (os error 111)") > 0);
     let output = run(&[&what[..], &["--protocol", "tcp"]].concat());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("connect: Connection refused"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("connect: Connection refused"), "{said}");
+    assert!(has_code(&said, &messages::CONNECT_FAILED), "{said}");
     let output = run(&["dns", "--server", &server, "--name", "a..b"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--name: a name with a part of no"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(has_code(&said, &messages::DNS_NAME_INVALID), "{said}");
 }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{count, lab, number, read, report, run, warnings};
+use common::{count, has_code, lab, number, read, report, run, warnings};
+use roster_messages::table::lab as messages;
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::wait_until;
@@ -141,32 +142,42 @@ fn what_cannot_be_prepared_is_said_before_the_run() {
     let nobody = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let silent = nobody.local_addr().expect("its number").to_string();
     let tgs = ["--op", "tgs"];
-    for (to, more, why) in [
+    for (to, more, why, message) in [
         (
             &address,
             &["--principal", "nobody", "--password", "x"][..],
-            "nobody@LAB.TEST: Kerberos 6",
+            "nobody@LAB.TEST: KDC: Kerberos 6",
+            &messages::KERBEROS_ERROR,
         ),
         (
             &address,
             &["--principal", "u3", "--password", "no", tgs[0], tgs[1]],
-            "u3@LAB.TEST: Kerberos 24",
+            "u3@LAB.TEST: KDC: Kerberos 24",
+            &messages::KERBEROS_ERROR,
         ),
         (
             &address,
             &["--principal", "p3", "--password", "no", tgs[0], tgs[1]],
-            "p3@LAB.TEST: Kerberos 24",
+            "p3@LAB.TEST: KDC: Kerberos 24",
+            &messages::KERBEROS_ERROR,
         ),
-        (&address, &["--principal", "u{n}", "--password", "x"], "more than 100000"),
+        (
+            &address,
+            &["--principal", "u{n}", "--password", "x"],
+            "more than 100000",
+            &messages::TOO_MANY_IDENTITIES,
+        ),
         (
             &silent,
             &["--principal", "u0", "--password", "x"],
-            "u0@LAB.TEST: no answer from 127.0.0.1",
+            "u0@LAB.TEST: 127.0.0.1",
+            &messages::KDC_UNREACHABLE,
         ),
     ] {
         let output = run(&arguments(to, more));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(why), "{why}: {said}");
+        assert!(has_code(&said, message), "{said}");
     }
 }
 
@@ -198,7 +209,7 @@ fn a_kdc_that_stops_answering_shows_as_time_outs() {
     kdc.process().freeze();
     let (_, report) = read(&child.wait_with_output().expect("wait"));
     kdc.process().thaw();
-    assert!(count(&report, "/failures_by_kind/no answer in time") >= 3, "{report}");
+    assert!(count(&report, "/failures_by_kind/no reply in time") >= 3, "{report}");
     assert!(number(&report, "/latency_ms/max") >= 300.0, "{report}");
 }
 
@@ -224,5 +235,6 @@ fn answers_that_are_none_are_failures_and_a_plan_loads_a_kdc() {
     assert!(code == 1 && failures > 0, "{report}");
     assert!(warnings(&report).contains(&"failures"));
     let kind = report["failures_by_kind"].as_object().expect("kinds").keys().next().cloned();
-    assert!(kind.expect("a kind").starts_with("malformed answer: "), "{report}");
+    let kind = kind.expect("a kind");
+    assert_eq!(report["failure_codes"][&kind], messages::REPLY_MALFORMED.code, "{report}");
 }

@@ -3,8 +3,10 @@
 mod common;
 
 use common::{
-    DN, PASSWORD, count, lab, number, read, report, run, slapd, slapd_that_is_not_started, warnings,
+    DN, PASSWORD, count, has_code, lab, number, read, report, run, slapd,
+    slapd_that_is_not_started, warnings,
 };
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::ServerCertificate;
 use roster_system_tests::wait::{SOON, wait_until};
 use roster_system_tests::{DirectoryServer, Slapd};
@@ -130,13 +132,18 @@ fn the_servers_processor_time_is_told_for_each_request() {
 #[test]
 fn a_server_that_cannot_be_reached_is_said_before_the_run() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number");
-    for (uri, why) in [
-        (format!("ldap://{free}"), "connect: Connection refused"),
-        ("ldap://no-such-host.invalid".to_owned(), "cannot find no-such-host.invalid"),
+    for (uri, why, message) in [
+        (format!("ldap://{free}"), "connect: Connection refused", &messages::CONNECT_FAILED),
+        (
+            "ldap://no-such-host.invalid".to_owned(),
+            "cannot resolve no-such-host.invalid",
+            &messages::HOST_NOT_FOUND,
+        ),
     ] {
         let output = run(&["ldap", "--uri", &uri, "--dn", "cn=x", "--password", "y"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
+        assert!(has_code(&said, message), "{said}");
     }
 }
 
@@ -150,6 +157,7 @@ fn a_certificate_that_is_not_the_servers_is_refused() {
     let output = run(&bind);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("TLS: invalid peer"), "{said}");
+    assert!(has_code(&said, &messages::TLS_FAILED), "{said}");
 }
 
 /// A server that says `words` to whoever says anything, and then closes.
@@ -172,17 +180,17 @@ fn server_that_says(words: &'static [u8]) -> String {
 fn answers_that_are_none_are_failures_of_a_kind_each() {
     for (words, kind) in [
         (&b""[..], "the server closed the connection"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "malformed answer: not an LDAP message"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "malformed reply: not an LDAP message"),
         (
             b"\x30\x0c\x02\x01\x7f\x61\x07\x0a\x01\x00\x04\x00\x04\x00",
-            "malformed answer: an answer to another request",
+            "malformed reply: reply to another request",
         ),
         (
             b"\x30\x0c\x02\x01\x01\x65\x07\x0a\x01\x00\x04\x00\x04\x00",
-            "malformed answer: an answer of another type",
+            "malformed reply: reply of another type",
         ),
-        (b"\x30\x84\xff\xff\xff\xff", "malformed answer: an element that is too long"),
-        // Told of in one piece with its end.
+        (b"\x30\x84\xff\xff\xff\xff", "malformed reply: element too long"),
+        // The data and the end of the connection arrive together.
         (b"\x30\x0c\x02", "the server closed the connection"),
     ] {
         let uri = server_that_says(words);
@@ -192,7 +200,12 @@ fn answers_that_are_none_are_failures_of_a_kind_each() {
         let failures = count(&report, "/failures");
         assert!(code == 1 && failures >= 2, "{report}");
         assert_eq!(count(&report, &format!("/failures_by_kind/{kind}")), failures, "{report}");
-        assert_eq!(number(&report, "/latency_ms/max"), 0.0, "no such answer is a quick one");
+        let message = match kind.starts_with("malformed") {
+            true => &messages::REPLY_MALFORMED,
+            false => &messages::CONNECTION_CLOSED,
+        };
+        assert_eq!(report["failure_codes"][kind], message.code, "{report}");
+        assert_eq!(number(&report, "/latency_ms/max"), 0.0, "a failure has no latency");
     }
 }
 

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{DN, PASSWORD, lab, slapd, slapd_that_is_not_started};
+use common::{DN, PASSWORD, has_code, lab, slapd, slapd_that_is_not_started};
 use resvg::tiny_skia::Pixmap;
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::ServerProcess;
 use roster_system_tests::wait::{SOON, wait_for};
 use roster_system_tests::{DirectoryServer, Slapd, find_tool, wait_until};
@@ -330,18 +331,20 @@ fn locust_fault_is_exception_failure_is_figure() {
     wait_for(MINUTES, || if master.is_running() { Err(bench.log()) } else { Ok(()) });
     ended_well(worker, "the worker");
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
-    for what in [
-        "Slip: userz: there is no such key; did you mean users?",
-        "Shell: the master names a command or module to run on",
-        "Other: nothing says what these users do",
+    for (what, message) in [
+        ("Slip: userz: unknown key", &messages::PLAN_UNKNOWN_KEY),
+        ("Shell: ", &messages::COMMANDS_NOT_ALLOWED),
+        ("Other: ", &messages::CLASS_UNDEFINED),
     ] {
         assert!(exceptions.contains(what), "{what}: {exceptions}");
+        assert!(has_code(&exceptions, message), "{what}: {exceptions}");
     }
     let failed = bench.count("Wrong", "Failure Count");
     assert!(failed > 0 && failed == bench.count("Wrong", "Request Count"));
     assert_eq!(bench.count("Binds", "Failure Count"), 0);
     let failures = fs::read_to_string(bench.path("run_failures.csv")).expect("failures");
-    assert!(failures.contains("LDAP 49 invalidCredentials"), "{failures}");
+    let rejected = format!("LDAP 49 invalidCredentials [{}]", messages::LDAP_RESULT.code);
+    assert!(failures.contains(&rejected), "{failures}");
     // A server that cannot be reached is the requests' trouble: it may come yet.
     assert!(failures.contains("connect: Connection refused"), "{failures}");
     assert!(bench.count("Nobody", "Failure Count") > 0);
@@ -385,7 +388,6 @@ fn locust_users_are_for_own_workers_only() {
          command = [\"touch\", \"{}\"]\n    think = \"50ms\"\n    probe = 0\n",
         mark.display()
     );
-    let told_nothing = "nothing says what these users do";
     // Someone else on this host connects as a worker does.
     let bench = Bench::new(&file);
     let stranger = bench.worker(&["--allow-commands", "--patience", "60"]);
@@ -396,7 +398,7 @@ fn locust_users_are_for_own_workers_only() {
     ended_well(stranger, "the stranger");
     assert!(mark.exists() && bench.count("Run", "Request Count") > 0, "{}", bench.log());
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
-    assert!(exceptions.contains(told_nothing), "{exceptions}");
+    assert!(has_code(&exceptions, &messages::CLASS_UNDEFINED), "{exceptions}");
     // Someone else has the port, and says what is to be run.
     fs::remove_file(&mark).expect("remove the mark");
     let bench = Bench::new(&file);
@@ -405,13 +407,15 @@ fn locust_users_are_for_own_workers_only() {
     wait_for(MINUTES, || if master.is_running() { Err(bench.log()) } else { Ok(()) });
     ended_well(worker, "the worker");
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
-    assert!(exceptions.contains(told_nothing) && !mark.exists(), "{exceptions}");
+    let is_undefined = has_code(&exceptions, &messages::CLASS_UNDEFINED);
+    assert!(is_undefined && !mark.exists(), "{exceptions}");
     // And before we begin, it is said.
     let held = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = held.local_addr().expect("its number").port().to_string();
     let output = lab(&["locust", "--port", &port]).output().expect("start");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("--port: cannot listen"), "{said}");
+    assert!(has_code(&said, &messages::LISTEN_FAILED), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
@@ -536,20 +540,23 @@ fn locust_worker_without_master_ends_with_cause() {
             let _ = std::io::Write::write_all(&mut stream, &[b'x'; 64]);
         }
     });
-    for (port, why) in [(nobody, "cannot connect"), (other, "does not speak ZeroMQ's protocol 3")] {
+    for (port, message) in
+        [(nobody, &messages::MASTER_UNREACHABLE), (other, &messages::MASTER_NOT_ZMTP)]
+    {
         let master = format!("127.0.0.1:{port}");
         let output = lab(&["worker", "--master", &master, "--patience", "1"]).output();
         let output = output.expect("start");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(why) && said.contains(&master), "{said}");
+        assert!(has_code(&said, message) && said.contains(&master), "{said}");
     }
-    for (arguments, why) in [
-        (&["--master", "a/b"][..], "write HOST:PORT"),
-        (&["--master", "localhost", "--plan", "/no/plan"], "cannot read /no/plan"),
+    for (arguments, message) in [
+        (&["--master", "a/b"][..], &messages::ADDRESS_SYNTAX),
+        (&["--master", "localhost", "--plan", "/no/plan"], &messages::FILE_UNREADABLE),
     ] {
         let output = lab(&[&["worker"], arguments].concat()).output().expect("start");
-        assert!(String::from_utf8_lossy(&output.stderr).contains(why));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(has_code(&said, message), "{said}");
     }
 }
 
@@ -564,7 +571,7 @@ fn worker_master_killed_worker_ends() {
     master.kill();
     wait_until(ENDED_WITHIN, "the worker ends", || !worker.is_running());
     assert_eq!(worker.exit_code(), Some(1), "{}", worker.log());
-    assert!(worker.log().contains("cannot connect"), "{}", worker.log());
+    assert!(has_code(&worker.log(), &messages::MASTER_UNREACHABLE), "{}", worker.log());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{count, number, report, run};
+use roster_messages::table::lab as messages;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ fn log_ins_are_as_many_as_the_modules_write_down() {
         assert!(services.lines(&format!("auth u{user}")) > 0, "each had a turn");
     }
     // Processors are the limit on a busy machine, and threads that wait for the module never are.
-    assert!(!report.to_string().contains("the generator was the limit"), "{report}");
+    assert!(!report.to_string().contains(messages::GENERATOR_LIMIT.code), "{report}");
     assert!(!report.to_string().contains("secret"), "passwords stay out of reports");
 }
 

@@ -3,8 +3,10 @@
 mod common;
 
 use common::{
-    DN, PASSWORD, compared, count, lab, read, report, run, slapd, warnings, whole_report,
+    DN, PASSWORD, compared, count, has_code, lab, read, report, run, slapd, warnings, whole_report,
 };
+use roster_messages::Message;
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::wait::{SOON, wait_until};
 use roster_system_tests::{DirectoryServer, Ds389, c_program_with};
@@ -61,11 +63,12 @@ fn check_until(load: &str, what: &[&str], shows: impl Fn(&Value) -> bool) -> (i3
     longer.fold(check("1"), |last, probe| if shows(&last.1) { last } else { check(probe) })
 }
 
-/// The text of a warning.
-fn said<'r>(report: &'r Value, kind: &str) -> &'r str {
+/// The text of the warning with this code.
+fn said<'r>(report: &'r Value, message: &Message) -> &'r str {
     let warnings = report["warnings"].as_array().expect("a list");
-    let found = warnings.iter().find(|warning| warning["kind"] == kind);
-    found.and_then(|warning| warning["text"].as_str()).unwrap_or_else(|| panic!("{kind}: {report}"))
+    let found = warnings.iter().find(|warning| warning["code"] == message.code);
+    let text = found.and_then(|warning| warning["text"].as_str());
+    text.unwrap_or_else(|| panic!("{message}: {report}"))
 }
 
 #[test]
@@ -78,7 +81,8 @@ fn results_that_389ds_keeps_of_hashed_passwords_are_told() {
     let (code, report) = check_until("ldap", &what, told);
     assert_eq!(code, 3, "{report}");
     assert!(compared(&report, "cache").expect("compared") > 3.0, "{report}");
-    assert!(said(&report, "cache").contains("This run names 100 in turn"), "{report}");
+    let text = said(&report, &messages::CACHE_FOUND);
+    assert!(text.contains("This run has 100 identities in turn"), "{report}");
     // Before a run the same is said, and the run's own figures are of all identities.
     let what = ["ldap", "--uri", &server.uri(), "--dn", DN, "--password", PASSWORD];
     let long = ["--duration", "1", "--probe", "5"];
@@ -123,7 +127,8 @@ fn passwords_that_are_hashed_anew_by_a_bind_are_told() {
     assert_eq!((code, compared(&report, "upgrade")), (3, Some(1.0)), "{report}");
     let (code, report) = check(&server.uri(), &bind);
     assert!(code == 3 && compared(&report, "upgrade") >= Some(0.5), "{report}");
-    assert!(said(&report, "upgrade").contains("from SSHA to PBKDF2-SHA512"), "{report}");
+    let text = said(&report, &messages::HASH_UPGRADED);
+    assert!(text.contains("from SSHA to PBKDF2-SHA512"), "{report}");
     // Who may not read entries is told so, and not that all is well.
     let (_, report) = check(&server.uri(), &[]);
     assert_eq!(compared(&report, "upgrade"), None, "{report}");
@@ -167,7 +172,8 @@ fn check_requests_held_up_reports_stalls() {
     let what = ["--uri", &uri, "--dn", DN, "--password", PASSWORD];
     let (code, report) = check_until("ldap", &what, |report| warnings(report).contains(&"stall"));
     assert_eq!(code, 3, "{report}");
-    assert!(said(&report, "stall").contains("stalls at low load: one user waits"), "{report}");
+    let text = said(&report, &messages::STALLS_FOUND);
+    assert!(text.contains("stalls at low load: one user waits"), "{report}");
     assert!(compared(&report, "stall").expect("compared") > 100.0, "{report}");
 }
 
@@ -225,10 +231,12 @@ fn check_kdc_quick_for_known_bytes_reports_cache() {
     let (code, report) = check_until("krb5", &what[1..], told);
     assert_eq!((code, warnings(&report)), (3, vec!["look-aside"]), "{report}");
     assert!(compared(&report, "look-aside").expect("compared") > 2.0, "{report}");
-    assert!(said(&report, "look-aside").contains("so its figures are of real work"));
+    let text = said(&report, &messages::LOOKASIDE_FOUND);
+    assert!(text.contains("so its figures are of real work"), "{report}");
     let same = [&what[..], &["--same-bytes", "--duration", "500ms", "--probe", "5"]].concat();
     let (_, report) = whole_report(&same);
-    assert!(said(&report, "look-aside").contains("its figures are of that cache"), "{report}");
+    let text = said(&report, &messages::LOOKASIDE_FOUND);
+    assert!(text.contains("its figures are of that cache"), "{report}");
 }
 
 /// Has a program see another wall clock than everybody else, moved by seconds that stand in a file.
@@ -250,7 +258,7 @@ fn a_clock_that_is_not_the_kdcs_is_told() {
     with_clock(&mut lab, &file);
     let (code, report) = read(&lab.output().expect("start"));
     assert_eq!(code, 1, "{report}");
-    assert!(said(&report, "clock").contains("clock and the KDC's"), "{report}");
+    said(&report, &messages::KDC_CLOCK_SKEW);
 }
 
 #[test]
@@ -269,7 +277,8 @@ fn a_clock_that_is_set_during_a_run_is_told() {
     let clock = fs::File::options().write(true).open(&file).expect("open the clock");
     std::os::unix::fs::FileExt::write_all_at(&clock, &(-60_i64).to_ne_bytes(), 0).expect("set it");
     let (_, report) = read(&child.wait_with_output().expect("wait"));
-    assert!(said(&report, "clock").contains("set this host's clock by 6"), "{report}");
+    let text = said(&report, &messages::CLOCK_SET);
+    assert!(text.contains("clock was set by 6"), "{report}");
 }
 
 #[test]
@@ -280,7 +289,7 @@ fn a_clock_that_is_slow_to_read_is_told() {
     assert!(!warnings(&plain).contains(&"clock"), "{plain}");
     let mut lab = lab(&how);
     let (_, report) = read(&lab.env("LD_PRELOAD", library).output().expect("start"));
-    assert!(said(&report, "clock").contains("reading the clock takes"), "{report}");
+    said(&report, &messages::CLOCK_SLOW);
 }
 
 #[test]
@@ -324,10 +333,14 @@ fn a_check_says_that_nothing_was_found() {
     });
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("nothing was found"), "{said}");
-    for nonsense in [["--probe", "0"], ["--html", "page.html"]] {
+    assert!(said.contains("no problems found."), "{said}");
+    for (nonsense, message) in [
+        (["--probe", "0"], &messages::CHECK_DISABLED),
+        (["--html", "page.html"], &messages::CHECK_WITHOUT_RUN),
+    ] {
         let output = run(&[&["check", "command"], &nonsense[..], &["--", "true"]].concat());
-        assert_eq!(output.status.code(), Some(1), "{nonsense:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && has_code(&error, message), "{error}");
     }
 }
 

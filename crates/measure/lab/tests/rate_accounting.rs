@@ -33,7 +33,7 @@ fn an_answer_that_never_comes_does_not_stretch_the_time() {
     let what = ["dns", "--server", &server, "--name", "h{n}.lab.test", "--rate", "500"];
     let how = ["--duration", "2", "--warm-up", "0", "--timeout", "3"];
     let (_, report) = report(&[&what[..], &how].concat());
-    assert_eq!(count(&report, "/failures_by_kind/no answer in time"), 1, "{report}");
+    assert_eq!(count(&report, "/failures_by_kind/no reply in time"), 1, "{report}");
     assert_eq!(count(&report, "/requests"), 1000, "{report}");
     assert!((number(&report, "/seconds") - 2.0).abs() < 1e-6, "{report}");
     // Those that a busy machine sends behind the end are not of this time.
@@ -72,6 +72,6 @@ fn the_time_ends_with_ctrl_c_and_not_with_the_last_answer() {
     let longest = number(&report, "/latency_ms/max") / 1e3;
     assert!(longest >= 4.0 && number(&report, "/seconds") < longest, "{report}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("waits for the last answers, 10 s at most"), "{said}");
+    assert!(said.contains("waiting for the last replies, at most 10 s"), "{said}");
     assert!(fs::exists(&begun).expect("look"));
 }

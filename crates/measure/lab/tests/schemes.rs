@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{lab, report};
+use common::{has_code, lab, report};
+use roster_messages::table::lab as messages;
 use roster_system_tests::{DirectoryServer, Ds389, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -164,13 +165,13 @@ fn whatever_ends_it_leaves_the_server_as_it_was_and_mistakes_are_told() {
         assert_eq!(record(&server), "");
     }
     let uri = server.uri();
-    for (more, why) in [
-        (&["--no-measure", "--apply", "ROT13"][..], "ROT13: is none of the schemes"),
-        (&["--no-measure", "--bind-dn", "cn=nobody"], "LDAP "),
+    for (more, message) in [
+        (&["--no-measure", "--apply", "ROT13"][..], &messages::SCHEME_UNKNOWN),
+        (&["--no-measure", "--bind-dn", "cn=nobody"], &messages::LDAP_RESULT),
     ] {
         let output = lab(&arguments(&uri, more)).output().expect("start");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(why), "{why}: {said}");
+        assert!(output.status.code() == Some(1) && has_code(&said, message), "{said}");
     }
 }
 
@@ -194,7 +195,7 @@ fn lab_killed_run_is_undone_by_next() {
     let brief = ["--duration", "300ms", "--identities", "4", "--only", "SSHA"];
     for more in [&brief[..], &["--undo"]] {
         let (code, said) = told(more);
-        assert!(code == Some(1) && said.contains("measures this server already"), "{said}");
+        assert!(code == Some(1) && has_code(&said, &messages::SCHEMES_RUNNING), "{said}");
     }
     // Nobody can make out their passwords of what is seen of them.
     let users = users(&server);
@@ -209,16 +210,16 @@ fn lab_killed_run_is_undone_by_next() {
     assert_ne!(config(&server), before);
     assert!(record(&server).contains("dn: cn=roster-lab"));
     let (code, said) = told(&brief);
-    assert!(code == Some(0) && said.contains("an earlier run had left behind"), "{said}");
-    // It has looked at one scheme, which is not fit; the server has better ones.
-    assert!(said.contains("No advice: ") && !said.contains("For users"), "{said}");
+    assert!(code == Some(0) && said.contains("changes of an earlier run were undone"), "{said}");
+    // The run measured one scheme, which is not fit; the server has better ones.
+    assert!(said.contains("No recommendation: ") && !said.contains("For users"), "{said}");
     assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
     // And without a measurement.
     let mut child = begun(&server, &SLOW);
     child.kill().expect("kill");
     child.wait().expect("wait");
     for (code, said) in [told(&["--undo"]), told(&["--undo"])] {
-        assert!(code == Some(0) && said.contains("arlier run ha"), "{said}");
+        assert!(code == Some(0) && said.contains("earlier run"), "{said}");
         assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
     }
     assert_eq!(record(&server), "");

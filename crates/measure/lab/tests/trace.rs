@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{count, lab, number, run};
+use common::{count, has_code, lab, number, run};
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::{Relay, Sssd};
 use roster_system_tests::{
     DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, find_tool, needs_root,
@@ -69,7 +70,7 @@ impl Trace {
             lines.for_each(|line| drop(sender.send(line)));
         });
         let line = said.recv_timeout(READY_WITHIN).expect("a word that it looks");
-        assert!(line.starts_with("looking at "), "{line}");
+        assert!(line.starts_with("tracing "), "{line}");
         Self { child, folder }
     }
 
@@ -308,17 +309,17 @@ fn what_keeps_it_from_looking_is_said_with_what_to_do() {
     as_nobody.args(["trace", "--pid", &pid]).uid(65534).gid(65534);
     let mut without_bpftrace = trace(&["--pid", &pid]);
     without_bpftrace.env("PATH", "/nowhere");
-    for (command, said) in [
-        (&mut as_nobody, "only root may look at probes"),
-        (&mut without_bpftrace, "install the package bpftrace"),
-        (&mut trace(&["--pid", &pid]), "has none of rosterd's probes"),
-        (&mut trace(&["--pid", "1"]), "--pid 1: is no process of rosterd"),
-        (&mut trace(&["--sssd", "--pid", &pid]), "is no back-end of SSSD"),
-        (&mut trace(&["--sssd", "--pid", &peer]), "this SSSD has no probes"),
+    for (command, message) in [
+        (&mut as_nobody, &messages::TRACE_NEEDS_ROOT),
+        (&mut without_bpftrace, &messages::BPFTRACE_MISSING),
+        (&mut trace(&["--pid", &pid]), &messages::ROSTERD_PROBES_MISSING),
+        (&mut trace(&["--pid", "1"]), &messages::ROSTERD_PID_UNKNOWN),
+        (&mut trace(&["--sssd", "--pid", &pid]), &messages::SSSD_PID_UNKNOWN),
+        (&mut trace(&["--sssd", "--pid", &peer]), &messages::SSSD_PROBES_MISSING),
     ] {
         let (code, error) = refused(command);
         assert_eq!(code, Some(1), "{error}");
-        assert!(error.contains(said), "{said}: {error}");
+        assert!(has_code(&error, message), "{message}: {error}");
     }
     let wrong = run(&["trace", "--duration", "soon"]);
     assert_eq!(wrong.status.code(), Some(2));
@@ -347,6 +348,6 @@ fn that_nobody_asked_is_said_and_no_report_is_written() {
     let (code, error) =
         refused(&mut lab(&["trace", "--pid", &pid, "--duration", "0.5", "--json", file]));
     assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains("nobody asked rosterd anything"), "{error}");
+    assert!(has_code(&error, &messages::TRACE_NO_REQUESTS), "{error}");
     assert!(!Path::new(file).exists());
 }

@@ -1,6 +1,7 @@
 //! What the tests share: the built program, its report, and a directory of users.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use roster_messages::Message;
 use roster_system_tests::{DirectoryServer, Schema, Slapd, SlapdOptions};
 use serde_json::Value;
 use std::fmt::Write;
@@ -61,6 +62,11 @@ pub fn count(report: &Value, pointer: &str) -> u64 {
 pub fn warnings(report: &Value) -> Vec<&str> {
     let warnings = report["warnings"].as_array().expect("a list");
     warnings.iter().filter_map(|warning| warning["kind"].as_str()).collect()
+}
+
+/// Returns whether a text has the code of a message.
+pub fn has_code(text: &str, message: &Message) -> bool {
+    text.contains(&format!("[{}]", message.code))
 }
 
 /// A slapd with the users.
