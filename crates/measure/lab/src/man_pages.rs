@@ -50,7 +50,7 @@ mod tests {
             assert!(help.contains("{n}"), "{help}");
         }
         let help = program.render_long_help().to_string();
-        assert!(help.contains("an n in braces the number"), "{help}");
+        assert!(help.contains("an n in braces is the number"), "{help}");
     }
 
     #[test]
