@@ -29,13 +29,13 @@ impl Strength {
     #[must_use]
     pub fn text(self) -> String {
         match self {
-            Self::Readable => "none: readable by the server".to_owned(),
-            Self::Fast => "fast hash: billions of guesses per second".to_owned(),
+            Self::Readable => "readable".to_owned(),
+            Self::Fast => "fast hash".to_owned(),
             Self::Iterated(share) if share >= 1.0 => "as OWASP advises".to_owned(),
             Self::Iterated(share) => {
-                format!("{:.2} % of the iterations that OWASP advises", share * 100.0)
+                format!("{:.2} % of OWASP", share * 100.0)
             }
-            Self::MemoryHard => "memory-hard, as OWASP prefers".to_owned(),
+            Self::MemoryHard => "memory-hard".to_owned(),
         }
     }
 

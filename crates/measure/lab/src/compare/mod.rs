@@ -6,7 +6,7 @@ pub mod html;
 pub mod stats;
 
 use crate::coded::{Coded, ensure_coded};
-use crate::report::text::milliseconds;
+use crate::report::text::{milliseconds, server_column};
 use crate::report::{CheckFinding, Host, RunReport, RunStats, Warning};
 use anyhow::Result;
 use roster_messages::table::lab;
@@ -413,10 +413,18 @@ pub fn differing_options(all: &[LoadedReport]) -> Vec<String> {
 pub fn write_text(all: &[LoadedReport], out: &mut dyn Write) -> io::Result<()> {
     let width =
         all.iter().map(|one| one.name.chars().count()).max().unwrap_or_default().clamp(8, 32);
+    let is_watched = all.iter().any(|one| one.best().server_cpu_us_per_op.is_some());
     writeln!(
         out,
-        "{:<width$} {:>18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
-        "", "requests/s", "p50", "p90", "p99", "failed", "client µs", "server µs"
+        "{:<width$} {:>14} {:>8} {:>8} {:>8} {:>7} {:>9}{}",
+        "",
+        "requests/s",
+        "p50",
+        "p90",
+        "p99",
+        "failed",
+        "client µs",
+        if is_watched { " server µs" } else { "" }
     )?;
     for one in all {
         let run = one.best();
@@ -428,14 +436,14 @@ pub fn write_text(all: &[LoadedReport], out: &mut dyn Write) -> io::Result<()> {
         let latency = run.latency_ms;
         writeln!(
             out,
-            "{:<width$} {rate:>18} {:>9} {:>9} {:>9} {:>9} {:>10.1} {:>10}",
+            "{:<width$} {rate:>14} {:>8} {:>8} {:>8} {:>7} {:>9.1}{}",
             one.name,
             milliseconds(latency.p50),
             milliseconds(latency.p90),
             milliseconds(latency.p99),
             run.failures,
             run.client_cpu_us_per_op,
-            run.server_cpu_us_per_op.map_or("-".to_owned(), |server| format!("{server:.1}")),
+            server_column(run, is_watched),
         )?;
     }
     writeln!(out)?;

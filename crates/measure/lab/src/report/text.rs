@@ -116,9 +116,10 @@ fn write_curve(stages: &[RunStats], out: &mut dyn Write) -> io::Result<()> {
     let is_open = stages.iter().any(|stage| stage.offered.is_some());
     let first = if is_open { "offered/s" } else { "users" };
     let starts = stages.iter().any(|stage| stage.startup_ms.is_some());
+    let is_watched = stages.iter().any(|stage| stage.server_cpu_us_per_op.is_some());
     writeln!(
         out,
-        "{first:>10} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9}{}",
+        "{first:>9} {:>7} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9}{}{}",
         "rate/s",
         "failed",
         "p50",
@@ -126,15 +127,15 @@ fn write_curve(stages: &[RunStats], out: &mut dyn Write) -> io::Result<()> {
         "p99",
         "max",
         "client µs",
-        "server µs",
-        if starts { "   start-up" } else { "" }
+        if is_watched { " server µs" } else { "" },
+        if starts { "  start-up" } else { "" }
     )?;
     for stage in stages {
         let given = stage.offered.map_or_else(|| stage.users.to_string(), count);
         let latency = stage.latency_ms;
         writeln!(
             out,
-            "{given:>10} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>9.1} {:>9}{}",
+            "{given:>9} {:>7} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9.1}{}{}",
             count(stage.rate),
             stage.failures,
             milliseconds(latency.p50),
@@ -142,13 +143,19 @@ fn write_curve(stages: &[RunStats], out: &mut dyn Write) -> io::Result<()> {
             milliseconds(latency.p99),
             milliseconds(latency.max),
             stage.client_cpu_us_per_op,
-            stage.server_cpu_us_per_op.map_or("-".to_owned(), |server| format!("{server:.1}")),
+            server_column(stage, is_watched),
             stage
                 .startup_ms
-                .map_or(String::new(), |startup| format!(" {:>10}", milliseconds(startup))),
+                .map_or(String::new(), |startup| format!(" {:>9}", milliseconds(startup))),
         )?;
     }
     Ok(())
+}
+
+/// Formats the column of the server's processor time, which is empty if no run has it.
+pub fn server_column(run: &RunStats, is_watched: bool) -> String {
+    let time = run.server_cpu_us_per_op.map_or("-".to_owned(), |server| format!("{server:.1}"));
+    if is_watched { format!(" {time:>9}") } else { String::new() }
 }
 
 /// Formats a number with a digit after the point if it is small.

@@ -179,14 +179,14 @@ impl TraceReport {
         let place = place.clamp(8, 40);
         writeln!(
             out,
-            "\n{:<hop$}  {:<place$} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "\n{:<hop$}  {:<place$} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}",
             "hop", "provider", "count", "p25", "median", "p75", "p99", "longest"
         )?;
         for row in &self.hops {
             let provider = row.provider.as_deref().unwrap_or("-");
-            write!(out, "{:<hop$}  {provider:<place$} {:>8}", row.hop, row.count)?;
+            write!(out, "{:<hop$}  {provider:<place$} {:>6}", row.hop, row.count)?;
             for percentile in [25.0, 50.0, 75.0, 99.0, 100.0] {
-                write!(out, " {:>9}", milliseconds(row.percentile(percentile)))?;
+                write!(out, " {:>8}", milliseconds(row.percentile(percentile)))?;
             }
             writeln!(out)?;
         }

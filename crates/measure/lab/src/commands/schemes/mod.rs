@@ -151,7 +151,7 @@ fn write_report(
     if !report.schemes.is_empty() {
         writeln!(
             out,
-            "{:<18} {:>8} {:>9} {:>10} {:>10} {:>10}  strength",
+            "{:<14} {:>7} {:>8} {:>8} {:>8} {:>10}  strength",
             "scheme", "rounds", "binds/s", "p50", "p99", "server CPU"
         )?;
     }
@@ -160,7 +160,7 @@ fn write_report(
         let cpu = one.server_cpu_ms.map_or_else(|| "-".to_owned(), milliseconds);
         writeln!(
             out,
-            "{:<18} {rounds:>8} {:>9.0} {:>10} {:>10} {cpu:>10}  {}",
+            "{:<14} {rounds:>7} {:>8.0} {:>8} {:>8} {cpu:>10}  {}",
             one.name,
             one.rate,
             milliseconds(one.p50_ms),
