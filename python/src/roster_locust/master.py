@@ -159,7 +159,7 @@ def check(cls: Any) -> Dict[str, Any]:
         return {}
     program = os.environ.get("ROSTER_LAB") or shutil.which("roster-lab")
     if program is None:
-        return {"failed": "roster-lab is not on this host, which would look for traps before a run."}
+        return {"failed": "roster-lab is not installed on this host. Install it. [RST-8192]"}
     # Not as arguments, which every user of this host sees: passwords may be among them.
     command = [program, "run", "/dev/stdin", "--check", "--json=-", "--quiet"]
     try:
@@ -171,7 +171,8 @@ def check(cls: Any) -> Dict[str, Any]:
             timeout=CHECK_SECONDS_MAX,
         )
     except subprocess.TimeoutExpired:
-        return {"failed": "the comparisons took longer than %d s." % CHECK_SECONDS_MAX}
+        text = "the pre-run checks took longer than %d s. Lower probe, or set it to 0. [RST-8193]"
+        return {"failed": text % CHECK_SECONDS_MAX}
     try:
         found: Dict[str, Any] = json.loads(done.stdout)
     except ValueError:

@@ -605,4 +605,10 @@ crate::messages! {
     WORKER_ENDED = 8191, "worker ended before the master",
         cause: "The worker failed. Its message is on the standard error.",
         fix: "Read the message of the worker.";
+    CHECK_PROGRAM_MISSING = 8192, "roster-lab is not installed on the host of the master",
+        cause: "The package roster_locust checks servers with roster-lab before a run.",
+        fix: "Install roster-lab on the host of the master.";
+    CHECK_TOO_LONG = 8193, "pre-run checks of a user class took too long",
+        cause: "The server is slow, or probe is too long.",
+        fix: "Lower probe in the class, or set it to 0.";
 }
