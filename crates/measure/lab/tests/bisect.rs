@@ -1,5 +1,4 @@
-//! Releases one after the other: a program that is slow from one release on, put in place by a command
-//! and measured by a plan.
+//! Tests of `roster-lab bisect` with a program that is slow from one release on.
 
 mod common;
 
@@ -9,10 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Releases 1 to 16 of a program, of which those from 11 on take a hundred times as long; 8 cannot be installed.
+/// Program with the releases 1 to 16. Releases from 11 on take a hundred times as long, and 8 cannot be installed.
 struct Product {
     folder: TempDir,
-    /// Seconds that the slow releases take: far more than a busy machine adds to the fast ones.
+    /// Seconds that a slow release takes: more than a busy machine adds to the fast ones.
     slow: f64,
 }
 
@@ -82,11 +81,11 @@ fn bisect_finds_changed_release_measuring_once() {
     let installed = product.installed();
     assert!(installed.len() <= 8 && installed.contains(&"8".to_owned()), "{installed:?}");
     assert!(said.contains("untestable"), "{said}");
-    // The same again asks nobody, and says the same.
+    // A repeated command installs nothing and has the same result.
     let (code, again) = product.bisect("1", "16");
     assert!(code == Some(0) && again.contains("The figure changed with 11."), "{again}");
     assert_eq!(product.installed(), installed);
-    // One that was ended goes on where it was: all but the last release are known still.
+    // An interrupted bisection continues from its state. Here only the last release is unknown.
     let text = fs::read_to_string(product.path("state.json")).expect("the state");
     let mut state: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     state["known"].as_object_mut().expect("releases").remove("11");
@@ -118,7 +117,7 @@ fn releases_that_do_not_differ_and_one_that_cannot_be_tested_are_told() {
 #[test]
 fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
     let product = Product::new();
-    // 12 of 16: nineteen of twenty requests end at once, in failure.
+    // In release 2, 19 of 20 requests fail at once.
     let plan = format!(
         "[command]\ncommand = [\"sh\", \"{}\", \"{{n}}\"]\nusers = 1\nduration = 0.6\nwarm-up = 0\n\
          probe = 0\n",

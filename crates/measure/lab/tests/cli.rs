@@ -1,4 +1,4 @@
-//! What is written beside the report: percentiles, JSON, man pages, completions; and wrong use.
+//! Tests of the other output (percentiles, JSON, manual pages, completions) and of wrong usage.
 
 mod common;
 
@@ -96,7 +96,7 @@ fn no_live_view_is_drawn_where_there_is_no_terminal() {
     ]);
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
-    // A command that the machine holds up is waited for.
+    // A busy machine may delay a command, and roster-lab then waits for it.
     let said: Vec<_> = said.lines().filter(|line| !line.contains("waiting for the last")).collect();
     assert!(said.is_empty(), "nothing but mistakes and warnings goes to standard error: {said:?}");
 }

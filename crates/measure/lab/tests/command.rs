@@ -1,4 +1,4 @@
-//! Commands: every run of one is a process that ended.
+//! Tests of `roster-lab command`: each reported request is a process that ended.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn as_many_processes_run_as_are_reported() {
     }
 }
 
-/// Options go before the words.
+/// Runs a command; the options precede its words.
 fn report_of(words: &[&str], options: &[&str]) -> (i32, serde_json::Value) {
     let brief = ["--json", "-", "--probe", "0"];
     common::read(&run(&[&["command"], &brief[..], options, words].concat()))
@@ -38,7 +38,7 @@ fn a_load_curve_has_the_start_of_a_process_apart() {
     for stage in ["/stages/0", "/stages/1"] {
         let startup = number(&report, &format!("{stage}/startup_ms"));
         let whole = number(&report, &format!("{stage}/latency_ms/p50"));
-        // The machine may be busy; a command that sleeps takes its sleep longer than one that does not.
+        // A busy machine delays both, but only the command sleeps.
         assert!(startup > 0.0 && whole >= 500.0 && startup < whole, "{report}");
     }
     let output = run(&["command", "--users", "1", "--duration", "300ms", "--", "true"]);

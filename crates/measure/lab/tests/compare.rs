@@ -1,4 +1,4 @@
-//! Reports side by side: what is said of real runs, and the page in a real browser.
+//! Tests of `roster-lab compare` with real runs, and of its page in a real browser.
 
 mod common;
 
@@ -17,8 +17,8 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-/// Two runs at a slapd: one that reuses connections, and one with a connection for each bind and with replies that a
-/// relay delays by more than a busy machine does.
+/// Makes two runs with a slapd. The first reuses connections. The second opens one for each bind, and a relay delays
+/// its replies by more than a busy machine does.
 fn two_runs() -> (TempDir, [PathBuf; 2]) {
     let folder = tempfile::tempdir().expect("make a folder");
     let slapd = slapd(|_| {});
@@ -73,7 +73,7 @@ fn report_page_is_self_contained_light_dark() {
     for from_elsewhere in ["http://", "https://", "src=", "<link", "<script", "url("] {
         assert!(!page.contains(from_elsewhere), "{from_elsewhere}");
     }
-    // Blink's numbers for a reader who wishes it dark, and one who wishes it light.
+    // Blink's numbers of the preferred colour schemes.
     let corners = [("0", "dark"), ("1", "light")].map(|(wish, name)| {
         let shot = folder.path().join(format!("{name}.png"));
         let output = Command::new(find_tool("chromium", "chromium"))

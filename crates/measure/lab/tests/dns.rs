@@ -1,4 +1,4 @@
-//! DNS against a real dnsmasq and a real named: what is reported is what the server logged.
+//! Tests of `roster-lab dns` with a real dnsmasq and a real named: reports equal the servers' logs.
 
 mod common;
 
@@ -14,12 +14,12 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A server that knows `h0.lab.test` to `h99.lab.test`, and logs each query.
+/// DNS server that knows `h0.lab.test` to `h99.lab.test` and logs each query.
 struct Server {
     address: String,
     _process: ServerProcess,
     log: PathBuf,
-    /// What stands in its log before and behind the type of a query.
+    /// Text of its log before and after the type of a query.
     words: [&'static str; 2],
     _folder: TempDir,
 }
@@ -90,7 +90,7 @@ impl Server {
         Self::start(&mut command, port, folder, [" IN ", " "])
     }
 
-    /// Queries of a type so far.
+    /// Returns the number of logged queries of a type.
     fn queries(&self, kind: &str) -> u64 {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let wanted = self.words.join(kind);

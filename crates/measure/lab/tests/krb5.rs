@@ -1,4 +1,4 @@
-//! Kerberos against a real krb5kdc: what is reported is what the KDC wrote down.
+//! Tests of `roster-lab krb5` with a real krb5kdc: reports equal its log.
 
 mod common;
 
@@ -14,8 +14,8 @@ use std::thread;
 
 const PRINCIPAL: &str = "u{0..19}";
 
-/// A KDC that knows `u0` to `u19`, who must show that they know their password, `p0` to `p19`, who need
-/// not, and `host/h0` to `host/h4`.
+/// Starts a KDC with `u0` to `u19`, which need pre-authentication, `p0` to `p19`, which do not, and `host/h0` to
+/// `host/h4`.
 fn kdc() -> Kdc {
     let mut commands = Vec::new();
     for number in 0..20 {
@@ -26,7 +26,7 @@ fn kdc() -> Kdc {
     Kdc::start(&commands, "")
 }
 
-/// Lines of the KDC's log about requests of a kind that went well.
+/// Returns the number of successful requests of a kind in the KDC's log.
 fn issued(kdc: &Kdc, kind: &str) -> u64 {
     let log = kdc.log();
     log.lines().filter(|line| line.contains(kind) && line.contains(": ISSUE: ")).count() as u64
@@ -37,7 +37,8 @@ fn arguments<'a>(kdc: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["krb5", "--kdc", kdc, "--realm", Kdc::REALM][..], more, &brief].concat()
 }
 
-/// Runs the lab and holds what it says to what the KDC wrote down, but for what went before the run.
+/// Runs roster-lab and compares its report with the KDC's log, without the `before_the_run` requests of the
+/// preparation.
 fn counted(kdc: &Kdc, kind: &str, before_the_run: u64, more: &[&str]) -> serde_json::Value {
     let before = issued(kdc, kind);
     let address = kdc.address();
@@ -60,7 +61,7 @@ fn log_ins_and_tickets_are_as_many_as_the_kdc_writes_down() {
         counted(&kdc, "AS_REQ", 0, &[&known[..], how].concat());
         counted(&kdc, "TGS_REQ", 0, &[&known[..], &service, how].concat());
     }
-    // Log-ins before a run for tickets are logged in a kind of their own.
+    // The KDC logs the logins that precede a run for tickets with another kind.
     let as_before = issued(&kdc, "AS_REQ");
     counted(&kdc, "TGS_REQ", 0, &[&known[..], &service].concat());
     assert_eq!(issued(&kdc, "AS_REQ") - as_before, 20, "one for each identity");
@@ -101,7 +102,7 @@ fn passwords_may_differ_and_be_salted_in_ways_of_their_own() {
         .map(|number| format!("addprinc +requires_preauth -pw pw{number} a{number}"))
         .collect();
     commands.push("addprinc +requires_preauth -pw pw4 before".to_owned());
-    // The salt stays what the name was.
+    // The salt still contains the old name.
     commands.push("renprinc -force before a4".to_owned());
     let kdc = Kdc::start(&commands, "");
     counted(&kdc, "AS_REQ", 0, &["--principal", "a{0..4}", "--password", "pw{0..4}"]);

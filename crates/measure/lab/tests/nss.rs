@@ -1,5 +1,5 @@
-//! Look-ups through the C library of this host, whose `files` know at least root; and by a module alone,
-//! ours and one that counts its calls.
+//! Tests of `roster-lab nss`: lookups through the C library of this host, whose `files` contain root, and through a
+//! single module: Roster's, or one that counts its calls.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn who_is_there_is_found_by_name_and_id() {
         let (code, report) = run_lookup(lookup, key);
         assert_eq!((code, count(&report, "/failures")), (0, 0), "{lookup} {key}: {report}");
         assert!(count(&report, "/requests") > 0 && number(&report, "/latency_ms/p50") > 0.0);
-        // Whether there was a processor for each, and all the time, is the machine's affair.
+        // The machine decides whether each thread always has a processor.
         let of_machine = ["generator", "standstill"];
         let others = common::warnings(&report).into_iter().find(|kind| !of_machine.contains(kind));
         assert_eq!(others, None, "threads that work are no limit: {report}");
@@ -38,7 +38,7 @@ fn who_is_not_there_is_a_failure() {
     }
 }
 
-/// Runs a look-up by a module that counts; the report, and how many calls it counted.
+/// Runs lookups through a module that counts. Returns the exit code, the report and the number of calls.
 fn counted(lookup: &str, key: &str) -> (i32, serde_json::Value, u64) {
     counted_by(lookup, key, &["--users", "2"])
 }
