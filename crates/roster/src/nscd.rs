@@ -1,11 +1,14 @@
-//! `roster nscd`: the server of prebuilt maps on its own, and what root may tell one.
+//! `roster nscd`: runs a standalone server of prebuilt maps, and sends admin requests to one. `roster-nscd` has the
+//! server itself.
 
 use crate::args::NscdArgs;
 use crate::output::print_stderr;
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use roster_messages::table::tools;
+use roster_messages::{CodedError, Message};
 use roster_nscd::server::drop_privileges::{PrivilegeError, ServerAccounts};
 use roster_nscd::server::map_sources::SourceFiles;
-use roster_nscd::server::{self, ServerOptions, socket};
+use roster_nscd::server::{self, ServerOptions, socket, with_causes};
 use roster_nscd::starter::{self, Starter};
 use roster_nscd::{nss_helper, protocol};
 use rustix::io::Errno;
@@ -17,20 +20,18 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a server may take to do as it is told: to make a large map is the longest.
+/// Timeout of an admin request. The rebuild of a large map takes longest.
 const ADMIN_REQUEST_WAIT: Duration = Duration::from_secs(60);
-/// How long it may take to tell its figures: programs wait for no server longer.
+/// Timeout of statistics, the same as of clients.
 const STATISTICS_WAIT: Duration = Duration::from_secs(5);
-/// How long a server that cannot begin sends everybody away before it ends.
+/// Time for which a server that cannot start redirects clients before it exits.
 const FAILED_START_WAIT: Duration = Duration::from_secs(5);
-/// The most that a server says of itself.
+/// Maximum size of statistics.
 const STATISTICS_BYTES_MAX: u64 = 64 << 10;
 
-/// Why there is no answer to an order.
-const REQUEST_REJECTED: &str = "the server takes orders from root, and none while it has nowhere to keep maps (its log says why)";
-
-/// Serves, or tells a server what to do.
+/// Runs the server, or sends requests to one.
 pub fn run(options: &NscdArgs, out: &mut dyn Write) -> Result<()> {
+    let socket = options.socket.display();
     if options.statistics {
         out.write_all(&statistics(&options.socket)?)?;
         return Ok(());
@@ -38,39 +39,59 @@ pub fn run(options: &NscdArgs, out: &mut dyn Write) -> Result<()> {
     if options.shutdown {
         return match reply_status(&send_admin_request(&options.socket, 8, b"")?) {
             Some(0) => Ok(()),
-            // nscd's own says nothing.
+            // The server of glibc sends no reply.
             None if rustix::process::geteuid().is_root() => Ok(()),
-            _ => bail!("{REQUEST_REJECTED}"),
+            reply => Err(rejected(&socket.to_string(), reply)),
         };
     }
     for table in &options.invalidate {
         let key = [table.as_bytes(), b"\0"].concat();
         match reply_status(&send_admin_request(&options.socket, 10, &key)?) {
             Some(0) => {}
-            None => bail!("{table}: {REQUEST_REJECTED}"),
-            Some(status) if status == Errno::PERM.raw_os_error() => {
-                bail!("{table}: {REQUEST_REJECTED}")
-            }
-            Some(_) => bail!("{table}: no new map could be made; the server's log says why"),
+            reply => return Err(rejected(&format!("{socket}: {table}"), reply)),
         }
     }
     if options.invalidate.is_empty() { serve(options) } else { Ok(()) }
 }
 
-/// What came of an order: 0, an errno, or nothing that was said.
+/// Returns the error of a rejected request. `reply` is an errno, or `None` without a reply.
+fn rejected(object: &str, reply: Option<i32>) -> anyhow::Error {
+    let (message, text) = match reply {
+        None => (&tools::NSCD_REQUEST_REJECTED, "the server rejects the request"),
+        Some(status) if status == Errno::PERM.raw_os_error() => {
+            (&tools::NSCD_REQUEST_DENIED, "the server denies the request")
+        }
+        Some(_) => (&tools::NSCD_REBUILD_FAILED, "the server made no new map"),
+    };
+    CodedError::new(message, format!("{object}: {text}")).into()
+}
+
+/// Adds the code to an error with its causes.
+fn coded(message: &'static Message, error: &dyn std::error::Error) -> CodedError {
+    CodedError::new(message, with_causes(error))
+}
+
+fn coded_privilege_error(error: &PrivilegeError) -> CodedError {
+    CodedError { fix: error.fix(), ..coded(error.message(), error) }
+}
+
+/// Parses a reply: 0, an errno, or `None` without a reply.
 fn reply_status(said: &[u8]) -> Option<i32> {
     said.first_chunk::<4>().map(|status| i32::from_ne_bytes(*status))
 }
 
-/// What the server at that socket says of itself.
+/// Requests the statistics of the server at a socket.
 pub fn statistics(socket: &Path) -> Result<Vec<u8>> {
     send_admin_request(socket, 9, b"")
 }
 
-/// Sends a request of nscd's protocol and reads to the end of the answer.
+/// Sends a request of nscd's protocol and reads the whole reply.
 fn send_admin_request(path: &Path, number: i32, key: &[u8]) -> Result<Vec<u8>> {
-    let mut socket =
-        UnixStream::connect(path).with_context(|| format!("nobody serves {}", path.display()))?;
+    let shown = path.display();
+    let mut socket = UnixStream::connect(path).map_err(|error| {
+        let text = format!("{shown}: no server is listening");
+        CodedError::new(&tools::NSCD_NOT_RUNNING, text).caused_by(error)
+    })?;
     socket.set_read_timeout(Some(if number == 9 {
         STATISTICS_WAIT
     } else {
@@ -84,33 +105,36 @@ fn send_admin_request(path: &Path, number: i32, key: &[u8]) -> Result<Vec<u8>> {
         .write_all(&request)
         .and_then(|()| socket.take(STATISTICS_BYTES_MAX).read_to_end(&mut answer).map(drop));
     match answered {
-        // Who is sent away may find the connection closed before it has asked.
+        // A server that rejects the client may close the connection before the request.
         Err(error)
             if ![ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&error.kind()) =>
         {
-            return Err(error).with_context(|| format!("{} does not answer", path.display()));
+            let text = format!("{shown}: no reply");
+            let error = CodedError::new(&tools::NSCD_NO_REPLY_IN_TIME, text).caused_by(error);
+            return Err(error.into());
         }
         _ => {}
     }
     if number == 9 && answer.is_empty() {
-        bail!("{}: {REQUEST_REJECTED}", path.display());
+        return Err(rejected(&shown.to_string(), None));
     }
     Ok(answer)
 }
 
 fn serve(options: &NscdArgs) -> Result<()> {
-    // Held open for as long as the process lives: what stops it is a signal.
+    // The socket stays open as long as the process, because a signal stops the server.
     let (stop, _running) = UnixStream::pair()?;
     let administrator = rustix::process::getuid().as_raw();
     let (listener, is_handed_over) = listener(options)?;
     let starter = match start_starter(options) {
         Err(error) if is_handed_over => {
-            // Whoever is in the queue, or comes until the unit is started again, does not wait for that.
-            print_stderr(format_args!("roster: {error}; programs ask their name services"));
+            let error = coded_privilege_error(&error);
+            // Clients in the queue, and new ones until the restart of the unit, do not wait.
+            print_stderr(format_args!("roster: clients use their name services: {error}"));
             server::redirect_clients(listener.as_fd(), None, FAILED_START_WAIT)?;
             return Err(error.into());
         }
-        started => started?,
+        started => started.map_err(|error| coded_privilege_error(&error))?,
     };
     let options = ServerOptions {
         listener,
@@ -130,45 +154,52 @@ fn serve(options: &NscdArgs) -> Result<()> {
         on_progress: Box::new(|| notify_systemd(NotifyState::Watchdog)),
         ready: Box::new(|| notify_systemd(NotifyState::Ready)),
     };
-    server::run(options, starter).map_err(Into::into)
+    server::run(options, starter).map_err(|error| coded(error.message(), &error).into())
 }
 
-/// Starts the process that starts helpers, and becomes the server's user.
+/// Starts the process that starts helpers, and changes to the server's user.
 fn start_starter(options: &NscdArgs) -> Result<Starter, PrivilegeError> {
     let Some(name) = &options.user else {
         return Starter::start(None).map_err(PrivilegeError::Starter);
     };
     let accounts = ServerAccounts::from_passwd(name, &options.passwd)?;
     if let Err(error) = accounts.take_ownership(&options.maps) {
-        // The server looks at the folder again and again.
-        print_stderr(format_args!("roster: {error}"));
+        // The server checks the directory periodically.
+        print_stderr(format_args!("roster: {}", coded_privilege_error(&error)));
     }
     accounts.drop_privileges()
 }
 
-/// The socket that systemd hands over as standard input, or one that is made; whether it was handed over.
+/// Returns the socket that systemd passes as standard input, or a new one, and whether systemd passed it.
 fn listener(options: &NscdArgs) -> Result<(OwnedFd, bool)> {
     let input = io::stdin().as_fd().try_clone_to_owned();
     if let Some(input) = input.ok().filter(|input| socket_acceptconn(input) == Ok(true)) {
-        socket::check_path(&input)?;
+        socket::check_path(&input).map_err(|error| coded(error.message(), &error))?;
         return Ok((input, true));
     }
-    Ok((socket::listen_at(&options.socket)?, false))
+    let made = socket::listen_at(&options.socket);
+    Ok((made.map_err(|error| coded(error.message(), &error))?, false))
 }
 
-/// Tells systemd, if it is there, how the server is: sd_notify(3).
+/// Reports the state of the server to systemd, if it runs there: sd_notify(3).
 fn notify_systemd(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        print_stderr(format_args!("roster: cannot tell the service manager: {error}"));
+        let text = "service manager: not notified";
+        let error = CodedError::new(&tools::NSCD_NOTIFY_FAILED, text).caused_by(error);
+        print_stderr(format_args!("roster: {error}"));
     }
 }
 
-/// The helper process.
+/// Runs the helper process.
 pub fn run_helper() -> Result<()> {
-    nss_helper::main().context("the server is gone")
+    nss_helper::main().map_err(server_gone)
 }
 
-/// The process that starts helpers.
+/// Runs the process that starts helpers.
 pub fn run_helper_starter() -> Result<()> {
-    starter::main().context("the server is gone")
+    starter::main().map_err(server_gone)
+}
+
+fn server_gone(error: io::Error) -> anyhow::Error {
+    CodedError::new(&tools::NSCD_SERVER_GONE, "nscd server: gone").caused_by(error).into()
 }

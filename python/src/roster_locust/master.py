@@ -99,20 +99,21 @@ class Lab:
         self._checked = checked
         for name, found in self.checks.items():
             for warning in found.get("warnings", ()):
-                log.warning("%s: %s", name, warning["text"])
+                log.warning("%s: %s [%s]", name, warning["text"], warning["code"])
 
     def warnings(self) -> List[Dict[str, str]]:
         """Warnings of the comparisons, and of all workers, each kind once."""
-        found: Dict[Tuple[str, str], str] = {}
+        found: Dict[Tuple[str, str], Dict[str, str]] = {}
         for name, one in self.checks.items():
             if "failed" in one:
-                found[name, "not checked"] = one["failed"]
+                # The text is a message of roster-lab, which ends with its code.
+                found[name, "not checked"] = {"text": one["failed"]}
             for warning in one.get("warnings", ()):
-                found[name, warning["kind"]] = warning["text"]
+                found[name, warning["kind"]] = {"text": warning["text"], "code": warning["code"]}
         for worker in self.workers.values():
-            for name, kind, text in worker["warnings"]:
-                found.setdefault((name, kind), text)
-        return [{"name": key[0], "kind": key[1], "text": text} for key, text in found.items()]
+            for name, kind, text, code in worker["warnings"]:
+                found.setdefault((name, kind), {"text": text, "code": code})
+        return [dict(one, name=name, kind=kind) for (name, kind), one in found.items()]
 
     def server_cpu_us(self) -> Dict[str, float]:
         """Microseconds of the server's processor for each request of a class.
@@ -158,7 +159,7 @@ def check(cls: Any) -> Dict[str, Any]:
         return {}
     program = os.environ.get("ROSTER_LAB") or shutil.which("roster-lab")
     if program is None:
-        return {"failed": "the checks before the run need roster-lab. Install it, or set ROSTER_LAB. [RST-7104]"}
+        return {"failed": "roster-lab is not installed on this host. Install it. [RST-8192]"}
     # Not as arguments, which every user of this host sees: passwords may be among them.
     command = [program, "run", "/dev/stdin", "--check", "--json=-", "--quiet"]
     try:
@@ -170,14 +171,14 @@ def check(cls: Any) -> Dict[str, Any]:
             timeout=CHECK_SECONDS_MAX,
         )
     except subprocess.TimeoutExpired:
-        text = "the checks before the run took longer than %d s. Check the server, or set probe = 0. [RST-7105]"
+        text = "the pre-run checks took longer than %d s. Lower probe, or set it to 0. [RST-8193]"
         return {"failed": text % CHECK_SECONDS_MAX}
     try:
         found: Dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         # Errors of roster-lab have their own codes.
         told = done.stderr.decode(errors="replace").strip()[-1000:]
-        return {"failed": told or "roster-lab check ended without a report. Run it with the same options. [RST-7106]"}
+        return {"failed": told or "roster-lab check ended without a report. Run it with the same options. [RST-8194]"}
     return found
 
 

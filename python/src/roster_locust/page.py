@@ -45,7 +45,7 @@ def add(web_ui: Any, lab: Any) -> None:
         {"title": "Lab", "key": KEY},
     ]
     columns = [("name", "Name"), ("p50", "50 %"), ("p90", "90 %"), ("p99", "99 %"), ("p999", "99.9 %")]
-    columns += [("max", "Max"), ("server", "Server CPU µs"), ("warnings", "To know")]
+    columns += [("max", "Max"), ("server", "Server CPU µs"), ("warnings", "Warnings")]
     web_ui.template_args["extended_tables"] = [
         *web_ui.template_args.get("extended_tables", []),
         {"key": KEY, "structure": [{"key": key, "title": title} for key, title in columns]},
@@ -132,8 +132,8 @@ button { font: inherit; }
 </style>
 <h2>Latency by percentile</h2><div id="curves">No requests yet.</div>
 <p id="cost"></p>
-<h2>To know before the figures are believed</h2><ul id="warnings"></ul>
-<p><button id="check">Look for traps again</button></p>
+<h2>Warnings about these figures</h2><ul id="warnings"></ul>
+<p><button id="check">Check again</button></p>
 <script>
 const esc = (text) => String(text).replace(/[&<>"]/g, (c) => "&#" + c.charCodeAt(0) + ";");
 const W = 900, H = 360, L = 70, B = 40;
@@ -161,8 +161,9 @@ async function show() {
   const costs = Object.entries(told.server_cpu_us).map(([name, us]) => `${name}: the server works ${us.toFixed(1)} µs for each request.`);
   if (told.client_cpu_us !== null) costs.push(`The ${told.workers} workers of roster-lab work ${told.client_cpu_us.toFixed(1)} µs for each.`);
   document.getElementById("cost").textContent = costs.join(" ");
-  const items = told.warnings.map((w) => `<li><b>${esc(w.name)}, ${esc(w.kind)}:</b> ${esc(w.text)}</li>`);
-  document.getElementById("warnings").innerHTML = items.join("") || "<li>Nothing was found.</li>";
+  const code = (w) => w.code ? ` [${esc(w.code)}]` : "";
+  const items = told.warnings.map((w) => `<li><b>${esc(w.name)}, ${esc(w.kind)}:</b> ${esc(w.text)}${code(w)}</li>`);
+  document.getElementById("warnings").innerHTML = items.join("") || "<li>No problems found.</li>";
   document.getElementById("check").disabled = !told.idle;
 }
 document.getElementById("check").onclick = () => fetch("./check", { method: "POST" }).then(show);

@@ -45,7 +45,7 @@ class NativeUser(User):
     def made_by_a_worker(self) -> None:
         raise RuntimeError(
             "%s: only workers of roster-lab make its requests. Start Locust with --master, and "
-            "roster-lab worker --master HOST. [RST-7107]" % type(self).__name__
+            "roster-lab worker --master HOST. [RST-8195]" % type(self).__name__
         )
 
 

@@ -255,7 +255,7 @@ fn nscd_helper_user_missing_is_told() {
         NscdServer::prepared(TestHost::in_memory(&local, NSSWITCH), &["--user", "roster-nscd"]);
     let told = run(&mut served.command());
     assert_eq!(told.code, 1, "{told:?}");
-    let wanted = "has no user roster-nscd-helper: make it with systemd-sysusers";
+    let wanted = "no user roster-nscd-helper. Run systemd-sysusers";
     assert!(told.error().contains(wanted), "{}", told.error());
 }
 

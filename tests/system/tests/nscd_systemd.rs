@@ -374,7 +374,7 @@ fn without_its_user_the_unit_says_what_to_do_and_nobody_waits() {
     assert_ne!(host.run("systemctl", &["start", "roster-nscd.service"]).code, 0);
     let told = host.run("roster", &["nscd", "--user", "roster-nscd", "--socket", "/run/other"]);
     assert_eq!(told.code, 1, "{told:?}");
-    let wanted = "/etc/passwd has no user roster-nscd: make it with systemd-sysusers";
+    let wanted = "[RST-9513]";
     assert!(told.error().contains(wanted), "{}", told.error());
 }
 

@@ -1,5 +1,5 @@
-//! What may be typed: the one source of the parser, of `--help`, man pages and completions, and of the
-//! keys of a [plan](crate::plan).
+//! Command-line arguments: the single source of the parser, of `--help`, man pages and completions, and of the keys of a
+//! [plan](crate::plan). `commands` implements the subcommands.
 
 use crate::dlopen::nss_module::NssLookup;
 use crate::dlopen::pam::PamStep;
@@ -18,17 +18,16 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Load and time identity services, and say when a figure is not what it seems
+/// Load and measure identity services, and warn about misleading figures
 ///
-/// Makes requests of an identity service as fast as they are answered (a closed loop of users) or at
-/// a rate of its own (an open loop), and tells how many were answered, how soon, and what that cost
-/// client and server. Latencies count from when a request was meant to start, so that a stall of the
-/// server is seen in full; the time of the warm-up is left out. A run says whether the generator
-/// itself was the limit.
+/// Makes requests to an identity service. In a closed loop each user waits for its reply; in an open loop requests
+/// arrive at a fixed rate. Reports the rate, the latencies, and the processor time of client and server. Latencies
+/// count from the intended start of a request, so they include stalls of the server. Figures exclude the warm-up. A
+/// run warns if the load generator was the limit.
 ///
-/// Where a value names an identity, {A..B} is a range of numbers (with zeros in front if A has them),
-/// {@FILE} a line of a file, and an n in braces the number of the request; @FILE for the whole value
-/// takes its lines. Each request takes the next. A brace is written twice: {{.
+/// In values that name an identity, {A..B} is a range of numbers, with leading zeros if A has them. {@FILE} is a line
+/// of a file, and an n in braces is the number of the request. @FILE as the whole value uses its lines. Each request
+/// uses the next value. Write a literal brace twice: {{.
 #[derive(Debug, Parser)]
 #[command(
     name = "roster-lab",
@@ -58,7 +57,7 @@ pub enum Command {
     Completions(CompletionsArgs),
 }
 
-/// Loads, which a plan may have too.
+/// Loads, which are also the tables of a plan.
 #[derive(Debug, Subcommand)]
 pub enum LoadCommand {
     Ldap(Box<LdapArgs>),
@@ -70,40 +69,39 @@ pub enum LoadCommand {
     Shell(Box<CommandArgs>),
 }
 
-/// Look for traps: what would make the figures of a run other than they seem
+/// Check for pitfalls that make the figures of a run misleading
 ///
-/// Makes the short comparisons that go before each run, and no run: one identity against many, constant
-/// bytes against varied, low load against high, entries before a bind against after, ports, clocks. What
-/// is found is told with its ratio, what it means for the figures and what to do.
+/// Makes only the short comparisons before a run: one identity against many, constant bytes against varied, low load
+/// against high, entries before a bind against after, ports, clocks. Each warning has its ratio, its consequence for
+/// the figures, and a remedy.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("check"))]
 pub struct CheckArgs {
-    /// The load, with the options of a run
+    /// Select the load, with the options of a run
     #[command(subcommand)]
     pub load: LoadCommand,
 }
 
 /// Load a directory server over LDAP
 ///
-/// One user has one connection and one request at a time. With --connections new, each request opens a
-/// connection of its own (and does TLS, and binds as --bind-dn if that is given), and its latency
-/// holds all of that.
+/// Each user has one connection and one request at a time. With --connections new, each request opens a connection,
+/// with TLS and a bind as --bind-dn if set. Its latency includes all of that.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("ldap"))]
 pub struct LdapArgs {
-    /// The server: ldap://HOST:PORT, or ldaps:// for TLS from the first byte
+    /// Set the server: ldap://HOST:PORT, or ldaps:// for TLS from the first byte
     #[arg(long, value_name = "URI", value_hint = ValueHint::Url)]
     pub uri: String,
 
-    /// What is done
+    /// Select the LDAP operation
     #[arg(long, value_enum, default_value = "bind")]
     pub op: LdapOp,
 
-    /// The entry: who binds, where the search begins, what is compared or modified
+    /// Set the target DN: bind DN, search base, or entry to compare or modify
     #[arg(long, value_name = "DN")]
     pub dn: Template,
 
-    /// The password of --dn, for --op bind; @FILE keeps it out of the list of processes
+    /// Set the password of --dn for --op bind; @FILE hides it from the list of processes
     #[arg(
         long,
         value_name = "PASSWORD",
@@ -112,19 +110,19 @@ pub struct LdapArgs {
     )]
     pub password: Option<Template>,
 
-    /// What a search looks for
+    /// Set the search filter
     #[arg(long, value_name = "FILTER", default_value = "(objectClass=*)")]
     pub filter: String,
 
-    /// How deep a search goes
+    /// Set the search scope
     #[arg(long, value_enum, default_value = "base")]
     pub scope: SearchScope,
 
-    /// What a search brings of each entry: attributes, with commas between them [default: all]
+    /// Request these attributes, comma-separated [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub attributes: Vec<String>,
 
-    /// What is compared, or what a modification sets: an attribute and its value
+    /// Set the attribute and value to compare or to modify
     #[arg(
         long,
         value_name = "ATTRIBUTE=VALUE",
@@ -132,23 +130,23 @@ pub struct LdapArgs {
     )]
     pub value: Option<String>,
 
-    /// Who connections are bound as before the first request [default: nobody]
+    /// Bind connections as this DN before the first request [default: anonymous]
     #[arg(long, value_name = "DN", requires = "bind_password")]
     pub bind_dn: Option<Template>,
 
-    /// The password of --bind-dn
+    /// Set the password of --bind-dn
     #[arg(long, value_name = "PASSWORD", requires = "bind_dn")]
     pub bind_password: Option<Template>,
 
-    /// When connections are opened
+    /// Reuse connections, or open one for each request
     #[arg(long, value_enum, default_value = "reuse")]
     pub connections: ConnectionMode,
 
-    /// Ask for TLS on connections that began without
+    /// Use StartTLS
     #[arg(long)]
     pub start_tls: bool,
 
-    /// Authorities that the server's certificate may be from, in PEM [default: the host's]
+    /// Trust these CA certificates, in PEM [default: those of the host]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tls_ca: Option<PathBuf>,
 
@@ -161,28 +159,28 @@ pub struct LdapArgs {
 
 /// Load a DNS server
 ///
-/// One user has one query in flight. A name that does not exist, and every other code but NOERROR, is
-/// a failure of its own kind.
+/// Each user has one query in flight. A name that does not exist, and every code except NOERROR, is a failure of its
+/// own kind.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("dns"))]
 pub struct DnsArgs {
-    /// The server, an address or name of a host; port 53 unless it is given
+    /// Set the server, by address or name [default port: 53]
     #[arg(long, value_name = "HOST:PORT")]
     pub server: String,
 
-    /// The name to ask for; with --type PTR it may be an address
+    /// Query this name; with --type PTR it may be an address
     #[arg(long, value_name = "NAME")]
     pub name: Template,
 
-    /// What is asked of it
+    /// Select the record type
     #[arg(long, value_enum, default_value = "A", ignore_case = true)]
     pub r#type: RecordType,
 
-    /// How queries travel
+    /// Select the transport
     #[arg(long, value_enum, default_value = "udp")]
     pub protocol: Transport,
 
-    /// When sockets are opened
+    /// Reuse sockets, or open one for each query
     #[arg(long, value_enum, default_value = "reuse")]
     pub connections: ConnectionMode,
 
@@ -193,57 +191,55 @@ pub struct DnsArgs {
     pub common: CommonArgs,
 }
 
-/// Load a KDC of Kerberos
+/// Load a Kerberos KDC
 ///
-/// One user has one request in flight. Log-ins show that they know their password by an encrypted
-/// timestamp. The keys for that are made of the passwords before the run, as the KDC says that they
-/// are, and with --op tgs all identities are logged in once; none of that is in the figures. No two
-/// requests have the same bytes. Answers are not decrypted.
+/// Each user has one request in flight. Logins use an encrypted timestamp for pre-authentication. The keys are derived
+/// from the passwords before the run, with the salt of the KDC, and with --op tgs each identity logs in once. The
+/// figures exclude this setup. No two requests have the same bytes. Replies are not decrypted.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("krb5"))]
 pub struct Krb5Args {
-    /// The KDC, an address or name of a host; port 88 unless it is given
+    /// Set the KDC, by address or name [default port: 88]
     #[arg(long, value_name = "HOST:PORT")]
     pub kdc: String,
 
-    /// The realm
+    /// Set the realm
     #[arg(long, value_name = "REALM")]
     pub realm: String,
 
-    /// What is asked for
+    /// Select the kind of request
     #[arg(long, value_enum, default_value = "as")]
     pub op: krb5::message::KdcRequestKind,
 
-    /// Who asks, without the realm
+    /// Set the client principal, without the realm
     #[arg(long, value_name = "NAME")]
     pub principal: Template,
 
-    /// The password of --principal; @FILE keeps it out of the list of processes
+    /// Set the password of --principal; @FILE hides it from the list of processes
     #[arg(long, value_name = "PASSWORD", required_unless_present = "no_preauth")]
     pub password: Option<Template>,
 
-    /// Ask without showing that the password is known, for principals that the KDC allows it
+    /// Omit pre-authentication, for principals without the requirement
     #[arg(long, conflicts_with = "password")]
     pub no_preauth: bool,
 
-    /// What the ticket is for [default: krbtgt/REALM]
+    /// Request a ticket for this service [default: krbtgt/REALM]
     #[arg(long, value_name = "NAME")]
     pub service: Option<Template>,
 
-    /// Ways to encrypt that may be used [default: all four]
+    /// Permit these encryption types [default: all four]
     #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
     pub enctype: Vec<EncType>,
 
-    /// Let each client send the same bytes again and again, which no program does: what a cache of
-    /// answers makes of a figure
+    /// Repeat the bytes of each client, to measure the reply cache of the KDC
     #[arg(long)]
     pub same_bytes: bool,
 
-    /// How messages travel
+    /// Select the transport
     #[arg(long, value_enum, default_value = "udp")]
     pub protocol: Transport,
 
-    /// When sockets are opened; MIT's KDC closes a TCP connection after each answer
+    /// Reuse sockets, or open one for each request; MIT's KDC closes a TCP connection after each reply
     #[arg(long, value_enum, default_value = "reuse")]
     pub connections: ConnectionMode,
 
@@ -254,22 +250,22 @@ pub struct Krb5Args {
     pub common: CommonArgs,
 }
 
-/// Time look-ups of users and groups
+/// Measure lookups of users and groups
 ///
-/// What getpwnam_r(3), getgrnam_r(3) and their kin take, by way of nsswitch.conf(5), in this process;
-/// or what an NSS module takes alone. Each user has a thread of its own. Keys that are numbers are ids. What is not there is a failure.
+/// Calls getpwnam_r(3), getgrnam_r(3) and related functions in this process, by nsswitch.conf(5), or the functions of
+/// one NSS module. Each user has its own thread. Numeric keys are ids. A missing entry is a failure.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("nss"))]
 pub struct NssArgs {
-    /// What is looked up
+    /// Select the kind of lookup
     #[arg(long, value_enum)]
     pub lookup: NssLookup,
 
-    /// Its name or id; for initgroups, a user's name
+    /// Look up this name or id; for initgroups, the name of a user
     #[arg(long, value_name = "KEY")]
     pub key: Template,
 
-    /// Call this module straight, without the C library: libnss_NAME.so.2
+    /// Call this module directly, without the C library: libnss_NAME.so.2
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub module: Option<PathBuf>,
 
@@ -277,27 +273,26 @@ pub struct NssArgs {
     pub common: CommonArgs,
 }
 
-/// Time log-ins through PAM
+/// Measure logins through PAM
 ///
-/// From pam_start(3) to pam_end(3) in this process, as a program does that logs people in. Each user has
-/// a thread of its own. Questions that modules ask are answered with the password. A module may wait
-/// after a wrong one, which counts.
+/// Calls pam_start(3) to pam_end(3) in this process, as login programs do. Each user has its own thread. Prompts of
+/// modules get the password. The latency includes the delay of modules after a wrong password.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("pam"))]
 pub struct PamArgs {
-    /// The service, a file of /etc/pam.d
+    /// Set the service, a file of /etc/pam.d
     #[arg(long, value_name = "NAME")]
     pub service: String,
 
-    /// Who logs in
+    /// Log in as this user
     #[arg(long, value_name = "NAME")]
     pub user: Template,
 
-    /// The password; @FILE keeps it out of the list of processes
+    /// Set the password; @FILE hides it from the list of processes
     #[arg(long, value_name = "PASSWORD")]
     pub password: Template,
 
-    /// What is done of a log-in
+    /// Perform these steps of a login
     #[arg(
         long,
         value_enum,
@@ -307,26 +302,25 @@ pub struct PamArgs {
     )]
     pub steps: Vec<PamStep>,
 
-    /// Where services are, in place of /etc/pam.d
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    /// Read services from this directory instead of /etc/pam.d
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub config_folder: Option<PathBuf>,
 
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Run a command again and again, in many processes at once
+/// Run a command repeatedly, in concurrent processes
 ///
-/// The command is started without a shell, with nothing on its standard input; what it writes is
-/// discarded. Its arguments may vary as identities do. The latency of a run is from its start to its
-/// end; what of that a process takes that does nothing (true(1)) is measured at the same load and shown
-/// apart. An exit code other than 0 is a failure. Reports of several commands or hosts stand side by
-/// side with roster-lab compare. They tell the command, without what stands behind -w or a name as --password
-/// and PASSWORD=; whatever else must not be seen belongs into a file.
+/// Starts the command without a shell and with an empty standard input, and discards its output. Its arguments may
+/// vary like identities. The latency is the time from its start to its end. The time of a process that does nothing,
+/// true(1), is measured at the same load and reported separately. An exit code other than 0 is a failure. roster-lab
+/// compare compares the reports of several commands or hosts. Reports contain the command, without values after -w
+/// and after names such as --password and PASSWORD=. Write other secrets into a file.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("command"))]
 pub struct CommandArgs {
-    /// The command and its arguments
+    /// Run this command with its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<Template>,
 
@@ -334,183 +328,179 @@ pub struct CommandArgs {
     pub common: CommonArgs,
 }
 
-/// How connections are made.
+/// Options of connections.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Network")]
 pub struct NetworkArgs {
-    /// Addresses of this host to connect from, in turn
+    /// Connect from these addresses of this host, in turn
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub source: Vec<IpAddr>,
 
-    /// How connections are closed
+    /// Close connections in this way
     #[arg(long, value_enum, default_value = "normal")]
     pub close: CloseMode,
 }
 
-/// What every kind of load has.
+/// Options of every load.
 #[derive(Debug, Args, Clone)]
 #[command(next_help_heading = "Load")]
 pub struct CommonArgs {
-    /// Users, of whom each has one request at a time; a list of numbers is as many runs. With --rate,
-    /// the most requests at a time [default: 16, of look-ups as many as processors, with --rate 64]
+    /// Simulate this number of users, each with one request at a time; a comma-separated list runs once per value. With
+    /// --rate: maximum requests in flight [default: 16; nss: number of CPUs; with --rate: 64]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub users: Vec<u32>,
 
-    /// What a user waits between an answer and the next request
+    /// Wait between a reply and the next request of a user
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0", conflicts_with = "rate")]
     pub think: Duration,
 
-    /// Requests a second, whatever the answers: R, a list for as many runs, or A..B to go from the one
-    /// to the other
+    /// Make R requests per second, independent of replies; a list runs once per value, and A..B changes the rate
+    /// during the run
     #[arg(long, value_name = "R")]
     pub rate: Option<RateSpec>,
 
-    /// Raise the rate from --rate on until the 99th percentile is above this time, and find where
+    /// Search the highest rate, from --rate on, with a 99th percentile of at most this time
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "rate")]
     pub knee: Option<Duration>,
 
-    /// The share of requests that may fail below the knee
+    /// Permit this share of failed requests below the knee
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.01", requires = "knee")]
     pub knee_failures: f64,
 
-    /// How long to measure; each run of several
+    /// Measure for this time, in each run
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
     pub duration: Duration,
 
-    /// How long to run before that, which the figures leave out
+    /// Run for this time before, excluded from the figures
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1")]
     pub warm_up: Duration,
 
-    /// How long each comparison takes that is made before the run, lest its figures be other than they
-    /// seem; 0 for none
+    /// Set the duration of each pre-run check; 0 disables them
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0.5")]
     pub probe: Duration,
 
-    /// A request without an answer for so long has failed
+    /// Fail a request without a reply after this time
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
     pub timeout: Duration,
 
-    /// Threads of the generator, to whom users are dealt out; nss and pam have one for each user [default: 1, for
-    /// commands one for each processor]
+    /// Distribute users over this number of threads; nss and pam have one for each user [default: 1; command: number
+    /// of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
 
-    /// The server's process, if it is on this host, for its processor time and memory
+    /// Report processor time and memory of this process, a server on this host
     #[arg(long, value_name = "PID", help_heading = "Report")]
     pub server_pid: Option<u32>,
 
-    /// The server's systemd unit, for the same
+    /// Report the same of this systemd unit
     #[arg(long, value_name = "UNIT", help_heading = "Report", conflicts_with = "server_pid")]
     pub server_unit: Option<String>,
 
-    /// Write the report as JSON to this file; - for standard output, in place of the text
+    /// Write the report as JSON to this file, or with - to the standard output instead of text
     #[arg(long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
 
-    /// Write all percentiles to this file, as plotters of HDR histograms read them
+    /// Write all percentiles to this file, in the format of HDR histogram plotters
     #[arg(long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
     pub hdr: Option<PathBuf>,
 
-    /// Write a page with charts to this file, which needs no other
+    /// Write a self-contained page with charts to this file
     #[arg(long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
 
-    /// Draw no live view
+    /// Hide the live view
     #[arg(long, help_heading = "Report")]
     pub quiet: bool,
 }
 
-/// Carry out a plan
+/// Run a plan
 ///
-/// A plan is a TOML file with one table, named as one of the commands here, whose keys are the options
-/// of that command without their dashes. Options behind the file take the place of those in it.
+/// A plan is a TOML file with one table, which has the name of a load. Its keys are the options of that command
+/// without their dashes. Options after the file replace those in it.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("run"))]
 pub struct RunArgs {
-    /// Look for traps only, as roster-lab check does
+    /// Make only the pre-run checks, like roster-lab check
     #[arg(long)]
     pub check: bool,
 
-    /// The plan
+    /// Read this plan
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
 
-    /// Options of the plan's command
+    /// Replace options of the plan
     #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
     pub options: Vec<OsString>,
 }
 
 /// Compare runs by their reports
 ///
-/// Shows reports that runs wrote with --json side by side: a table, and for each against the first a
-/// sentence that says what differs and how sure that is. Of a curve the run with the highest rate
-/// counts. How sure a difference is comes from the spread within the runs: differences between one
-/// start of a server and the next are not in it. Of five runs or more of each, under one name, it comes
-/// from the spread between them.
+/// Prints a table of reports that runs wrote with --json, and a sentence about each report compared with the first:
+/// the difference and its confidence. Of a curve the run with the highest rate counts. With one run of each, the
+/// confidence comes from the spread within a run, which excludes differences between two starts of a server. With at
+/// least five runs of each name, it comes from the spread between the runs.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("compare"))]
 pub struct CompareArgs {
-    /// Reports, of which the first is what the others are compared with
+    /// Compare these reports with the first one
     #[arg(value_name = "FILE", required = true, num_args = 1..=64, value_hint = ValueHint::FilePath)]
     pub reports: Vec<PathBuf>,
 
-    /// What they are called, with commas between; those of one name are runs of the same [default: the files'
-    /// names]
+    /// Label the reports, comma-separated; reports with the same label are repeated runs [default: file names]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub names: Vec<String>,
 
-    /// Write a page with charts, which needs no other file
+    /// Write a self-contained page with charts to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
 
-    /// Write the charts as a picture
+    /// Write the charts as a PNG picture to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub png: Option<PathBuf>,
 }
 
 /// Find the release that changed a figure
 ///
-/// Measures releases between a good one and a bad one, each time the one in the middle: puts it in place
-/// by a command, and carries a plan out. A release is good or bad by which of the two its figure is
-/// nearer to, as a quotient. One that cannot be put in place or measured is gone around. What was found
-/// is kept after each release, and the same command goes on from there.
+/// Measures releases between a good and a bad one, always the one in the middle: installs it with a command, and runs
+/// a plan. A release counts as the end whose figure is nearer, by their ratio. Releases that cannot be installed or
+/// measured are skipped. The state is saved after each release, and the same command continues from it.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("bisect"))]
 pub struct BisectArgs {
-    /// Releases in their order, with commas between; @FILE for the lines of a file
+    /// List the releases in their order, comma-separated; @FILE reads the lines of a file
     #[arg(long, value_name = "VERSION", value_parser = versions, required = true)]
     pub versions: Versions,
 
-    /// A release whose figure is as it should be
+    /// Name a release with a good figure
     #[arg(long, value_name = "VERSION")]
     pub good: String,
 
-    /// One whose figure is not
+    /// Name a release with a bad figure
     #[arg(long, value_name = "VERSION")]
     pub bad: String,
 
-    /// What puts a release in place, for sh; {version} stands for it. A server that it starts must be in
-    /// the background, and must be reached when the command ends
+    /// Install a release with this shell command; {version} is replaced by its name. A server must run in the background
+    /// and be reachable when the command ends
     #[arg(long, value_name = "COMMAND")]
     pub cmd: String,
 
-    /// What measures it
+    /// Measure each release with this plan
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
 
-    /// The figure; of a curve, that of the run with the highest rate
+    /// Compare this figure; of a curve, the one of the run with the highest rate
     #[arg(long, value_enum, default_value = "rate")]
     pub figure: Metric,
 
-    /// The share of requests that may fail: a release of which more do counts as one that cannot be tested
+    /// Permit this share of failed requests; a release with more is untestable
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.01")]
     pub failures: f64,
 
-    /// A command that takes longer has failed
+    /// Fail a command after this time
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
     pub cmd_timeout: Duration,
 
-    /// Where what was found is kept
+    /// Save the state in this file
     #[arg(long, value_name = "FILE", default_value = "bisect.json", value_hint = ValueHint::FilePath)]
     pub state: PathBuf,
 }
@@ -518,7 +508,7 @@ pub struct BisectArgs {
 /// Releases in their order.
 pub type Versions = std::sync::Arc<[String]>;
 
-/// With commas between, or from a file.
+/// Parses a comma-separated list, or the lines of a file.
 fn versions(text: &str) -> Result<Versions, String> {
     let read;
     let words: Vec<&str> = match text.strip_prefix('@') {
@@ -532,82 +522,81 @@ fn versions(text: &str) -> Result<Versions, String> {
     Ok(words.map(str::to_owned).collect())
 }
 
-/// Compare the ways in which a 389-ds stores passwords
+/// Compare password storage schemes of a 389 Directory Server
 ///
-/// Measures binds by each scheme that the server offers, as many users of its own below --base, which are
-/// removed afterwards; ranks speed beside strength, and says which to take for whom. While it measures,
-/// hashing anew on bind is off and policies of single entries are on; both are put back, also after Ctrl-C,
-/// failures and the loss of the terminal. What is to be put back stands in cn=roster-lab
-/// schemes,cn=config meanwhile: the next run does it for one that was killed. Nobody else's password is
-/// stored otherwise meanwhile.
+/// Measures binds with each scheme of the server, with test users below --base that are removed afterwards. Ranks the
+/// schemes by strength and rate, and recommends one for administrators and one for users. During the measurement the
+/// server does not upgrade hashes on bind, and applies policies of single entries. Both changes are undone, also after
+/// Ctrl-C, errors and the end of the terminal. The entry cn=roster-lab schemes,cn=config records them, and the next run
+/// undoes the changes of a killed run. Other passwords stay unchanged.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("schemes"))]
 pub struct SchemesArgs {
-    /// The server: ldap://HOST:PORT, or ldaps:// for TLS from the first byte
+    /// Set the server: ldap://HOST:PORT, or ldaps:// for TLS from the first byte
     #[arg(value_name = "URI", value_hint = ValueHint::Url)]
     pub uri: String,
 
-    /// Where the users of the test are made, and whose stored passwords are looked at
+    /// Create the test users below this entry, and read its stored passwords
     #[arg(long, value_name = "DN")]
     pub base: String,
 
-    /// Who may change cn=config
+    /// Bind as this DN, with permission to change cn=config
     #[arg(long, value_name = "DN", default_value = "cn=Directory Manager")]
     pub bind_dn: String,
 
-    /// The password of --bind-dn; @FILE keeps it out of the list of processes
+    /// Set the password of --bind-dn; @FILE hides it from the list of processes
     #[arg(long, value_name = "PASSWORD")]
     pub bind_password: Template,
 
-    /// Authorities that the server's certificate may be from, in PEM [default: the host's]
+    /// Trust these CA certificates, in PEM [default: those of the host]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tls_ca: Option<PathBuf>,
 
-    /// Measure these only, with commas between
+    /// Measure only these schemes, comma-separated
     #[arg(long, value_name = "SCHEME", value_delimiter = ',')]
     pub only: Vec<String>,
 
-    /// Users that bind at a time
+    /// Bind with this number of concurrent users
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub users: u32,
 
-    /// Users that there are: a server keeps the results of the last few
+    /// Create this number of test users, more than a server caches
     #[arg(long, value_name = "N", default_value = "200", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub identities: u64,
 
-    /// How long to measure each scheme
+    /// Measure each scheme for this time
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "3")]
     pub duration: Duration,
 
-    /// Binds a second that users make when the most of them come, for the advice
+    /// Recommend schemes for this expected peak of binds per second
     #[arg(long, value_name = "R", default_value = "100")]
     pub binds: f64,
 
-    /// The server's process, if it is on this host, for its processor time
+    /// Report the processor time of this process, a server on this host
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
 
-    /// The server's systemd unit, for the same
+    /// Report the same of this systemd unit
     #[arg(long, value_name = "UNIT", conflicts_with = "server_pid")]
     pub server_unit: Option<String>,
 
-    /// Have new passwords stored by this scheme from now on
+    /// Store new passwords with this scheme from now on
     #[arg(long, value_name = "SCHEME")]
     pub apply: Option<String>,
 
-    /// Below this entry only
+    /// Limit --apply and the list of old passwords to this subtree
     #[arg(long, value_name = "DN")]
     pub subtree: Option<String>,
 
-    /// Tell whose password is not stored by this scheme [default: that of --apply]
+    /// List users whose password does not use this scheme [default: that of --apply]
     #[arg(long, value_name = "SCHEME", conflicts_with = "apply")]
     pub not_using: Option<String>,
 
-    /// Measure nothing
+    /// Skip the measurement
     #[arg(long)]
     pub no_measure: bool,
 
-    /// Only put back what a run that was killed has left behind
+    /// Undo changes left by a killed run, then exit
     #[arg(long, conflicts_with_all = ["apply", "not_using", "json"])]
     pub undo: bool,
 
@@ -616,123 +605,121 @@ pub struct SchemesArgs {
     pub json: Option<PathBuf>,
 }
 
-/// Show at which hop requests spend their time
+/// Show the times of requests by stage
 ///
-/// Looks at the probes of rosterd's processes with bpftrace, and puts together what they tell of each request:
-/// how long it was in the responder, on the bus, in the publisher, in a back-end and at its directory. Requests
-/// are those that programs make of the daemon, of domains that are asked on demand; what the snapshot answers
-/// passes no probe. It takes root, and a kernel with uprobes and BPF. Ctrl-C ends it with a report.
+/// Reads the probes of rosterd's processes with bpftrace, and joins their events by request: time in the responder, on
+/// the bus, in the publisher, in a backend, and at its directory. Only requests to the daemon for on-demand domains have
+/// events; lookups in the snapshot have none. Requires root, and a kernel with uprobes and BPF. Ctrl-C ends the trace
+/// with a report.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("trace"))]
 pub struct TraceArgs {
-    /// A process of the rosterd, or with --sssd the back-end [default: the one that runs, or all back-ends]
+    /// Trace the rosterd of this process, or with --sssd this backend [default: the running one, or all backends]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
 
-    /// How long to look
+    /// Trace for this time
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
     pub duration: Duration,
 
-    /// Look at the probes that SSSD's back-ends have: requests, the LDAP provider, searches, the cache
+    /// Trace the backends of SSSD: requests, the LDAP provider, searches, the cache
     #[arg(long)]
     pub sssd: bool,
 
-    /// Write the report as JSON to this file; - for standard output, in place of the text
+    /// Write the report as JSON to this file, or with - to the standard output instead of text
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
 
-    /// Write a page with box plots to this file, which needs no other
+    /// Write a self-contained page with box plots to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
 
-    /// Draw no progress
+    /// Hide the progress
     #[arg(long)]
     pub quiet: bool,
 }
 
-/// Make the requests of a master of Locust
+/// Make the requests of a Locust master
 ///
-/// Serves a master of Locust 2 as its own workers do, and makes the requests of its users as the other
-/// commands here do: users are a closed loop, and each has one request at a time. What users of a class
-/// do is named by the master's file, with the classes of the Python package roster_locust, or by --plan.
-/// The master's page, charts, CSV and HTML are as ever. When the master ends, the worker ends its requests,
-/// waits up to 5 s for the master to be started again, and then ends.
+/// Serves a master of Locust 2 like its own workers, and makes the requests of its users in a closed loop. The master's
+/// file defines the load of a user class with the Python package roster_locust; otherwise --plan does. The master's
+/// page, charts, CSV and HTML work as usual. When the master ends, the worker completes its requests, waits up to 5 s
+/// for a restart of the master, and ends.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("worker"))]
 pub struct WorkerArgs {
-    /// The master; port 5557 unless it is given
+    /// Connect to this master [default port: 5557]
     #[arg(long, value_name = "HOST:PORT")]
     pub master: String,
 
-    /// What users do whose class says nothing
+    /// Use this plan for user classes without a load
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub plan: Option<PathBuf>,
 
-    /// Let the master have commands run and modules loaded, with the rights of this program
+    /// Allow the master to run commands and load modules as this user
     #[arg(long)]
     pub allow_commands: bool,
 
-    /// What users of each class do, and commands and modules too, is what this file of JSON says and nothing
-    /// that comes over the network: roster-lab locust has one for its own
+    /// Read user classes, commands and modules only from this JSON file, and ignore definitions of the master (used by
+    /// roster-lab locust)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["plan", "allow_commands"])]
     pub classes: Option<PathBuf>,
 
-    /// Addresses of this host to connect from to the servers that are loaded, in turn
+    /// Connect to the loaded servers from these addresses of this host, in turn
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub source: Vec<IpAddr>,
 
-    /// Threads for each class of users
+    /// Use this number of threads for each user class
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
 
-    /// How long to try before a master first answers
+    /// Try to reach the master for this time
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60")]
     pub patience: Duration,
 }
 
-/// Start a master of Locust with its page, and workers beside it
+/// Start a Locust master with its page, and workers
 ///
-/// The master is Locust's own, by a Python that has it (pip install locust); the workers are roster-lab's,
-/// and make the requests of the classes that the file derives from those of roster_locust. All end
-/// together, also when this command is killed.
+/// Starts Locust as the master with a Python that has it (pip install locust), and workers of roster-lab for classes of
+/// roster_locust. All processes end together, even if this command is killed.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("locust"))]
 pub struct LocustArgs {
-    /// The locustfile
+    /// Read this locustfile
     #[arg(long, value_name = "FILE", default_value = "locustfile.py", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 
-    /// Workers [default: one for each --source, or for each processor but one]
+    /// Start this number of workers [default: one for each --source, or number of CPUs less one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub workers: Option<u32>,
 
-    /// Addresses of this host that workers connect from, each from its own
+    /// Connect from these addresses of this host, one for each worker
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub source: Vec<IpAddr>,
 
-    /// Where the page is
+    /// Serve the page at this address
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8089")]
     pub web: std::net::SocketAddr,
 
-    /// The port that workers find the master at, on this host only
+    /// Set the port of the master for its workers, on this host only
     #[arg(long, value_name = "PORT", default_value = "5557")]
     pub port: u16,
 
-    /// The Python that has Locust
+    /// Use this Python, which has Locust
     #[arg(long, value_name = "FILE", default_value = "python3", value_hint = ValueHint::ExecutablePath)]
     pub python: PathBuf,
 
-    /// Further options of Locust, behind --
+    /// Pass these options to Locust, after --
     #[arg(value_name = "OPTION", last = true)]
     pub options: Vec<OsString>,
 }
 
-/// Write the man pages into a folder
+/// Write the man pages into a directory
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("man"))]
 pub struct ManArgs {
-    /// The folder, made if it is not there
-    #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    /// Write into this directory, created if missing
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
 }
 
@@ -740,15 +727,15 @@ pub struct ManArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("completions"))]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Select the shell
     #[arg(value_name = "SHELL", value_enum)]
     pub shell: clap_complete::Shell,
 }
 
-/// A day: nobody waits longer, and sums of such times stay far from any bound.
+/// Maximum duration of options, a day. Sums of such times do not overflow.
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
 
-/// `5`, `0.5`, `500ms`, `5s`, `2m`, `1h`.
+/// Parses a time: `5`, `0.5`, `500ms`, `5s`, `2m`, `1h`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let at =
         text.find(|char: char| char.is_ascii_alphabetic() || char == 'µ').unwrap_or(text.len());
@@ -759,19 +746,19 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("{unit:?} is no unit of time: write us, ms, s, m or h")),
+        _ => return Err(format!("{unit:?} is not a unit of time. Write us, ms, s, m or h.")),
     };
     let seconds = number.trim().parse::<f64>().ok().map(|number| number * scale);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let duration =
-        duration.ok_or_else(|| format!("{text:?} is no time: write 10, 0.5, 500ms or 2m"))?;
+        duration.ok_or_else(|| format!("{text:?} is not a time. Write 10, 0.5, 500ms or 2m."))?;
     if duration > DURATION_MAX { Err(format!("{text:?} is more than a day")) } else { Ok(duration) }
 }
 
-/// From 0 to 1.
+/// Parses a share from 0 to 1.
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| format!("{text:?} is no share: write a number from 0 to 1"))
+    share.ok_or_else(|| format!("{text:?} is not a share. Write a number from 0 to 1."))
 }
 
 #[cfg(test)]
@@ -815,7 +802,7 @@ mod tests {
         let knee = format!("{line} --password p --rate 5 --knee 5ms --knee-failures");
         assert!(parse(&format!("{knee} 0.5")).is_ok());
         for share in ["1.5", "-1", "nan", "x"] {
-            assert!(parse(&format!("{knee}={share}")).unwrap_err().contains("is no share"));
+            assert!(parse(&format!("{knee}={share}")).unwrap_err().contains("is not a share"));
         }
         assert!(parse(&format!("{line} --password p --knee 5ms")).unwrap_err().contains("--rate"));
     }

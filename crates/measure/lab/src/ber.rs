@@ -1,15 +1,14 @@
-//! The little of BER (X.690) that a load generator needs: requests as short programs that write
-//! themselves anew for each identity, and heads of answers. What is written is DER, which LDAP
-//! servers take and Kerberos asks for.
+//! The part of BER (X.690) that the engines need: templates of requests with variable parts, and elements of replies.
+//! The encoding is DER, which LDAP servers accept and Kerberos requires.
 
 use crate::template::Template;
 
-/// Of an answer; one entry of a directory is seldom more.
+/// Maximum size of a reply.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// Elements within each other: a filter has a bound of its own, all else is shallow.
+/// Maximum nesting of elements. A filter has its own limit, and other elements are shallow.
 pub const DEPTH_MAX: usize = 40;
 
-/// A request, encoded but for what varies.
+/// An encoded request with variable parts.
 #[derive(Clone, Debug, Default)]
 pub struct MessageTemplate {
     steps: Vec<TemplateStep>,
@@ -17,31 +16,31 @@ pub struct MessageTemplate {
 
 #[derive(Clone, Debug)]
 enum TemplateStep {
-    /// Encoded already.
+    /// Encoded bytes.
     Bytes(Vec<u8>),
-    /// What the caller gives for each request, as it is.
+    /// Bytes that the caller passes for each request.
     Slot(usize),
-    /// A primitive element whose content varies.
+    /// A primitive element with variable content.
     Value(u8, Template),
-    /// The begin of an element whose length is known at its end.
+    /// The start of an element whose length is known at its end.
     Open(u8),
     Close,
 }
 
 impl MessageTemplate {
-    /// An element that holds what `fill` writes.
+    /// Adds an element with the content from `fill`.
     pub fn constructed(&mut self, tag: u8, fill: impl FnOnce(&mut Self)) {
         self.steps.push(TemplateStep::Open(tag));
         fill(self);
         self.steps.push(TemplateStep::Close);
     }
 
-    /// An element whose content varies.
+    /// Adds an element with variable content.
     pub fn value(&mut self, tag: u8, content: &Template) {
         self.steps.push(TemplateStep::Value(tag, content.clone()));
     }
 
-    /// The contents that vary.
+    /// Returns the variable contents.
     pub fn values(&self) -> impl Iterator<Item = &Template> {
         self.steps.iter().filter_map(|step| match step {
             TemplateStep::Value(_, template) => Some(template),
@@ -49,12 +48,12 @@ impl MessageTemplate {
         })
     }
 
-    /// Whole elements, or the content of one, that come from the caller with each request.
+    /// Adds a slot for elements, or for the content of one, that the caller passes for each request.
     pub fn slot(&mut self, number: usize) {
         self.steps.push(TemplateStep::Slot(number));
     }
 
-    /// An element whose content never varies.
+    /// Adds an element with constant content.
     pub fn constant(&mut self, tag: u8, content: &[u8]) {
         let bytes = match self.steps.last_mut() {
             Some(TemplateStep::Bytes(bytes)) => bytes,
@@ -69,12 +68,12 @@ impl MessageTemplate {
         close(place, bytes);
     }
 
-    /// A small INTEGER or ENUMERATED.
+    /// Adds a small INTEGER or ENUMERATED.
     pub fn number(&mut self, tag: u8, value: u8) {
         self.constant(tag, &[value]);
     }
 
-    /// Appends the message of a request, of which the caller gives these parts.
+    /// Appends the message of a request with these slots.
     pub fn write(&self, slots: &[&[u8]], request: u64, out: &mut Vec<u8>) {
         let mut places = [0; DEPTH_MAX];
         let mut depth = 0;
@@ -100,13 +99,13 @@ impl MessageTemplate {
     }
 }
 
-/// Begins an element; returns where its content begins.
+/// Begins an element. Returns the start of its content.
 pub fn open(tag: u8, out: &mut Vec<u8>) -> usize {
     out.extend_from_slice(&[tag, 0]);
     out.len()
 }
 
-/// Ends the element whose content begins at `place`, with as few octets of length as there can be.
+/// Ends the element whose content begins at `place`, with the shortest encoding of its length.
 pub fn close(place: usize, out: &mut Vec<u8>) {
     let length = out.len() - place;
     match u8::try_from(length) {
@@ -114,7 +113,7 @@ pub fn close(place: usize, out: &mut Vec<u8>) {
         _ => {
             let octets = length.to_be_bytes();
             let first = octets.iter().position(|&octet| octet != 0).unwrap_or_default();
-            // At most eight, so the sum is small.
+            // The number of octets is at most eight, so the sum is small.
             out[place - 1] = 0x80 + (octets.len() - first) as u8;
             out.splice(place..place, octets[first..].iter().copied());
         }
@@ -128,8 +127,8 @@ pub fn primitive(tag: u8, content: &[u8], out: &mut Vec<u8>) {
     close(place, out);
 }
 
-/// The element at the start of `bytes`: its tag, where its content begins, and where it ends, which
-/// may be beyond what is there yet. None while even that cannot be told.
+/// Parses the head of the element at the start of `bytes`. Returns its tag, and the start and end of its content, which
+/// may be incomplete. Returns `None` while the head is incomplete.
 pub fn head(bytes: &[u8]) -> Result<Option<(u8, usize, usize)>, &'static str> {
     let [tag, first, behind @ ..] = bytes else { return Ok(None) };
     if *first < 0x80 {
@@ -137,7 +136,7 @@ pub fn head(bytes: &[u8]) -> Result<Option<(u8, usize, usize)>, &'static str> {
     }
     let octets = usize::from(first & 0x7f);
     if octets == 0 || octets > 8 {
-        return Err("a length of no or too many octets");
+        return Err("length with no or too many octets");
     }
     let Some(field) = behind.get(..octets) else { return Ok(None) };
     let length = field.iter().fold(0_u64, |length, &octet| length << 8 | u64::from(octet));
@@ -145,33 +144,33 @@ pub fn head(bytes: &[u8]) -> Result<Option<(u8, usize, usize)>, &'static str> {
         Ok(length) if length <= MESSAGE_BYTES_MAX => {
             Ok(Some((*tag, 2 + octets, 2 + octets + length)))
         }
-        _ => Err("an element that is too long"),
+        _ => Err("element too long"),
     }
 }
 
-/// Takes the element at the start of `rest`, which must be whole: its tag and its content.
+/// Takes the complete element at the start of `rest`. Returns its tag and its content.
 pub fn take_element<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), &'static str> {
-    let (tag, begin, end) = head(rest)?.ok_or("an element that is cut off")?;
-    let content = rest.get(begin..end).ok_or("an element that is longer than what it is in")?;
+    let (tag, begin, end) = head(rest)?.ok_or("truncated element")?;
+    let content = rest.get(begin..end).ok_or("element longer than its container")?;
     *rest = &rest[end..];
     Ok((tag, content))
 }
 
-/// Takes an element that must have this tag: its content.
+/// Takes an element with this tag. Returns its content.
 pub fn take_expected<'a>(tag: u8, rest: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
     match take_element(rest)? {
         (found, content) if found == tag => Ok(content),
-        _ => Err("an element of another type than is due"),
+        _ => Err("element of another type"),
     }
 }
 
-/// The value of a number that is not negative.
+/// Parses a number that is not negative.
 pub fn unsigned(content: &[u8]) -> Result<u32, &'static str> {
     match content {
-        [] | [0x80..=0xff, ..] | [_, _, _, _, _, _, ..] => Err("a number out of range"),
+        [] | [0x80..=0xff, ..] | [_, _, _, _, _, _, ..] => Err("number out of range"),
         octets => {
             let value = octets.iter().fold(0_u64, |value, &octet| value << 8 | u64::from(octet));
-            u32::try_from(value).map_err(|_| "a number out of range")
+            u32::try_from(value).map_err(|_| "number out of range")
         }
     }
 }

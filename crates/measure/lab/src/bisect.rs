@@ -1,16 +1,16 @@
-//! Which release changed a figure: measures releases between one that is good and one that is bad, each
-//! time the one in the middle.
+//! Finds the release that changed a figure: measures releases between a good and a bad one by bisection.
 //!
-//! The release is put in place by a command, and measured by a plan, which a process of its own carries
-//! out. What was found is kept in a file after each release, so that a bisection that was ended goes on
-//! where it was.
+//! A command installs a release, and a child process measures it with a plan. The state is in a file after each release,
+//! so an interrupted bisection continues. This module makes no requests.
 
 use crate::args;
+use crate::coded::{Coded, bail_coded, coded, describe, ensure_coded};
 use crate::compare::LoadedReport;
 use crate::metric::Metric;
 use crate::report::RunStats;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
+use roster_messages::table::lab;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,34 +22,34 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Releases of a product.
+/// Maximum number of releases.
 const VERSIONS_MAX: usize = 10_000;
-/// What good and bad must be apart at the least, or noise decides.
+/// Minimum ratio of the good and the bad figure, above noise.
 const RATIO_MIN: f64 = 1.1;
-/// Between two looks at the command.
+/// Interval of checks for the end of the command.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is known of a release.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum VersionResult {
-    /// Its figure.
+    /// The figure.
     Measured(f64),
-    /// It could not be put in place or measured.
+    /// The release could not be installed or measured.
     Untestable,
 }
 
-/// A bisection, as it is kept.
+/// The state of a bisection in its file.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct BisectState {
-    /// From the good one to the bad one.
+    /// Releases from the good one to the bad one.
     versions: Vec<String>,
     command: String,
     figure: Metric,
     known: BTreeMap<String, VersionResult>,
 }
 
-/// Of a release between the two.
+/// Classification of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VersionVerdict {
     Good,
@@ -58,8 +58,7 @@ enum VersionVerdict {
 }
 
 impl BisectState {
-    /// What divides good from bad: as far from the one as from the other. None while one of them is not
-    /// measured.
+    /// Returns the figures of the good and the bad release; `None` while one is not measured.
     fn bound(&self) -> Option<(f64, f64)> {
         let figure = |version: Option<&String>| match self.known.get(version?)? {
             VersionResult::Measured(figure) => Some(*figure),
@@ -85,11 +84,12 @@ impl BisectState {
         let fresh = path.with_extension("new");
         let text = serde_json::to_string_pretty(self)?;
         let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
-        written.with_context(|| format!("cannot write {}", path.display()))
+        let text = format_args!("{}: cannot be written", path.display());
+        written.coded(&lab::FILE_UNWRITABLE, text)
     }
 }
 
-/// The last that is known to be good, and the first behind it that is known to be bad.
+/// Returns the last known good release, and the first known bad release after it.
 fn known_ends(verdicts: &[Option<VersionVerdict>]) -> (usize, usize) {
     let bad = verdicts.iter().position(|one| *one == Some(VersionVerdict::Bad));
     let bad = bad.unwrap_or(verdicts.len().saturating_sub(1));
@@ -97,20 +97,20 @@ fn known_ends(verdicts: &[Option<VersionVerdict>]) -> (usize, usize) {
     (good.unwrap_or(0), bad)
 }
 
-/// Which to measure next: the one nearest to the middle of what is not known; none when nothing is left
-/// to be found out.
+/// Returns the next release to measure, the unknown one nearest to the middle; `None` at the end.
 fn next(verdicts: &[Option<VersionVerdict>]) -> Option<usize> {
     let (good, bad) = known_ends(verdicts);
     let open = (good + 1..bad).filter(|&at| verdicts[at].is_none());
     open.min_by_key(|&at| (2 * at).abs_diff(good + bad))
 }
 
-/// Finds the release, and tells.
+/// Finds the release, and writes the result.
 pub fn run(args: &args::BisectArgs, out: &mut dyn Write) -> Result<()> {
     let versions = between(&args.versions, &args.good, &args.bad)?;
-    ensure!(
+    ensure_coded!(
         args.cmd.contains("{version}"),
-        "--cmd: has no {{version}} to put a release in place of"
+        VERSION_PLACEHOLDER,
+        "--cmd: no {{version}} in the command"
     );
     let wanted = BisectState {
         versions,
@@ -123,24 +123,30 @@ pub fn run(args: &args::BisectArgs, out: &mut dyn Write) -> Result<()> {
     for at in ends {
         let version = state.versions[at].clone();
         if !matches!(state.known.get(&version), Some(VersionResult::Measured(_))) {
-            // Of these two everything depends: one that cannot be tested is asked again.
+            // The search needs both ends, so an untestable one is measured again.
             let known = measure(args, &version, out)?;
             state.known.insert(version.clone(), known);
             state.write(&args.state)?;
-            ensure!(known != VersionResult::Untestable, "{version} could not be tested");
+            ensure_coded!(
+                known != VersionResult::Untestable,
+                VERSION_UNTESTABLE,
+                "{version}: could not be tested"
+            );
         }
     }
-    let Some((good, bad)) = state.bound() else { bail!("good and bad are not known") };
+    let Some((good, bad)) = state.bound() else {
+        bail_coded!(VERSION_UNTESTABLE, "{} and {}: no figures", args.good, args.bad)
+    };
     let show = |figure| args.figure.show(figure);
-    ensure!(
+    ensure_coded!(
         good > 0.0 && bad > 0.0 && (good / bad).max(bad / good) >= RATIO_MIN,
-        "{} has {} and {} has {}: too close for what is between them to be told apart (remove {} to \
-         measure them again)",
-        args.good,
+        FIGURES_TOO_CLOSE,
+        "{}: figures too close: {} of {}, {} of {}",
+        args.state.display(),
         show(good),
-        args.bad,
+        args.good,
         show(bad),
-        args.state.display()
+        args.bad
     );
     while let Some(at) = next(&state.verdicts()) {
         let version = state.versions[at].clone();
@@ -151,23 +157,29 @@ pub fn run(args: &args::BisectArgs, out: &mut dyn Write) -> Result<()> {
     write_result(&state, out)
 }
 
-/// The releases from the good one to the bad one, whichever is newer.
+/// Returns the releases from the good one to the bad one. Either may be newer.
 fn between(versions: &[String], good: &str, bad: &str) -> Result<Vec<String>> {
-    ensure!(versions.len() <= VERSIONS_MAX, "--versions: are more than {VERSIONS_MAX}");
+    ensure_coded!(
+        versions.len() <= VERSIONS_MAX,
+        TOO_MANY_VERSIONS,
+        "--versions: more than {VERSIONS_MAX} releases"
+    );
     for version in versions {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+~:-".contains(&byte);
-        // It becomes a part of a shell's command.
-        ensure!(
+        // The name becomes a part of a shell command.
+        ensure_coded!(
             !version.is_empty() && version.bytes().all(is_plain),
-            "--versions: {version:?} has other characters than letters, digits and . _ + ~ : -"
+            VERSION_CHARACTERS,
+            "--versions: characters of {version:?} are not permitted"
         );
     }
     let place = |version: &str, option: &str| {
         let found = versions.iter().position(|one| one == version);
-        found.with_context(|| format!("{option} {version}: is not among the --versions"))
+        let text = format_args!("{option} {version}: not in --versions");
+        found.coded(&lab::VERSION_NOT_LISTED, text)
     };
     let (good, bad) = (place(good, "--good")?, place(bad, "--bad")?);
-    ensure!(good != bad, "--good and --bad: are the same release");
+    ensure_coded!(good != bad, VERSIONS_EQUAL, "--good and --bad: the same release");
     let mut range = versions[good.min(bad)..=good.max(bad)].to_vec();
     if good > bad {
         range.reverse();
@@ -175,72 +187,75 @@ fn between(versions: &[String], good: &str, bad: &str) -> Result<Vec<String>> {
     Ok(range)
 }
 
-/// What was found before, if it is of the same bisection.
+/// Reads the state of the same bisection, if there is one.
 fn read(path: &Path, wanted: BisectState) -> Result<BisectState> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(wanted),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        Err(error) => {
+            let text = format_args!("{}: cannot be read", path.display());
+            return Err(error).coded(&lab::FILE_UNREADABLE, text);
+        }
     };
     let shown = path.display();
-    let state: BisectState = serde_json::from_str(&text)
-        .with_context(|| format!("{shown}: is not what a bisection keeps; name another --state"))?;
+    let invalid = format_args!("{shown}: not the state of a bisection");
+    let state: BisectState =
+        serde_json::from_str(&text).coded(&lab::BISECT_STATE_FORMAT, invalid)?;
     let is_same = state.versions == wanted.versions
         && state.command == wanted.command
         && state.figure == wanted.figure;
-    ensure!(is_same, "{shown}: is of another bisection; remove it, or name another --state");
+    ensure_coded!(is_same, BISECT_STATE_OTHER, "{shown}: state of another bisection");
     Ok(state)
 }
 
-/// Puts a release in place and carries the plan out.
+/// Installs a release and runs the plan.
 fn measure(args: &args::BisectArgs, version: &str, out: &mut dyn Write) -> Result<VersionResult> {
     writeln!(out, "{version}: …")?;
     out.flush()?;
+    let untestable = |out: &mut dyn Write, error: anyhow::Error| -> Result<VersionResult> {
+        writeln!(out, "{version}: {}", describe(&error))?;
+        Ok(VersionResult::Untestable)
+    };
     if let Err(error) = install_version(args, version) {
-        writeln!(out, "{version}: cannot be put in place: {error:#}")?;
-        return Ok(VersionResult::Untestable);
+        return untestable(out, error);
     }
     let report = args.state.with_extension("run.json");
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program =
+        std::env::current_exe().coded(&lab::PROGRAM_PATH_UNKNOWN, "roster-lab: no path")?;
     let status = Command::new(program)
         .args(["run".as_ref(), args.plan.as_os_str(), "--json".as_ref(), report.as_os_str()])
         .args(["--quiet"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()
-        .context("cannot start the plan")?;
+        .coded(&lab::SHELL_NOT_STARTED, "roster-lab run: cannot start")?;
     if !status.success() {
-        // Ctrl-C is meant for us too.
-        ensure!(status.code() != Some(130), "ended by Ctrl-C; the same command goes on from here");
-        writeln!(out, "{version}: could not be measured: the plan ended with {status}")?;
-        return Ok(VersionResult::Untestable);
+        // Ctrl-C at the terminal also goes to this process.
+        ensure_coded!(status.code() != Some(130), BISECT_INTERRUPTED, "a signal stopped the run");
+        let text = format!("not measured: the plan ended with {status}");
+        return untestable(out, coded(&lab::PLAN_FAILED, text));
     }
     let measured = LoadedReport::read(&report, version.to_owned())?;
     let _ = fs::remove_file(&report);
     let run = measured.best();
     if let Some(share) = too_many_failed(run, args.failures) {
-        let (most, _) = run.failures_by_kind.iter().max_by_key(|(_, count)| **count).unzip();
-        writeln!(
-            out,
-            "{version}: could not be measured: {:.1} % of its requests failed{}{}",
-            share * 100.0,
-            if most.is_some() { ": " } else { "" },
-            most.map_or("", String::as_str)
-        )?;
-        return Ok(VersionResult::Untestable);
+        let most = run.failures_by_kind.iter().max_by_key(|(_, count)| **count);
+        let most = most.map(|(kind, _)| format!(": {}", run.with_code(kind))).unwrap_or_default();
+        let text = format!("not measured: {:.1} % of the requests failed{most}", share * 100.0);
+        return untestable(out, coded(&lab::TOO_MANY_FAILED, text));
     }
-    let figure = args.figure.value_in(run).with_context(
-        || "--figure server-cpu: the plan does not look at the server (server-pid, server-unit)",
-    )?;
+    let figure = args.figure.value_in(run);
+    let figure =
+        figure.coded(&lab::FIGURE_MISSING, "--figure server-cpu: not in the report of the plan")?;
     writeln!(out, "{version}: {}", args.figure.show(figure))?;
     for warning in &measured.warnings {
-        writeln!(out, "  {}: {}", warning.kind, warning.text)?;
+        writeln!(out, "  {}: {}", warning.kind, warning.with_code())?;
     }
     Ok(VersionResult::Measured(figure))
 }
 
-/// The share of a run's requests that failed, if it is more than `at_most`: what fails is over at once, or
-/// waits for nothing but time, and no figure is of the release.
+/// Returns the share of failed requests, if it exceeds `at_most`. The duration of failed requests is not a figure of the
+/// release.
 fn too_many_failed(run: &RunStats, at_most: f64) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     let share = run.failures as f64 / run.requests.max(1) as f64;
@@ -256,23 +271,31 @@ fn install_version(args: &args::BisectArgs, version: &str) -> Result<()> {
         .stdout(Stdio::null())
         .process_group(0)
         .spawn()
-        .context("cannot start sh")?;
+        .coded(&lab::SHELL_NOT_STARTED, "sh: cannot start")?;
     let deadline = Instant::now() + args.cmd_timeout;
     loop {
         if let Some(status) = child.try_wait()? {
-            ensure!(status.success(), "the command ended with {status}");
+            ensure_coded!(
+                status.success(),
+                INSTALL_FAILED,
+                "not installed: the command ended with {status}"
+            );
             return Ok(());
         }
         if Instant::now() >= deadline {
             let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
             let _ = child.wait();
-            bail!("the command took longer than {} s", args.cmd_timeout.as_secs());
+            bail_coded!(
+                INSTALL_TIMEOUT,
+                "not installed: the command took longer than {} s",
+                args.cmd_timeout.as_secs()
+            );
         }
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Writes the table, and what it says.
+/// Writes the table and the result.
 fn write_result(state: &BisectState, out: &mut dyn Write) -> Result<()> {
     let verdicts = state.verdicts();
     let width = state.versions.iter().map(String::len).max().unwrap_or_default().max(7);
@@ -285,7 +308,7 @@ fn write_result(state: &BisectState, out: &mut dyn Write) -> Result<()> {
         let word = match verdict {
             Some(VersionVerdict::Good) => "good",
             Some(VersionVerdict::Bad) => "bad",
-            Some(VersionVerdict::Untestable) => "could not be tested",
+            Some(VersionVerdict::Untestable) => "untestable",
             None => continue,
         };
         writeln!(out, "{version:<width$} {figure:>12}  {word}")?;
@@ -296,7 +319,7 @@ fn write_result(state: &BisectState, out: &mut dyn Write) -> Result<()> {
         [only] => writeln!(out, "\nThe figure changed with {only}.")?,
         several => writeln!(
             out,
-            "\nThe figure changed with one of {}; those before the last could not be tested.",
+            "\nThe figure changed with one of {}. All but the last could not be tested.",
             names(several)
         )?,
     }
@@ -307,7 +330,7 @@ fn write_result(state: &BisectState, out: &mut dyn Write) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Bisects releases of which those from `first_bad` on are bad, and some cannot be tested.
+    /// Bisects releases that are bad from `first_bad` on, with some untestable ones.
     fn bisected(count: usize, first_bad: usize, untestable: &[usize]) -> (usize, usize, usize) {
         let mut verdicts = vec![None; count];
         (verdicts[0], verdicts[count - 1]) =

@@ -1,18 +1,18 @@
-//! Requests that block their thread until they are over: each user has a thread, and a request is a
-//! function of its number.
+//! The engine of requests that block their thread: each user has a thread, and a request is a function of its number.
+//! This module knows no protocol.
 
 use crate::load_thread::{Engine, RequestProgress};
 use crate::poll::{Poller, ReadyEvent};
 use crate::request_error::RequestError;
 
-/// The one user of a thread.
+/// The single user of a thread.
 #[derive(Debug)]
 pub struct BlockingEngine<F> {
     request: F,
 }
 
 impl<F: FnMut(u64) -> Result<(), RequestError>> BlockingEngine<F> {
-    /// Makes its requests by this function.
+    /// Creates an engine that makes its requests with this function.
     pub fn new(request: F) -> Self {
         Self { request }
     }

@@ -1,21 +1,21 @@
-//! The clocks that figures rest on: how long it takes to read one, and whether somebody moved the time or
-//! the machine slept while a run went on.
+//! Checks of this host's clocks: the cost of a read, a change of the time, and a suspended host. This module does not
+//! set clocks.
 
 use crate::report::Warning;
+use roster_messages::table::lab;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Reading the clock takes tens of nanoseconds where the processor keeps it, and a microsecond where it
-/// does not; each request takes three readings.
+/// Maximum cost of a read. A processor's own clock takes tens of nanoseconds, another clock a microsecond. Each request
+/// takes three reads.
 const SLOW: Duration = Duration::from_nanos(300);
-/// The two clocks may part by so much, and by half a thousandth of the time, which is what a time service
-/// slews by.
+/// Maximum difference between the two clocks: a constant part, and the share by which a time service slews.
 const STEP: Duration = Duration::from_millis(50);
 const SLEW: f64 = 0.0005;
 const READINGS: usize = 1001;
 
-/// Whether reading the clock is slow.
+/// Returns a warning if the clock is slow to read.
 #[must_use]
 pub fn check_read_cost() -> Option<Warning> {
     let mut times: Vec<Duration> = (0..READINGS)
@@ -30,28 +30,28 @@ pub fn check_read_cost() -> Option<Warning> {
     let source = fs::read_to_string(path).unwrap_or_default();
     (each > SLOW).then(|| Warning {
         kind: "clock",
+        message: &lab::CLOCK_SLOW,
         ratio: each.as_secs_f64() / SLOW.as_secs_f64(),
         text: format!(
-            "reading the clock takes {} ns each time (clock source {}), which is a part of every latency \
-             and of the generator's processor time. Let the kernel use the processor's own clock, or \
-             measure from another machine.",
+            "a read of this host's clock takes {} ns (clock source {}). This is a part of every latency and of the \
+             generator's processor time. Enable the processor's own clock, or measure from another host.",
             each.as_nanos(),
             if source.trim().is_empty() { "unknown" } else { source.trim() }
         ),
     })
 }
 
-/// A moment by all clocks.
+/// The time of all clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockCheck {
     steady: Instant,
     wall: SystemTime,
-    /// Counts on while the machine sleeps.
+    /// Time of the clock that also counts while the host sleeps.
     boot: Duration,
 }
 
 impl ClockCheck {
-    /// Now.
+    /// Reads all clocks.
     #[must_use]
     pub fn start() -> Self {
         let boot = clock_gettime(ClockId::Boottime);
@@ -60,7 +60,7 @@ impl ClockCheck {
         Self { steady: Instant::now(), wall: SystemTime::now(), boot }
     }
 
-    /// What happened to the clocks since then.
+    /// Returns a warning if the clocks differ more than since the start of the run.
     #[must_use]
     pub fn end(self) -> Option<Warning> {
         let now = Self::start();
@@ -80,21 +80,23 @@ fn check_drift(steady: Duration, slept: Duration, moved: Duration) -> Option<War
     if slept > allowed {
         return Some(Warning {
             kind: "clock",
+            message: &lab::HOST_SLEPT,
             ratio: ratio(slept),
             text: format!(
-                "the machine slept for {:.1} s during the run, which no clock of ours counts: the figures \
-                 are of a machine that was going to sleep and waking up. Run again.",
+                "this host was suspended for {:.1} s during the run. The clocks of the run do not count that time. \
+                 Repeat the run.",
                 slept.as_secs_f64()
             ),
         });
     }
     (moved > allowed).then(|| Warning {
         kind: "clock",
+        message: &lab::CLOCK_SET,
         ratio: ratio(moved),
         text: format!(
-            "somebody set this host's clock by {:.3} s during the run. Latencies are by another clock and \
-             hold, but servers that look at the time (Kerberos, time-outs of passwords and sessions) may \
-             have seen requests from another hour, and logs do not fit. Run again when it is right.",
+            "this host's clock was set by {:.3} s during the run. Latencies use another clock and are correct. \
+             Servers that compare times (Kerberos, expiry of passwords and sessions) may have rejected requests. \
+             Repeat the run with a correct clock.",
             moved.as_secs_f64()
         ),
     })
@@ -107,16 +109,18 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn clocks_that_go_together_are_not_warned_about() {
+    fn clock_check_equal_clocks_no_warning() {
         assert_eq!(ClockCheck::start().end(), None);
         assert_eq!(check_drift(100 * SECOND, Duration::ZERO, Duration::from_millis(90)), None);
     }
 
     #[test]
-    fn a_step_and_a_sleep_are_each_told() {
+    fn clock_check_step_and_sleep_have_codes() {
         let step = check_drift(SECOND, Duration::ZERO, 2 * SECOND).unwrap();
-        assert!(step.text.contains("set this host's clock by 2.000 s"), "{}", step.text);
+        assert_eq!(step.message, &lab::CLOCK_SET);
+        assert!(step.text.contains("was set by 2.000 s"), "{}", step.text);
         let sleep = check_drift(SECOND, 7 * SECOND, 7 * SECOND).unwrap();
-        assert!(sleep.text.contains("slept for 7.0 s"), "{}", sleep.text);
+        assert_eq!(sleep.message, &lab::HOST_SLEPT);
+        assert!(sleep.text.contains("suspended for 7.0 s"), "{}", sleep.text);
     }
 }

@@ -1,13 +1,14 @@
-//! Commands: each request is a process, from its start to its end.
+//! The engine of commands: each request is a process, from its start to its end. The output of commands is discarded.
 //!
-//! Processes are started by posix_spawn(3), which copies no memory, and waited for by pidfd, so that
-//! one thread looks after any number.
+//! posix_spawn(3) starts processes without a copy of memory. A pidfd reports their end, so one thread serves any number.
 
+use crate::coded::{Coded, bail_coded, ensure_coded};
 use crate::load_thread::{Engine, RequestProgress};
 use crate::poll::{Poller, ReadyEvent};
-use crate::request_error::RequestError;
+use crate::request_error::{RequestError, SystemCall};
 use crate::template::Template;
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use roster_messages::table::lab;
 use rustix::fd::OwnedFd;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// What is run.
+/// The command of all requests.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
     program: CommandProgram,
@@ -33,16 +34,18 @@ pub struct CommandSettings {
 
 #[derive(Clone, Debug)]
 enum CommandProgram {
-    /// Looked for once.
+    /// The path of a constant program.
     Found(PathBuf),
-    /// Another for each request.
+    /// A program that varies with each request.
     Varies(Template),
 }
 
 impl CommandSettings {
-    /// The command's words.
+    /// Creates settings from the program and its arguments.
     pub fn new(words: &[Template]) -> Result<Self> {
-        let Some((program, arguments)) = words.split_first() else { bail!("no command") };
+        let Some((program, arguments)) = words.split_first() else {
+            bail_coded!(COMMAND_MISSING, "the command is empty")
+        };
         let program = if program.count() == 1 {
             CommandProgram::Found(find_program(&OsString::from_vec(program.text(0)))?)
         } else {
@@ -51,7 +54,7 @@ impl CommandSettings {
         Ok(Self { program, arguments: arguments.to_vec() })
     }
 
-    /// A command that does nothing but start and end.
+    /// Returns a command that does nothing, true(1).
     pub fn nothing() -> Result<Self> {
         let program = CommandProgram::Found(find_program(OsStr::new("true"))?);
         Ok(Self { program, arguments: Vec::new() })
@@ -67,14 +70,14 @@ impl CommandSettings {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Ctrl-C is for us, who then wait for those that run; and whoever takes too long is ended
-            // with all that it started.
+            // Ctrl-C at the terminal goes to roster-lab only, which then waits for running commands. A command that
+            // exceeds its timeout is killed with its children.
             .process_group(0);
         command
     }
 }
 
-/// Where a program is, as a shell would find it.
+/// Finds a program as a shell does.
 fn find_program(name: &OsStr) -> Result<PathBuf> {
     let is_program = |path: &Path| {
         fs::metadata(path)
@@ -83,12 +86,12 @@ fn find_program(name: &OsStr) -> Result<PathBuf> {
     let shown = name.display();
     if Path::new(name).components().count() > 1 {
         let path = PathBuf::from(name);
-        anyhow::ensure!(is_program(&path), "{shown}: is no program");
+        ensure_coded!(is_program(&path), COMMAND_NOT_EXECUTABLE, "{shown}: not an executable file");
         return Ok(path);
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).map(|folder| folder.join(name)).find(|one| is_program(one));
-    found.with_context(|| format!("{shown}: no program of this name is in PATH"))
+    found.coded(&lab::COMMAND_NOT_FOUND, format_args!("{shown}: not in PATH"))
 }
 
 #[derive(Debug)]
@@ -111,8 +114,8 @@ impl CommandEngine {
     }
 
     fn spawn(&mut self, user: usize, request: u64, poll: &Poller) -> Result<(), RequestError> {
-        let failed = |doing| move |error: io::Error| RequestError::system(doing, &error);
-        let mut child = self.settings.command(request).spawn().map_err(failed("start"))?;
+        let failed = |error: io::Error| RequestError::system(SystemCall::Spawn, &error);
+        let mut child = self.settings.command(request).spawn().map_err(failed)?;
         let pid = Pid::from_child(&child);
         let watched = pidfd_open(pid, PidfdFlags::empty())
             .map_err(io::Error::from)
@@ -123,10 +126,10 @@ impl CommandEngine {
                 Ok(())
             }
             Err(error) => {
-                // Nobody would ever learn of its end.
+                // Without a pidfd nothing would report its end.
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(RequestError::system("pidfd_open", &error))
+                Err(RequestError::system(SystemCall::PidfdOpen, &error))
             }
         }
     }
@@ -152,7 +155,8 @@ impl Engine for CommandEngine {
             Ok(None) => return RequestProgress::Waiting,
             Err(error) => {
                 self.processes[user] = None;
-                return RequestProgress::Done(Err(RequestError::system("waitid", &error.into())));
+                let failure = RequestError::system(SystemCall::Waitid, &error.into());
+                return RequestProgress::Done(Err(failure));
             }
         };
         self.processes[user] = None;

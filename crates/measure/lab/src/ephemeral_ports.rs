@@ -1,32 +1,32 @@
-//! How many connections the ports of this host allow.
+//! The number of connections that the ports of this host permit. `commands::run_load` formats the warnings.
 //!
-//! A connection that we close leaves its port taken for a minute (TIME_WAIT), for this source address
-//! and this server. Where each request has a connection of its own, ports run out long before anything
-//! else does, and what is then measured is the lack of ports.
+//! A connection that the client closes keeps its port for a minute (TIME_WAIT), for this source address and this server.
+//! With a connection for each request the ports are exhausted first, and the run measures their lack.
 
 use crate::net::{CloseMode, Route};
 use std::fs;
 use std::time::Duration;
 
-/// TIME_WAIT, which is the kernel's and cannot be set.
+/// TIME_WAIT, a constant of the kernel.
 const HOLD: Duration = Duration::from_secs(60);
-/// With tcp_tw_reuse, a port is free again when a second has passed, so that time stamps differ.
+/// Time until a port is reusable with tcp_tw_reuse: TCP timestamps have to differ.
 const HOLD_WITH_REUSE: Duration = Duration::from_secs(1);
 
-/// What the kernel is set to.
+/// Settings of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSettings {
-    /// The range of ports for connections that ask for none.
+    /// First port of the range for connections without a fixed port.
     pub first: u16,
+    /// Last port of that range.
     pub last: u16,
-    /// How many of them ip_local_reserved_ports keeps for others.
+    /// Number of its ports in ip_local_reserved_ports.
     pub reserved: u16,
-    /// tcp_tw_reuse: 0 never, 1 always, 2 on loopback.
+    /// Value of tcp_tw_reuse: 0 never, 1 always, 2 on loopback.
     pub reuse: u8,
 }
 
 impl PortSettings {
-    /// Of this host; the kernel's defaults where it does not tell.
+    /// Reads the settings of this host, with the kernel's defaults for unreadable ones.
     #[must_use]
     pub fn from_host() -> Self {
         let read = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();
@@ -44,7 +44,7 @@ impl PortSettings {
     }
 }
 
-/// How many ports of a range a list such as `33000-33009,40000` names.
+/// Counts the ports of a range in a list such as `33000-33009,40000`.
 fn reserved(list: &str, first: u16, last: u16) -> u16 {
     let parts = list.trim().split(',').filter_map(|part| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -54,21 +54,21 @@ fn reserved(list: &str, first: u16, last: u16) -> u16 {
         (from, to) if from <= to => to - from + 1,
         _ => 0,
     };
-    // The kernel tells them in order, and none twice.
+    // The kernel's list has no port twice.
     parts.map(within).sum()
 }
 
-/// What there is, and for how long each is taken.
+/// The available ports, and how long a connection keeps one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortBudget {
-    /// Ports of all source addresses.
+    /// Number of ports of all source addresses.
     pub ports: u64,
-    /// How long a closed connection keeps its port.
+    /// Time for which a closed connection keeps its port.
     pub hold: Duration,
 }
 
 impl PortBudget {
-    /// On a route.
+    /// Returns the budget of a route.
     #[must_use]
     pub fn for_route(route: &Route, kernel: PortSettings) -> Self {
         let range = u64::from(kernel.last.saturating_sub(kernel.first)) + 1;
@@ -86,7 +86,7 @@ impl PortBudget {
         Self { ports: each * route.sources.len().max(1) as u64, hold }
     }
 
-    /// Connections a second that can be kept up; none if there is no bound.
+    /// Returns the sustainable number of connections per second; `None` without a limit.
     #[must_use]
     pub fn rate(self) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "ports of some addresses")]
@@ -94,14 +94,14 @@ impl PortBudget {
         (!self.hold.is_zero()).then(|| ports / self.hold.as_secs_f64())
     }
 
-    /// Whether it is so small that any server can use it up: ports are not used again before a minute.
+    /// Returns whether any server can exhaust the ports, because each stays in use for a minute.
     #[must_use]
     pub fn is_port_limited(self) -> bool {
         self.hold == HOLD
     }
 
-    /// What a run needs of it, as a share: above 1 it does not fit. `connections` is how many it opens
-    /// at once, `rate` how many a second, over `time`.
+    /// Returns the share of the ports that a run needs; above 1 they are insufficient. The run has `connections` at once
+    /// and opens `rate` per second during `time`.
     #[must_use]
     pub fn share(self, connections: u64, rate: f64, time: Duration) -> f64 {
         let held = rate * self.hold.min(time).as_secs_f64();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_ports_are_sixteen_connections_a_second() {
+    fn port_budget_thousand_ports_sixteen_per_second() {
         let far = budget("192.0.2.1:389", 0, CloseMode::Normal, KERNEL);
         assert_eq!(far.ports, 1000);
         assert!((far.rate().unwrap() - 16.67).abs() < 0.01);

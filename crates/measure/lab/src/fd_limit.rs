@@ -1,26 +1,28 @@
-//! Open files: a shell's usual bound is a thousand, and each user has a connection. The bound is raised
-//! when more are needed and no further, because commands that are measured inherit it.
+//! The limit of open files. A shell's default is about a thousand, and each user has a connection. This module raises
+//! the soft limit only as far as needed, because measured commands inherit it.
 
+use crate::coded::{Coded, ensure_coded};
 use crate::load_thread::Engine;
 use crate::runner::ThreadPlan;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use parking_lot::Mutex;
+use roster_messages::table::lab;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What nobody takes: libraries, reports, a server's figures.
+/// Files for other purposes: libraries, reports, a watched server.
 const SPARE_FDS: u64 = 64;
-/// An epoll with two timers, and what the start of a process takes for a moment.
+/// Files of a thread: an epoll with two timers, and two for the start of a process.
 const FDS_PER_THREAD: u64 = 5;
 
-/// Taken by all runs that are on.
+/// Files that all active runs reserve.
 static RESERVED: Mutex<u64> = Mutex::new(0);
 
-/// Open files of a run, given back when dropped.
+/// Reserved files of a run, released on drop.
 #[derive(Debug)]
 pub struct FdReservation(u64);
 
 impl FdReservation {
-    /// For a run with such engines, beside all other runs of this process.
+    /// Reserves the files of a run with this engine, besides all other runs of this process.
     pub fn for_run<E: Engine>(crew: ThreadPlan) -> Result<Self> {
         Self::reserve(crew.users, if E::BLOCKS { crew.users } else { crew.threads })
     }
@@ -46,12 +48,13 @@ fn raise_limit(users: usize, needed: u64) -> Result<()> {
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
     }
-    ensure!(
+    ensure_coded!(
         limit.maximum.is_none_or(|maximum| maximum >= needed),
-        "with {users} users this process needs {needed} open files, and may have {}: raise the limit \
-         (ulimit -Hn {needed})",
+        FD_LIMIT,
+        "{users} users: {needed} open files exceed the hard limit {}",
         limit.maximum.unwrap_or_default()
     );
+    let text = format_args!("limit of open files: cannot be raised to {needed}");
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
-        .with_context(|| format!("cannot allow {needed} open files"))
+        .coded(&lab::FD_LIMIT_NOT_RAISED, text)
 }

@@ -1,9 +1,9 @@
-//! The prose of `--help` and of the man pages: examples, exit codes, other pages.
+//! Texts of `--help` and of the man pages: examples, exit codes, related pages. [`args`](crate::args) has the options.
 
-/// A page for each command, and one for the program.
+/// Texts of each command and of the program.
 pub const COMMANDS: &str = include_str!("../man/commands.txt");
 
-/// The end of `roster-lab NAME --help`.
+/// Returns the end of `roster-lab NAME --help`.
 pub fn after_help(name: &str) -> String {
     roster_cli_docs::after_help(COMMANDS, name)
 }

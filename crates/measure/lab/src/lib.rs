@@ -1,33 +1,34 @@
-//! `roster-lab`: loads and times identity services, and says when a figure is not what it seems.
+//! `roster-lab`: loads and measures identity services, and warns about misleading figures.
 //!
-//! The way of a run, one module a step, each of which knows only those after it:
+//! The steps of a run, one module each. A module depends only on those below it:
 //!
 //! | | |
 //! |---|---|
-//! | [`commands`] | what was typed, or written in a plan, becomes runs; their reports |
-//! | `args`, `plan`, [`template`] | options, and texts that vary from request to request |
-//! | [`preflight`] | what is found out of a server before its figures are believed |
-//! | [`runner`] | threads, one clock, one sum |
-//! | [`load_thread`], [`schedule`] | one thread: when requests start, and what became of them |
-//! | [`ldap`], [`dns`], [`krb5`], [`nss`], [`command`] | engines: one request in some protocol |
-//! | [`message_engine`], [`blocking_engine`], [`ber`] | what several engines have in common |
-//! | [`dlopen`] | libraries that are loaded while we run |
-//! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
-//! | [`recorder`], [`request_error`], [`server_usage`], [`ephemeral_ports`], [`clock_checks`] | what is measured, and by what it is bounded |
-//! | [`locust`] | what a worker of Locust and its master say to each other |
-//! | [`report`] | figures, and what to think of them |
-//! | [`password_schemes`] | ways to store passwords, ranked |
-//! | [`trace`] | at which hop requests spend their time |
-//! | [`compare`], [`bisect`] | reports side by side, as a page or a picture too; one after the other |
+//! | [`commands`] | subcommands: from options or a plan to runs and reports |
+//! | `args`, `plan`, [`template`] | options, and texts with parts that vary |
+//! | [`preflight`] | checks before a run |
+//! | [`runner`] | threads of a run, and the sum of their figures |
+//! | [`load_thread`], [`schedule`] | one thread: starts of requests, and their results |
+//! | [`ldap`], [`dns`], [`krb5`], [`nss`], [`command`] | engines: requests of one protocol |
+//! | [`message_engine`], [`blocking_engine`], [`ber`] | common parts of engines |
+//! | [`dlopen`] | libraries that are loaded at run time |
+//! | [`net`], [`poll`] | non-blocking sockets, and epoll |
+//! | [`recorder`], [`request_error`], [`server_usage`], [`ephemeral_ports`], [`clock_checks`] | measurements and their limits |
+//! | [`locust`] | the protocol between a Locust worker and its master |
+//! | [`report`] | figures and warnings |
+//! | [`password_schemes`] | ranking of password storage schemes |
+//! | [`trace`] | times of requests by stage |
+//! | [`compare`], [`bisect`] | comparison of reports, and search for a release |
+//! | `coded` | errors with codes |
 //!
-//! But for `roster-cli-docs`, which knows no program, nothing here knows another crate of Roster: the lab measures it
-//! from outside as it does all others.
+//! This crate depends on no service of Roster, only on `roster-cli-docs` and `roster-messages`. The lab measures Roster
+//! from outside, like every other server.
 
 // The library serves the programs and tests of this package.
 #![allow(missing_docs)]
-// But for `foreign`, as the workspace has it.
+// `dlopen` has the only unsafe code.
 #![deny(unsafe_code)]
-// Those two end the program where a stream is full or broken.
+// Both macros panic if the stream is full or closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
@@ -35,6 +36,7 @@ pub mod ber;
 pub mod bisect;
 pub mod blocking_engine;
 pub mod clock_checks;
+mod coded;
 pub mod command;
 pub mod commands;
 pub mod compare;

@@ -1,4 +1,5 @@
-//! The live view: a bar with rate, percentiles and failures of the moment, on a terminal only.
+//! The live view: a progress bar with current rate, percentiles and failures, on a terminal only. The report has the
+//! final figures.
 
 use crate::load_thread::RunSpec;
 use crate::report::text::milliseconds;
@@ -7,23 +8,23 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Figures of less than half a second jump too much to be read.
+/// Interval of updates. Figures of a shorter time vary too much.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
-/// One run's bar.
+/// The progress bar of a run.
 pub struct LiveView {
     bar: ProgressBar,
     sum: crate::recorder::Recorder,
     since: Instant,
     timeout: Duration,
     quiet: bool,
-    /// Since when nothing begins any more.
+    /// Time since which no request begins.
     ending: Option<Instant>,
     has_notice: bool,
 }
 
 impl LiveView {
-    /// `what` names the run among several.
+    /// Creates the bar. `what` names the run.
     pub fn new(stage: &RunSpec, what: String, quiet: bool) -> Self {
         let length =
             u64::try_from((stage.warm_up + stage.duration).as_millis()).unwrap_or(u64::MAX);
@@ -44,7 +45,7 @@ impl LiveView {
         }
     }
 
-    /// Shows how it goes.
+    /// Updates the bar.
     pub fn show(&mut self, sight: &RunProgress<'_>) {
         self.bar.set_position(u64::try_from(sight.elapsed.as_millis()).unwrap_or(u64::MAX));
         self.sum.add(sight.latest.clone());
@@ -59,7 +60,7 @@ impl LiveView {
         self.since = Instant::now();
         let latest = std::mem::take(&mut self.sum);
         if latest.requests == 0 {
-            let what = if latest.warm_up > 0 { "warming up" } else { "no answers" };
+            let what = if latest.warm_up > 0 { "warming up" } else { "no replies" };
             self.bar.set_message(what);
             return;
         }
@@ -76,14 +77,15 @@ impl LiveView {
 }
 
 impl LiveView {
-    /// Answers may take as long as a request may.
+    /// Reports that the run waits for replies up to the timeout of a request.
     fn show_ending_notice(&mut self) {
         let ending = *self.ending.get_or_insert_with(Instant::now);
         if ending.elapsed() < SHOWN_EVERY || self.has_notice {
             return;
         }
         self.has_notice = true;
-        let what = format!("waits for the last answers, {} s at most", self.timeout.as_secs_f64());
+        let what =
+            format!("waiting for the last replies, at most {} s", self.timeout.as_secs_f64());
         self.bar.set_message(what.clone());
         if self.bar.is_hidden() && !self.quiet {
             let _ = writeln!(io::stderr(), "roster-lab: {what}");

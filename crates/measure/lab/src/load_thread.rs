@@ -1,13 +1,12 @@
-//! One thread of the generator: starts requests when the [schedule](crate::schedule) says, for as
-//! many users as it was given, and [records](crate::recorder) what became of them. Knows no protocol;
-//! an [`Engine`] does.
+//! One thread of the load generator: starts the requests of its users by the [schedule](crate::schedule), and
+//! [records](crate::recorder) their results. This module knows no protocol; an [`Engine`] does.
 //!
-//! Everything happens in one loop around one epoll. Ends are noted for all answers that are there
-//! before the next requests are sent, so that sending does not count as waiting.
+//! The thread has one loop with one epoll. It records the ends of all available replies before it sends the next
+//! requests, so that sending does not count as latency.
 
 use crate::poll::{Poller, ReadyEvent};
 use crate::recorder::{BATCHES, RecorderSlot};
-use crate::request_error::RequestError;
+use crate::request_error::{RequestError, SystemCall};
 use crate::schedule::LoadModel;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -17,66 +16,65 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two looks at time-outs and signals.
+/// Interval of checks for timeouts and signals.
 const TICK: Duration = Duration::from_millis(10);
-/// A user in a closed loop that cannot talk to the server waits so long, lest a refused connection be
-/// tried a hundred thousand times a second.
+/// Pause of a user in a closed loop after a failed connection. It avoids a hundred thousand attempts per second.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections that one thread opens at a time before the run.
+/// Maximum number of connections that a thread opens concurrently before the run.
 const PREPARING_MAX: usize = 64;
-/// Requests that are started between two looks at answers.
+/// Maximum number of started requests between two reads of replies.
 const STARTS_MAX: usize = 1024;
 
-/// How far a request has come.
+/// Progress of a request.
 #[derive(Debug)]
 pub enum RequestProgress {
-    /// It waits for its socket or process.
+    /// The request waits for its socket or process.
     Waiting,
-    /// It is over.
+    /// The request is complete.
     Done(Result<(), RequestError>),
 }
 
-/// Makes requests in some protocol, one at a time for each user.
+/// Makes requests of a protocol, one at a time for each user.
 pub trait Engine {
-    /// Whether a request blocks the thread until it is over, so that each user needs one.
+    /// Whether a request blocks its thread, so that each user needs one.
     const BLOCKS: bool = false;
 
-    /// Makes ready whatever a user needs before the clock starts, such as a connection.
+    /// Prepares a user before the run, for example its connection.
     fn prepare(&mut self, user: usize, poll: &Poller) -> RequestProgress;
 
-    /// Begins a user's next request, which has this number in the whole run.
+    /// Begins the next request of a user, with this number in the whole run.
     fn begin(&mut self, user: usize, request: u64, poll: &Poller) -> RequestProgress;
 
-    /// Something happened to what a user waits for; perhaps nothing that matters.
+    /// Handles an event of a user with a pending request.
     fn advance(&mut self, ready: ReadyEvent, poll: &Poller) -> RequestProgress;
 
-    /// Something happened to what a user has while nothing is asked, such as the end of a connection.
+    /// Handles an event of a user without a request, for example a closed connection.
     fn handle_idle_event(&mut self, ready: ReadyEvent);
 
-    /// Gives a request up that took too long.
+    /// Abandons a request that exceeded its timeout.
     fn abandon(&mut self, user: usize);
 
-    /// A user leaves, who may come back: what it holds is let go.
+    /// Releases the resources of a user that leaves and may return.
     fn leave(&mut self, _user: usize) {}
 }
 
-/// Which numbers the requests of a run have, and so what varies from one to the next.
+/// Numbers of the requests of a run, which select the variable parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestNumbers {
     pub first: u64,
-    /// From each to the next,
+    /// Difference between consecutive numbers.
     pub step: u64,
-    /// and after so many more,
+    /// Number of requests between two strides.
     pub repeat: u64,
-    /// this much besides.
+    /// Additional difference after `repeat` requests.
     pub stride: u64,
 }
 
 impl RequestNumbers {
-    /// Every request is another.
+    /// Numbers of a run in which every request differs.
     pub const ALL: Self = Self { first: 0, step: 1, repeat: 1, stride: 0 };
 
-    /// The number of a run's request.
+    /// Returns the number of a request of the run.
     #[must_use]
     pub fn number_of_request(self, request: u64) -> u64 {
         let turns = request.checked_div(self.repeat).unwrap_or_default();
@@ -84,53 +82,53 @@ impl RequestNumbers {
         self.first.wrapping_add(steps).wrapping_add(turns.wrapping_mul(self.stride))
     }
 
-    /// More than so many requests go on by, whichever they are.
+    /// Returns an upper bound of the numbers that this many requests use.
     #[must_use]
     pub fn advanced_by(self, requests: u64) -> u64 {
         requests.saturating_mul(self.step.saturating_add(self.stride).max(1))
     }
 }
 
-/// What is run, the same for every thread.
+/// Specification of a run, the same for every thread.
 #[derive(Clone, Copy, Debug)]
 pub struct RunSpec {
-    /// How requests come.
+    /// Arrival of requests.
     pub load: LoadModel,
-    /// What varies.
+    /// Numbers of requests.
     pub numbers: RequestNumbers,
-    /// Left out of the figures.
+    /// Duration that the figures exclude.
     pub warm_up: Duration,
-    /// What the figures are of.
+    /// Duration of the measured time.
     pub duration: Duration,
-    /// A request that takes longer has failed.
+    /// Timeout of a request.
     pub timeout: Duration,
 }
 
 /// A thread's share of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadShare {
-    /// Its place, from 0.
+    /// Index of the thread, from 0.
     pub thread: usize,
     pub threads: usize,
-    /// Users of this thread.
+    /// Number of users of this thread.
     pub users: usize,
-    /// Users of all threads.
+    /// Number of users of all threads.
     pub total_users: usize,
 }
 
 impl ThreadShare {
-    /// The number in the whole run of what is this thread's `own`th.
+    /// Converts an index within this thread to one of the whole run.
     fn number(&self, own: u64) -> u64 {
         own.saturating_mul(self.threads as u64).saturating_add(self.thread as u64)
     }
 }
 
-/// By which a run is held from outside.
+/// External control of a run.
 #[derive(Clone, Debug)]
 pub struct RunControl {
-    /// Ends the run: what is in flight ends as it would, and nothing begins.
+    /// Stops the run. Requests in flight complete, and none begins.
     pub stop: Arc<AtomicBool>,
-    /// How many of all users are there, the first ones; all of them where nobody says.
+    /// Number of present users, the first ones; `None` means all.
     pub present: Option<Arc<AtomicUsize>>,
 }
 
@@ -141,12 +139,12 @@ impl From<&Arc<AtomicBool>> for RunControl {
 }
 
 impl RunControl {
-    /// Whether the run is to end.
+    /// Returns whether the run is stopped.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// How many of a thread's users are there.
+    /// Returns the number of present users of a thread.
     fn present(&self, seat: ThreadShare) -> usize {
         let Some(present) = &self.present else { return seat.users };
         let others = present.load(Ordering::Relaxed).saturating_sub(seat.thread);
@@ -154,54 +152,54 @@ impl RunControl {
     }
 }
 
-/// What a thread came to.
+/// Result of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadResult {
-    /// In the measured time.
+    /// Usage in the measured time.
     pub cost: ThreadUsage,
-    /// When that was over: as planned, or when the run was stopped.
+    /// End of the measured time, as planned or by a stop.
     pub end: Instant,
 }
 
-/// What a thread cost in the measured time.
+/// Usage of a thread in the measured time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadUsage {
-    /// On a processor.
+    /// Time on a processor.
     pub cpu: Duration,
-    /// Waiting for one.
+    /// Time waiting for a processor.
     pub queued: Duration,
-    /// By the clock.
+    /// Elapsed time.
     pub wall: Duration,
 }
 
-/// Since when and for whom a request runs.
+/// Start times of a pending request.
 #[derive(Clone, Copy, Debug)]
 struct PendingRequest {
     intended: Instant,
     begun: Instant,
-    /// The user makes ready, which is no request.
+    /// Whether this is the preparation of a user instead of a request.
     is_preparation: bool,
 }
 
-/// A thread at work.
+/// A load thread.
 pub struct LoadThread<E> {
     engine: E,
     spec: RunSpec,
     share: ThreadShare,
     poll: Poller,
     control: RunControl,
-    /// How many of the users are there.
+    /// Number of present users.
     present: usize,
     pending: Vec<Option<PendingRequest>>,
     in_flight: usize,
-    /// Users who may ask, and since when.
+    /// Idle users, and since when.
     idle: VecDeque<(usize, Instant)>,
-    /// Users who think or pause, and until when.
+    /// Users that think or pause, and until when.
     resting: BinaryHeap<Reverse<(Instant, usize)>>,
     slot: Arc<RecorderSlot>,
-    /// Requests begun.
+    /// Number of begun requests.
     begun: u64,
-    /// Arrivals of this thread that are past, in an open loop.
+    /// Number of past arrivals of this thread in an open loop.
     arrived: u64,
     times: RunTimes,
 }
@@ -214,7 +212,7 @@ struct RunTimes {
 }
 
 impl RunTimes {
-    /// The share of a request that lay in the measured time.
+    /// Returns the share of a request within the measured time.
     fn share(&self, begun: Instant, ended: Instant) -> f64 {
         let whole = ended.saturating_duration_since(begun);
         if whole.is_zero() {
@@ -223,15 +221,15 @@ impl RunTimes {
         self.inside(begun, ended).as_secs_f64() / whole.as_secs_f64()
     }
 
-    /// How much of a time lay in the measured one.
+    /// Returns the part of a time span within the measured time.
     fn inside(&self, begun: Instant, ended: Instant) -> Duration {
         ended.min(self.end).saturating_duration_since(begun.max(self.measured))
     }
 }
 
 impl<E: Engine> LoadThread<E> {
-    /// Has every user make ready. Where users come and go, a server that is away now is no reason to end:
-    /// what is wrong shows in the request that comes next.
+    /// Prepares every user. If the number of users changes during the run, a failed preparation is ignored: the next
+    /// request reports the error.
     pub fn prepare(
         mut engine: E,
         stage: RunSpec,
@@ -239,11 +237,12 @@ impl<E: Engine> LoadThread<E> {
         reins: RunControl,
         desk: Arc<RecorderSlot>,
     ) -> Result<Self, RequestError> {
-        let poll = Poller::new().map_err(|error| RequestError::system("epoll", &error))?;
+        let failed = |error| RequestError::system(SystemCall::Epoll, &error);
+        let poll = Poller::new().map_err(failed)?;
         let now = Instant::now();
         let (mut buffer, mut ready) = (Vec::new(), Vec::new());
         let present = reins.present(seat);
-        // Since when.
+        // Start of the preparation of each user.
         let mut waiting: Vec<Option<Instant>> = vec![None; present];
         let (mut next, mut open) = (0, 0);
         let comes_and_goes = reins.present.is_some();
@@ -274,8 +273,7 @@ impl<E: Engine> LoadThread<E> {
                 continue;
             }
             let at_most = if open > 0 { None } else { Some(Duration::ZERO) };
-            poll.wait(at_most, &mut buffer, &mut ready)
-                .map_err(|error| RequestError::system("epoll", &error))?;
+            poll.wait(at_most, &mut buffer, &mut ready).map_err(failed)?;
             for one in ready.drain(..) {
                 if waiting.get(one.user).is_none_or(Option::is_none) {
                     continue;
@@ -305,7 +303,7 @@ impl<E: Engine> LoadThread<E> {
         })
     }
 
-    /// Runs from `start` on, which may be in the future.
+    /// Runs from `start`, which may be in the future.
     pub fn run(mut self, start: Instant) -> io::Result<ThreadResult> {
         let measured = start + self.spec.warm_up;
         self.times = RunTimes { start, measured, end: measured + self.spec.duration };
@@ -355,7 +353,7 @@ impl<E: Engine> LoadThread<E> {
         Ok(ThreadResult { cost, end: self.times.end })
     }
 
-    /// Users who think begin one after the other, as they would come.
+    /// Starts the users. Users with a think time begin one after the other.
     fn start_users(&mut self) {
         for user in 0..self.present {
             let start = self.times.start;
@@ -371,8 +369,7 @@ impl<E: Engine> LoadThread<E> {
         }
     }
 
-    /// Users come and go as is said from outside; who comes makes ready first, and who goes has the last
-    /// request answered.
+    /// Applies the external number of users. A new user is prepared first, and a leaving user completes its request.
     fn adjust_users(&mut self, now: Instant) {
         let (before, present) = (self.present, self.control.present(self.share));
         if present == before || now >= self.times.end {
@@ -380,7 +377,7 @@ impl<E: Engine> LoadThread<E> {
         }
         self.present = present;
         for user in before..present {
-            // One that left may still wait for its last answer.
+            // A user that left may still wait for its last reply.
             if self.pending[user].is_none() {
                 self.pending[user] =
                     Some(PendingRequest { intended: now, begun: now, is_preparation: true });
@@ -398,7 +395,7 @@ impl<E: Engine> LoadThread<E> {
         }
     }
 
-    /// Starts what is due.
+    /// Starts due requests.
     fn dispatch(&mut self, now: Instant) {
         if now < self.times.start {
             return;
@@ -409,7 +406,7 @@ impl<E: Engine> LoadThread<E> {
         }
     }
 
-    /// A user's next request is meant to start when the last one was answered and the user has thought.
+    /// Starts requests of a closed loop. The intended start is the last reply plus the think time.
     fn dispatch_users(&mut self, now: Instant) {
         if now >= self.times.end {
             return;
@@ -427,7 +424,7 @@ impl<E: Engine> LoadThread<E> {
         }
     }
 
-    /// Those that are due start, also after the end if they were due before it.
+    /// Starts due arrivals of an open loop, also after the end if they were due before.
     fn dispatch_arrivals(&mut self) {
         for _ in 0..STARTS_MAX {
             let (Some(due), Some(&(user, since))) = (self.next_arrival(), self.idle.front()) else {
@@ -449,19 +446,19 @@ impl<E: Engine> LoadThread<E> {
         }
     }
 
-    /// When this thread's next arrival is due; none when there are no more.
+    /// Returns the time of the next arrival of this thread; `None` after the last one.
     fn next_arrival(&self) -> Option<Instant> {
         let LoadModel::Open(pace) = self.spec.load else { return None };
         let due = self.times.start + pace.due(self.share.number(self.arrived))?;
         (due < self.times.end).then_some(due)
     }
 
-    /// Whether a request that was due is not sent yet.
+    /// Returns whether a due request is not sent yet.
     fn is_behind(&self) -> bool {
         !self.control.is_stopped() && self.next_arrival().is_some()
     }
 
-    /// When something will be to start, as far as is known.
+    /// Returns the time of the next known start.
     fn next_start(&self, now: Instant) -> Option<Instant> {
         match self.spec.load {
             LoadModel::Closed { .. } if now >= self.times.end => None,
@@ -482,7 +479,7 @@ impl<E: Engine> LoadThread<E> {
         }
     }
 
-    /// Looks after a user whose socket has news.
+    /// Handles an event of a user's socket or process.
     fn handle_event(&mut self, ready: ReadyEvent) {
         match self.pending.get(ready.user) {
             Some(Some(_)) => {
@@ -500,11 +497,11 @@ impl<E: Engine> LoadThread<E> {
         self.in_flight -= 1;
         let now = Instant::now();
         let pause = result.as_ref().err().is_some_and(RequestError::is_transport_error);
-        // What is wrong with making ready shows in the request that comes next.
+        // The next request reports the error of a failed preparation.
         if !flight.is_preparation {
             let (batch, served) = (self.batch(now), self.times.share(flight.begun, now));
             let is_warm_up = flight.intended < self.times.measured;
-            // A request that blocks cannot be given up, and is late all the same.
+            // A blocking request cannot be abandoned, but counts as timed out.
             let is_late = E::BLOCKS && now - flight.begun > self.spec.timeout;
             let result = if is_late { Err(RequestError::TimedOut) } else { result };
             let has_latency = result.as_ref().err().is_none_or(RequestError::has_latency);
@@ -538,7 +535,7 @@ impl<E: Engine> LoadThread<E> {
         }
     }
 
-    /// The piece of the run that a moment is in.
+    /// Returns the batch of a moment.
     fn batch(&self, now: Instant) -> Option<usize> {
         let since = now.checked_duration_since(self.times.measured)?;
         let piece = self.spec.duration.as_nanos() / BATCHES as u128;
@@ -555,7 +552,7 @@ impl<E: Engine> LoadThread<E> {
         }
     }
 
-    /// At the very end: what is in flight has timed out, and what was due and never sent has failed.
+    /// Ends the run: requests in flight time out, and due requests that were not sent fail.
     fn abandon_all(&mut self) {
         for user in 0..self.pending.len() {
             if self.pending[user].is_some() {
@@ -576,14 +573,14 @@ impl<E: Engine> LoadThread<E> {
     }
 }
 
-/// Makes requests one after the other, outside of any run; the first failure ends it.
+/// Makes requests sequentially outside of a run, up to the first failure.
 pub fn run_sequentially<E: Engine>(
     engine: &mut E,
     requests: impl Iterator<Item = u64>,
     timeout: Duration,
 ) -> Result<(), RequestError> {
     const USER: usize = 0;
-    let failed = |error: io::Error| RequestError::system("epoll", &error);
+    let failed = |error: io::Error| RequestError::system(SystemCall::Epoll, &error);
     let poll = Poller::new().map_err(failed)?;
     let (mut buffer, mut ready) = (Vec::new(), Vec::new());
     let mut wait = |engine: &mut E, mut progress: RequestProgress| {
@@ -613,7 +610,7 @@ pub fn run_sequentially<E: Engine>(
     Ok(())
 }
 
-/// What the scheduler has counted.
+/// Times of the kernel's scheduler.
 #[derive(Clone, Copy, Default)]
 struct SchedulerTimes {
     cpu: Duration,
@@ -621,7 +618,7 @@ struct SchedulerTimes {
 }
 
 impl SchedulerTimes {
-    /// Zero where the kernel does not tell.
+    /// Reads the times of this thread; zero if the kernel does not provide them.
     fn read_thread() -> Self {
         let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let mut fields = text.split_whitespace().map_while(|field| field.parse().ok());

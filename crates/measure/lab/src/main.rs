@@ -1,4 +1,4 @@
-//! `roster-lab`: see the library.
+//! The program `roster-lab`. The library has all of its code.
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,22 @@
-//! The man pages and the scripts of completion, made of [`args`](crate::args) and [`help_text`](crate::help_text).
+//! Man pages and completion scripts, generated from [`args`](crate::args) and [`help_text`](crate::help_text). Both are
+//! the only source of the texts.
 
 use crate::args::Cli;
+use crate::coded::Coded;
 use crate::help_text::COMMANDS;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::CommandFactory;
 use roster_cli_docs::{completions, write_command_page};
+use roster_messages::table::lab;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
 /// Writes roster-lab.1, roster-lab-ldap.1 and so on.
 pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    // clap's own command `help` has no page to show.
+    let text = format_args!("{}: cannot be created", folder.display());
+    fs::create_dir_all(folder).coded(&lab::DIRECTORY_NOT_CREATED, text)?;
+    // clap's command `help` has no page.
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let below = program.get_subcommands().map(|command| (command.get_name(), command));
@@ -22,7 +25,8 @@ pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
         write_command_page(command, COMMANDS, name, &mut text)?;
         let file = format!("roster-lab {name}").trim_end().replace(' ', "-");
         let path = folder.join(format!("{file}.1"));
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let problem = format_args!("{}: cannot be written", path.display());
+        fs::write(&path, text).coded(&lab::FILE_UNWRITABLE, problem)?;
         writeln!(out, "{}", path.display())?;
     }
     Ok(())
@@ -46,7 +50,7 @@ mod tests {
             assert!(help.contains("{n}"), "{help}");
         }
         let help = program.render_long_help().to_string();
-        assert!(help.contains("an n in braces the number"), "{help}");
+        assert!(help.contains("an n in braces is the number"), "{help}");
     }
 
     #[test]

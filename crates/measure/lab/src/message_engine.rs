@@ -1,49 +1,49 @@
-//! One message for one answer, over UDP or TCP: what DNS and Kerberos have in common. A user has one
-//! message in flight; what the messages are is for a [`MessageCodec`].
+//! The engine of protocols with one reply per message, over UDP or TCP: DNS and Kerberos. A user has one message in
+//! flight. A [`MessageCodec`] encodes and parses the messages.
 
 use crate::load_thread::{Engine, RequestProgress};
 use crate::net::{Connection, ReadOutcome, Route};
 use crate::poll::{Poller, ReadyEvent};
-use crate::request_error::RequestError;
+use crate::request_error::{RequestError, SystemCall};
 use socket2::Socket;
 use std::io::{ErrorKind, Read, Write};
 
-/// Of a datagram.
+/// Maximum size of a datagram.
 const DATAGRAM_BYTES_MAX: usize = u16::MAX as usize;
-/// Of a message over TCP: more than any answer holds.
+/// Maximum size of a message over TCP, larger than any reply.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Messages of a protocol.
 pub trait MessageCodec {
-    /// Octets of the length that goes before a message over TCP.
+    /// Octets of the length before a message over TCP.
     const LENGTH_OCTETS: usize;
-    /// Whether an answer tells what it answers, so that one that comes too late is passed over.
+    /// Whether a reply identifies its request, so that a late one can be ignored.
     const IS_NUMBERED: bool;
 
     /// Writes the message of a request.
     fn write(&mut self, request: u64, out: &mut Vec<u8>) -> Result<(), RequestError>;
 
-    /// What an answer says of a message; none if it answers another.
+    /// Parses a reply to the message `asked`. Returns `None` for a reply to another message.
     fn read(&self, answer: &[u8], asked: &[u8]) -> Option<Result<(), RequestError>>;
 }
 
-/// How messages travel.
+/// Transports of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
-    /// In datagrams
+    /// Send datagrams
     Udp,
-    /// On connections
+    /// Use connections
     Tcp,
 }
 
-/// To where and how.
+/// The server, and how its sockets are used.
 #[derive(Clone, Debug)]
 pub struct ServerRoute {
     /// The server.
     pub route: Route,
-    /// How messages travel.
+    /// Transport of messages.
     pub protocol: Transport,
-    /// Whether each message has a socket of its own.
+    /// Whether each message has its own socket.
     pub socket_per_request: bool,
 }
 
@@ -56,13 +56,13 @@ enum Channel {
 #[derive(Debug, Default)]
 struct MessageSession {
     channel: Option<Channel>,
-    /// Whether a connection is known to stand.
+    /// Whether the connection is known to be established.
     is_connected: bool,
-    /// Whether a message was answered on it.
+    /// Whether the connection has carried a reply.
     has_answered: bool,
-    /// The request that is asked.
+    /// The pending request.
     request: u64,
-    /// What was asked, as it was sent; empty if nothing is.
+    /// The message of the pending request; empty without one.
     sent: Vec<u8>,
     inbox: Vec<u8>,
 }
@@ -73,13 +73,13 @@ pub struct MessageEngine<D> {
     way: ServerRoute,
     dialect: D,
     sessions: Vec<MessageSession>,
-    /// Sources are used in turn, each thread beginning at another.
+    /// Turn of the source addresses. Threads begin at different ones.
     next_source: usize,
     scratch: Vec<u8>,
 }
 
 impl<D: MessageCodec> MessageEngine<D> {
-    /// For so many users; `turn` is another number for each thread.
+    /// Creates an engine for these users. `turn` differs between threads.
     #[must_use]
     pub fn new(way: ServerRoute, dialect: D, users: usize, turn: usize) -> Self {
         let sessions = (0..users).map(|_| MessageSession::default()).collect();
@@ -88,9 +88,9 @@ impl<D: MessageCodec> MessageEngine<D> {
 
     fn open(&mut self, user: usize, poll: &Poller) -> Result<(), RequestError> {
         self.next_source = self.next_source.wrapping_add(1);
-        let failed = |error| RequestError::system("connect", &error);
+        let failed = |error| RequestError::system(SystemCall::Connect, &error);
         let route = &self.way.route;
-        let epoll = |error| RequestError::system("epoll", &error);
+        let epoll = |error| RequestError::system(SystemCall::Epoll, &error);
         let channel = match self.way.protocol {
             Transport::Udp => {
                 let socket = route.datagrams(self.next_source).map_err(failed)?;
@@ -128,7 +128,7 @@ impl<D: MessageCodec> MessageEngine<D> {
         match &mut session.channel {
             Some(Channel::Udp(socket)) => {
                 let sent = (&*socket).write(&session.sent);
-                sent.map(drop).map_err(|error| RequestError::system("send", &error))
+                sent.map(drop).map_err(|error| RequestError::system(SystemCall::Send, &error))
             }
             Some(Channel::Tcp(link)) => {
                 let length = session.sent.len();
@@ -144,7 +144,7 @@ impl<D: MessageCodec> MessageEngine<D> {
         }
     }
 
-    /// Reads what has come; what the answer says, if it is there.
+    /// Reads available data. Returns the result of the reply, if it has arrived.
     fn read_reply(
         &mut self,
         ReadyEvent { user, is_last }: ReadyEvent,
@@ -162,7 +162,7 @@ impl<D: MessageCodec> MessageEngine<D> {
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                    Err(error) => return Err(RequestError::system("receive", &error)),
+                    Err(error) => return Err(RequestError::system(SystemCall::Receive, &error)),
                 }
             },
             Some(Channel::Tcp(link)) => {
@@ -196,7 +196,7 @@ impl<D: MessageCodec> MessageEngine<D> {
     fn failed(&mut self, user: usize, failure: RequestError) -> RequestProgress {
         let failure = match failure {
             RequestError::System(_, code) if !self.sessions[user].is_connected && self.is_tcp() => {
-                RequestError::System("connect", code)
+                RequestError::System(SystemCall::Connect, code)
             }
             failure => failure,
         };
@@ -209,13 +209,12 @@ impl<D: MessageCodec> MessageEngine<D> {
     }
 }
 
-/// Finds the message at the start of what came over TCP: where it begins and ends; none while it is
-/// not whole.
+/// Finds the message at the start of data from TCP. Returns its begin and end; `None` while it is incomplete.
 pub fn frame(bytes: &[u8], octets: usize) -> Result<Option<(usize, usize)>, &'static str> {
     let Some((head, behind)) = bytes.split_at_checked(octets) else { return Ok(None) };
     let length = head.iter().fold(0_usize, |length, &octet| length << 8 | usize::from(octet));
     if length > MESSAGE_BYTES_MAX {
-        return Err("a message that is too long");
+        return Err("message too long");
     }
     Ok((behind.len() >= length).then_some((octets, octets + length)))
 }
@@ -242,7 +241,7 @@ impl<D: MessageCodec> Engine for MessageEngine<D> {
     fn advance(&mut self, ready: ReadyEvent, poll: &Poller) -> RequestProgress {
         let user = ready.user;
         if self.sessions[user].sent.is_empty() {
-            // Only to be made ready: the first news is that the connection stands, or does not.
+            // During the preparation, the first event shows whether the connection is established.
             return match self.read_reply(ready) {
                 Ok(_) => RequestProgress::Done(Ok(())),
                 Err(failure) => self.failed(user, failure),
@@ -251,8 +250,8 @@ impl<D: MessageCodec> Engine for MessageEngine<D> {
         let said = match self.read_reply(ready) {
             Ok(None) => return RequestProgress::Waiting,
             Ok(Some(said)) => said,
-            // A server may close a connection that it has served when it likes, and whoever asks just
-            // then asks again (RFC 7766). The latency holds both.
+            // A server may close an idle connection at any time, and the client repeats the request (RFC 7766). The
+            // latency includes both attempts.
             Err(RequestError::Closed | RequestError::System(..))
                 if self.is_tcp() && self.sessions[user].has_answered =>
             {
@@ -284,8 +283,8 @@ impl<D: MessageCodec> Engine for MessageEngine<D> {
     }
 
     fn abandon(&mut self, user: usize) {
-        // A datagram that was lost says nothing of the socket, but its answer may still come; a
-        // connection that hangs is of no use.
+        // The socket of a lost datagram stays usable, but a late reply may arrive on it. A hanging connection is not
+        // usable.
         if self.is_tcp() || self.way.socket_per_request || !D::IS_NUMBERED {
             self.close(user);
         }

@@ -1,25 +1,25 @@
-//! The figure of a run that a bisection compares.
+//! Figures of a run that a bisection compares. `bisect` makes the comparison.
 
 use crate::report::RunStats;
 use crate::report::text::milliseconds;
 use serde::{Deserialize, Serialize};
 
-/// The figure that is looked at.
+/// The compared figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// Requests a second
+    /// Compare requests per second
     Rate,
-    /// The median latency
+    /// Compare the median latency
     P50,
-    /// The 99th percentile of the latency
+    /// Compare the 99th percentile of the latency
     P99,
-    /// Processor time of the server a request
+    /// Compare the server's processor time per request
     ServerCpu,
 }
 
 impl Metric {
-    /// Its value in a run; none where it was not measured.
+    /// Returns the value in a run; `None` if it was not measured.
     pub fn value_in(self, run: &RunStats) -> Option<f64> {
         match self {
             Self::Rate => Some(run.rate),
@@ -29,7 +29,7 @@ impl Metric {
         }
     }
 
-    /// A value with its unit.
+    /// Formats a value with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Rate => format!("{value:.0}/s"),

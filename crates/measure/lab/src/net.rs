@@ -1,8 +1,10 @@
-//! The network under the engines: where to connect to and from, how to close, and a connection, with
-//! TLS or without, that never blocks.
+//! Non-blocking connections of engines, with or without TLS: routes, TLS settings, and how connections close. This
+//! module knows no protocol.
 
-use crate::request_error::RequestError;
+use crate::coded::{Coded, ensure_coded};
+use crate::request_error::{RequestError, SystemCall};
 use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
+use roster_messages::table::lab;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -15,43 +17,41 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// EINPROGRESS: a connection that does not wait is on its way.
+/// EINPROGRESS: a non-blocking connect(2) has started.
 const IN_PROGRESS: i32 = 115;
-/// What a server may send before it is looked at: whoever sends faster than it is read would go on for
-/// ever.
+/// Maximum number of unprocessed bytes from a server.
 const INBOX_BYTES_MAX: usize = 128 << 20;
-/// More will be sent at once.
+/// Flag of send(2): more data follows at once.
 const MSG_MORE: i32 = 0x8000;
 
-/// How a connection is closed from our side.
+/// How the client closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CloseMode {
-    /// As programs do; the port is taken for a minute.
+    /// Close as programs do; the port stays in use for a minute
     Normal,
-    /// With a reset, which frees the port at once and which the server sees as a broken connection.
+    /// Close with a reset, which frees the port at once; the server sees a broken connection
     Reset,
 }
 
-/// To where, and from which addresses in turn.
+/// The server, and the source addresses in turn.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The server.
+    /// Address of the server.
     pub target: SocketAddr,
-    /// Our own addresses; none leaves the choice to the kernel.
+    /// Source addresses. If empty, the kernel selects one.
     pub sources: Vec<IpAddr>,
-    /// How connections end.
+    /// How connections close.
     pub close: CloseMode,
 }
 
-/// The address of `HOST:PORT`, as every program of this host would find it; the first, if there are
-/// several.
+/// Resolves a host by the name services of this host. Returns the first address.
 pub fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     let found = (host, port).to_socket_addrs()?.next();
     found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the name has no address"))
 }
 
 impl Route {
-    /// A socket on its way to the server, from the address whose turn it is.
+    /// Starts a connection to the server, from the source address of this turn.
     pub fn connect(&self, turn: usize) -> io::Result<Socket> {
         let socket = self.socket(Type::STREAM, turn)?;
         socket.set_tcp_nodelay(true)?;
@@ -61,7 +61,7 @@ impl Route {
         }
     }
 
-    /// A socket for datagrams to and from the server alone.
+    /// Creates a UDP socket that is connected to the server.
     pub fn datagrams(&self, turn: usize) -> io::Result<Socket> {
         let socket = self.socket(Type::DGRAM, turn)?;
         socket.connect(&SockAddr::from(self.target))?;
@@ -72,7 +72,7 @@ impl Route {
         let domain = Domain::for_address(self.target);
         let socket = Socket::new(domain, kind.nonblocking().cloexec(), None)?;
         if let Some(&source) = turn.checked_rem(self.sources.len()).map(|at| &self.sources[at]) {
-            // The port is chosen when the target is known, so that one port may serve several.
+            // The kernel selects the port at connect(2), so that several targets can share a port.
             setsockopt(&socket, IpBindAddressNoPort, &true)?;
             socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
         }
@@ -80,7 +80,7 @@ impl Route {
     }
 }
 
-/// What TLS needs to know.
+/// TLS settings of a server.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     config: Arc<ClientConfig>,
@@ -88,24 +88,31 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// With the authorities of a file, or those of the host.
+    /// Creates settings with the CA certificates of a file, or those of the host.
     pub fn new(host: &str, authorities: Option<&Path>) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         match authorities {
             Some(path) => {
-                let say =
-                    |error: &dyn std::fmt::Display| anyhow::anyhow!("{}: {error}", path.display());
-                let text = fs::read(path).map_err(|error| say(&error))?;
+                let shown = path.display();
+                let invalid = format!("--tls-ca {shown}: invalid certificate");
+                let unreadable = format_args!("--tls-ca {shown}: cannot be read");
+                let text = fs::read(path).coded(&lab::FILE_UNREADABLE, unreadable)?;
                 for certificate in CertificateDer::pem_slice_iter(&text) {
-                    roots.add(certificate.map_err(|error| say(&error))?).map_err(|e| say(&e))?;
+                    let certificate = certificate.coded(&lab::CA_FILE_INVALID, &invalid)?;
+                    roots.add(certificate).coded(&lab::CA_FILE_INVALID, &invalid)?;
                 }
-                anyhow::ensure!(!roots.is_empty(), "{}: has no certificate in PEM", path.display());
+                ensure_coded!(
+                    !roots.is_empty(),
+                    CA_FILE_EMPTY,
+                    "--tls-ca {shown}: no certificate in PEM"
+                );
             }
             None => {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-                anyhow::ensure!(
+                ensure_coded!(
                     !roots.is_empty(),
-                    "this host has no certificates of authorities: name a file with --tls-ca"
+                    HOST_CA_MISSING,
+                    "this host has no CA certificates"
                 );
             }
         }
@@ -114,7 +121,8 @@ impl TlsSettings {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let name = ServerName::try_from(host.to_owned())?;
+        let text = format_args!("{host}: not a valid name for TLS");
+        let name = ServerName::try_from(host.to_owned()).coded(&lab::SERVER_NAME_INVALID, text)?;
         Ok(Self { config: Arc::new(config), name })
     }
 }
@@ -123,52 +131,52 @@ impl TlsSettings {
 pub struct Connection {
     socket: Socket,
     tls: Option<Box<ClientConnection>>,
-    /// What the socket did not take yet.
+    /// Bytes that the socket has not accepted yet.
     unsent: Vec<u8>,
     close: CloseMode,
 }
 
-/// What became of reading.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// Everything that was there.
+    /// All available bytes were read.
     All,
-    /// Also the end: the server closed the connection.
+    /// All bytes were read, and the server closed the connection.
     End,
 }
 
 impl Connection {
-    /// A connection that [`Route::connect`] began.
+    /// Wraps a socket of [`Route::connect`].
     #[must_use]
     pub fn new(socket: Socket, close: CloseMode) -> Self {
         Self { socket, tls: None, unsent: Vec::new(), close }
     }
 
-    /// From now on everything goes through TLS.
+    /// Starts TLS.
     pub fn start_tls(&mut self, tls: &TlsSettings) -> Result<(), RequestError> {
         let made = ClientConnection::new(Arc::clone(&tls.config), tls.name.clone());
         self.tls = Some(Box::new(made.map_err(|error| RequestError::Tls(error.to_string()))?));
         self.flush()
     }
 
-    /// Whether the two sides still agree on keys.
+    /// Returns whether the TLS handshake is incomplete.
     #[must_use]
     pub fn is_shaking_hands(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Why the connection did not come about, if it is known not to have.
+    /// Returns the error of a failed connect(2), if it is known.
     pub fn connect_result(&self) -> Result<(), RequestError> {
         match self.socket.take_error() {
             Ok(None) => Ok(()),
-            Ok(Some(error)) | Err(error) => Err(RequestError::system("connect", &error)),
+            Ok(Some(error)) | Err(error) => Err(RequestError::system(SystemCall::Connect, &error)),
         }
     }
 
-    /// Sends, or keeps for later what does not fit.
+    /// Sends bytes, and keeps those that the socket does not accept.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), RequestError> {
         if let Some(tls) = &mut self.tls {
-            tls.writer().write_all(bytes).map_err(|error| RequestError::system("send", &error))?;
+            tls.writer().write_all(bytes).map_err(|error| send_error(&error))?;
             return self.flush();
         }
         if !self.unsent.is_empty() {
@@ -180,14 +188,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what was kept.
+    /// Sends kept bytes.
     pub fn flush(&mut self) -> Result<(), RequestError> {
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {
                 match tls.write_tls(&mut &self.socket) {
                     Ok(_) => {}
                     Err(error) if is_would_block(&error) => return Ok(()),
-                    Err(error) => return Err(RequestError::system("send", &error)),
+                    Err(error) => return Err(send_error(&error)),
                 }
             }
             return Ok(());
@@ -199,15 +207,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Appends everything that has come to `inbox`, by way of `scratch`. `is_last` says that an end is
-    /// behind it.
+    /// Appends all received bytes to `inbox`, with `scratch` as the buffer. `is_last` states that the connection ends
+    /// after them.
     pub fn read(
         &mut self,
         scratch: &mut [u8],
         inbox: &mut Vec<u8>,
         is_last: bool,
     ) -> Result<ReadOutcome, RequestError> {
-        const FLOOD: RequestError = RequestError::Malformed("more than any answer holds");
+        const FLOOD: RequestError = RequestError::Malformed("more bytes than any reply");
         let Some(tls) = &mut self.tls else {
             loop {
                 if inbox.len() > INBOX_BYTES_MAX {
@@ -217,14 +225,14 @@ impl Connection {
                     Ok(0) => return Ok(ReadOutcome::End),
                     Ok(read) => {
                         inbox.extend_from_slice(&scratch[..read]);
-                        // Less than asked for is all there is: epoll tells of what comes next.
+                        // A short read is the end of the available bytes, and epoll reports later ones.
                         if read < scratch.len() && !is_last {
                             return Ok(ReadOutcome::All);
                         }
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) if is_would_block(&error) => return Ok(ReadOutcome::All),
-                    Err(error) => return Err(RequestError::system("receive", &error)),
+                    Err(error) => return Err(receive_error(&error)),
                 }
             }
         };
@@ -238,7 +246,7 @@ impl Connection {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if is_would_block(&error) => break,
-                Err(error) => return Err(RequestError::system("receive", &error)),
+                Err(error) => return Err(receive_error(&error)),
             }
             let verdict = tls.process_new_packets();
             loop {
@@ -252,7 +260,7 @@ impl Connection {
                 }
             }
             if let Err(error) = verdict {
-                // The other side is told what is wrong.
+                // This sends the TLS alert.
                 let _ = tls.write_tls(&mut &self.socket);
                 return Err(RequestError::Tls(error.to_string()));
             }
@@ -264,10 +272,10 @@ impl Connection {
         Ok(heard)
     }
 
-    /// Closes as the route says; a reset is sent by dropping it.
+    /// Closes the connection with its mode. The drop sends a reset.
     pub fn close(mut self, farewell: &[u8]) {
         match self.close {
-            // Whoever has gone already hears no farewell.
+            // Failures are ignored: the server may have closed the connection.
             CloseMode::Normal if self.tls.is_some() => {
                 let _ = self.send(farewell);
                 if let Some(tls) = &mut self.tls {
@@ -275,7 +283,7 @@ impl Connection {
                     let _ = self.flush();
                 }
             }
-            // Held back for the end of the connection, with which it makes one packet.
+            // The kernel sends the farewell and the FIN in one packet.
             CloseMode::Normal if self.unsent.is_empty() && !farewell.is_empty() => {
                 let _ = self.socket.send_with_flags(farewell, MSG_MORE);
             }
@@ -287,7 +295,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if self.close == CloseMode::Reset {
-            // A socket that does not linger is closed with a reset.
+            // Without lingering, close(2) sends a reset.
             let _ = self.socket.set_linger(Some(Duration::ZERO));
         }
     }
@@ -299,7 +307,15 @@ impl AsFd for Connection {
     }
 }
 
-/// Writes what the socket takes.
+fn send_error(error: &io::Error) -> RequestError {
+    RequestError::system(SystemCall::Send, error)
+}
+
+fn receive_error(error: &io::Error) -> RequestError {
+    RequestError::system(SystemCall::Receive, error)
+}
+
+/// Writes as many bytes as the socket accepts.
 fn write_available(mut socket: impl Write, bytes: &[u8]) -> Result<usize, RequestError> {
     let mut sent = 0;
     while sent < bytes.len() {
@@ -307,13 +323,13 @@ fn write_available(mut socket: impl Write, bytes: &[u8]) -> Result<usize, Reques
             Ok(written) => sent += written,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if is_would_block(&error) => break,
-            Err(error) => return Err(RequestError::system("send", &error)),
+            Err(error) => return Err(send_error(&error)),
         }
     }
     Ok(sent)
 }
 
-/// Whether it is only not yet time: also where the connection is still on its way.
+/// Returns whether the call has to wait, also for an incomplete connect(2).
 fn is_would_block(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected)
 }

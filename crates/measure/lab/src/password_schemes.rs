@@ -1,40 +1,41 @@
-//! Password storage schemes: what a stored password says of its scheme, how that stands beside what is
-//! advised today, and which to take for whom. Talks to nobody; `commands` measures.
+//! Password storage schemes: reads the scheme of a stored password, rates its strength, and recommends schemes. This
+//! module makes no requests; `commands` measures.
 
+use roster_messages::table::lab;
 use serde::Serialize;
 
-/// OWASP's Password Storage Cheat Sheet, iterations of PBKDF2 by its hash.
+/// Iterations of PBKDF2 by hash, from OWASP's Password Storage Cheat Sheet.
 const ADVISED_ITERATIONS: [(&str, u64); 3] =
     [("SHA1", 1_300_000), ("SHA256", 600_000), ("SHA512", 210_000)];
-/// glibc's crypt(3), where a password does not say.
+/// Default rounds of glibc's crypt(3).
 const CRYPT_ROUNDS: u64 = 5_000;
 
-/// What keeps a stolen hash from being turned into its password, the weaker first.
+/// Resistance of a stolen hash against guessing, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strength {
-    /// The password itself, or what the server can make it of.
+    /// The password itself, or a reversible encryption.
     Readable,
-    /// One hash: billions of guesses a second.
+    /// A single hash: billions of guesses per second.
     Fast,
-    /// A hash made many times over, as often as its share of what is advised.
+    /// An iterated hash, with its share of the advised iterations.
     Iterated(f64),
-    /// One that takes memory as well.
+    /// A hash that also needs memory.
     MemoryHard,
 }
 
 impl Strength {
-    /// For people.
+    /// Formats the strength for people.
     #[must_use]
     pub fn text(self) -> String {
         match self {
-            Self::Readable => "the server can read it: none".to_owned(),
-            Self::Fast => "a fast hash: guessed in no time".to_owned(),
+            Self::Readable => "readable".to_owned(),
+            Self::Fast => "fast hash".to_owned(),
             Self::Iterated(share) if share >= 1.0 => "as OWASP advises".to_owned(),
             Self::Iterated(share) => {
-                format!("{:.2} % of the work that OWASP advises", share * 100.0)
+                format!("{:.2} % of OWASP", share * 100.0)
             }
-            Self::MemoryHard => "takes memory too, as OWASP prefers".to_owned(),
+            Self::MemoryHard => "memory-hard".to_owned(),
         }
     }
 
@@ -43,18 +44,18 @@ impl Strength {
     }
 }
 
-/// What is known of a stored password.
+/// Properties of a stored password.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredPassword {
-    /// What stands in its braces.
+    /// Scheme in braces before the hash.
     pub scheme: String,
-    /// How often it was hashed, if that can be seen.
+    /// Number of iterations, if the value has it.
     pub rounds: Option<u64>,
-    /// What that is worth.
+    /// Strength of the scheme with these iterations.
     pub strength: Strength,
 }
 
-/// Reads a value of userPassword.
+/// Parses a value of userPassword.
 #[must_use]
 pub fn read(value: &[u8]) -> StoredPassword {
     let text = String::from_utf8_lossy(value);
@@ -69,7 +70,7 @@ pub fn read(value: &[u8]) -> StoredPassword {
 
 fn rounds(scheme: &str, hash: &str) -> Option<u64> {
     if scheme == "PBKDF2_SHA256" {
-        // The older one of 389-ds: base64 of the rounds in four bytes, salt and hash.
+        // The older format of 389-ds is base64 of four bytes of iterations, salt and hash.
         let bytes = base64_start(hash)?;
         return Some(u64::from(u32::from_be_bytes(bytes)));
     }
@@ -85,7 +86,7 @@ fn rounds(scheme: &str, hash: &str) -> Option<u64> {
     None
 }
 
-/// The first four bytes.
+/// Decodes the first four bytes.
 fn base64_start(text: &str) -> Option<[u8; 4]> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut bits = 0_u64;
@@ -100,7 +101,7 @@ fn strength(scheme: &str, hash: &str, rounds: Option<u64>) -> Strength {
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     let share = |advised: u64| rounds.unwrap_or(1) as f64 / advised as f64;
     if scheme.starts_with("PBKDF2") {
-        // The one without the name of its hash is of SHA-1.
+        // PBKDF2 without the name of a hash uses SHA-1.
         let advised = ADVISED_ITERATIONS
             .iter()
             .find(|(hash, _)| scheme.ends_with(hash))
@@ -111,7 +112,7 @@ fn strength(scheme: &str, hash: &str, rounds: Option<u64>) -> Strength {
         "CLEAR" | "AES" | "DES" => Strength::Readable,
         _ if scheme.contains("YESCRYPT") || scheme.contains("ARGON2") => Strength::MemoryHard,
         _ if hash.starts_with("$y$") || hash.starts_with("$2") => Strength::MemoryHard,
-        // SHA-crypt is not among what is advised; a round of it costs about what one of PBKDF2 does.
+        // OWASP does not rate SHA-crypt. A round costs about as much as one of PBKDF2.
         _ if rounds.is_some() => Strength::Iterated(share(
             ADVISED_ITERATIONS[if hash.starts_with("$5$") { 1 } else { 2 }].1,
         )),
@@ -119,34 +120,37 @@ fn strength(scheme: &str, hash: &str, rounds: Option<u64>) -> Strength {
     }
 }
 
-/// What was measured of a scheme.
+/// Figures of a scheme.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SchemeStats {
-    /// As the server calls it.
+    /// Name on the server.
     pub name: String,
     pub stored: StoredPassword,
-    /// Binds a second.
+    /// Binds per second.
     pub rate: f64,
-    /// The median of their latencies.
+    /// Median latency of binds.
     pub p50_ms: f64,
-    /// And what 99 of 100 stay below.
+    /// 99th percentile of the latency.
     pub p99_ms: f64,
-    /// Of the server's processor, each; if it was looked at.
+    /// Processor time of a watched server per bind.
     pub server_cpu_ms: Option<f64>,
 }
 
-/// Which to take, and why.
+/// A recommended scheme, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// For whom.
+    /// The accounts that the recommendation is for.
     pub population: &'static str,
-    /// Its name; none if none is fit.
+    /// Name of the scheme; `None` if no scheme is fit.
     pub scheme: Option<String>,
-    /// In a sentence.
+    /// Reason as a sentence.
     pub why: String,
+    /// Code of a recommendation with a deficiency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
 }
 
-/// The stronger first, and of two that are as strong the faster.
+/// Sorts by strength, strongest first, then by rate.
 pub fn rank(measured: &mut [SchemeStats]) {
     measured.sort_by(|a, b| {
         let strength = b.stored.strength.partial_cmp(&a.stored.strength);
@@ -154,18 +158,18 @@ pub fn rank(measured: &mut [SchemeStats]) {
     });
 }
 
-/// Which scheme for whom, out of those in their [rank]. `needed` is how many binds a second users make.
+/// Recommends schemes for administrators and users. `ranked` is in the order of [rank], and `needed` is the expected
+/// number of binds per second.
 #[must_use]
 pub fn advise(ranked: &[SchemeStats], needed: f64) -> Vec<Advice> {
     let fit = || ranked.iter().filter(|one| one.stored.strength.is_fit());
     let name = |one: &SchemeStats| Some(one.name.clone());
-    let nothing = |population| {
-        Advice {
+    let nothing = |population| Advice {
         population,
         scheme: None,
-        why: "none of the schemes is fit: every one can be read or guessed in no time. Update the server."
+        why: "no scheme is fit: each is readable by the server or a fast hash. Update the server"
             .to_owned(),
-    }
+        code: Some(lab::NO_FIT_SCHEME.code),
     };
     let administrators = fit().next().map_or_else(
         || nothing("administrators"),
@@ -173,10 +177,11 @@ pub fn advise(ranked: &[SchemeStats], needed: f64) -> Vec<Advice> {
             population: "administrators",
             scheme: name(best),
             why: format!(
-                "the strongest ({}); {:.0} binds a second are plenty for few people",
+                "the strongest ({}); {:.0} binds per second are sufficient for few accounts",
                 best.stored.strength.text(),
                 best.rate
             ),
+            code: None,
         },
     );
     let fast_enough = fit().find(|one| one.rate >= needed);
@@ -186,19 +191,21 @@ pub fn advise(ranked: &[SchemeStats], needed: f64) -> Vec<Advice> {
             population: "users",
             scheme: name(one),
             why: format!(
-                "the strongest ({}) that serves {needed:.0} binds a second: it serves {:.0}",
+                "the strongest ({}) that serves {needed:.0} binds per second: it serves {:.0}",
                 one.stored.strength.text(),
                 one.rate
             ),
+            code: None,
         },
         (None, Some(one)) => Advice {
             population: "users",
             scheme: name(one),
             why: format!(
-                "none that is fit serves {needed:.0} binds a second; this one comes closest with {:.0}. \
-                 Give the server more processors, or have programs keep their connections.",
+                "no fit scheme serves {needed:.0} binds per second, and this is the fastest with {:.0}. Add processors \
+                 to the server, or let programs reuse their connections",
                 one.rate
             ),
+            code: Some(lab::SCHEMES_TOO_SLOW.code),
         },
         (None, None) => nothing("users"),
     };
@@ -253,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn administrators_get_the_strongest_and_users_one_that_bears_them() {
+    fn advice_strongest_for_administrators_fast_enough_for_users() {
         let mut all = [
             measured("SSHA", "{SSHA}x", 9000.0),
             measured("WEAK", "{PBKDF2-SHA256}10000$a$b", 500.0),
@@ -268,8 +275,11 @@ mod tests {
         };
         assert_eq!(chosen(10.0), ["STRONG", "STRONG"]);
         assert_eq!(chosen(100.0), ["STRONG", "WEAK"]);
-        assert_eq!(chosen(5000.0), ["STRONG", "WEAK"], "never one that is not fit");
-        assert!(advise(&all, 5000.0)[1].why.contains("none that is fit serves 5000"));
-        assert!(advise(&all[2..], 1.0).iter().all(|one| one.scheme.is_none()));
+        assert_eq!(chosen(5000.0), ["STRONG", "WEAK"], "never an unfit one");
+        assert_eq!(advise(&all, 5000.0)[1].code, Some(lab::SCHEMES_TOO_SLOW.code));
+        let unfit = advise(&all[2..], 1.0);
+        let is_none =
+            |one: &Advice| one.scheme.is_none() && one.code == Some(lab::NO_FIT_SCHEME.code);
+        assert!(unfit.iter().all(is_none));
     }
 }

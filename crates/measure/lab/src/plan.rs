@@ -1,12 +1,15 @@
 //! Plans: TOML files whose keys are the options of a command.
 //!
-//! There is no second definition: a plan becomes the arguments that a person would type, and the
-//! command line's parser judges them. What it says is told with the file, the line and the key.
+//! This module has no list of keys: it converts a plan to arguments, and [`args`](crate::args) parses them. Errors have
+//! the file, the line and the key.
 
 use crate::args::{self, Cli, LoadCommand};
-use anyhow::{Context, Result, anyhow};
+use crate::coded::{Coded, ensure_coded};
+use anyhow::Result;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+use roster_messages::table::lab;
+use roster_messages::{CodedError, Message};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -15,42 +18,49 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A plan is written by people.
+/// Maximum size of a plan.
 const BYTES_MAX: u64 = 1 << 20;
-/// The commands that a plan may have.
+/// Commands that a plan may have.
 const LOADS: [&str; 6] = ["ldap", "dns", "krb5", "nss", "pam", "command"];
 
-/// What `file` says, with `options` in the place of what it says of the same.
+/// Reads a plan. `options` replace its keys.
 pub fn read(file: &Path, options: &[OsString]) -> Result<(LoadCommand, ArgMatches)> {
     let name = file.display();
-    let size = fs::metadata(file).with_context(|| format!("cannot read {name}"))?.len();
-    anyhow::ensure!(size <= BYTES_MAX, "{name}: is longer than a plan may be");
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
-    parse(&text, options).map_err(|PlanDiagnostic { offset: place, message: what }| match place {
-        Some(place) => anyhow!("{name}:{}: {what}", line(&text, place)),
-        None => anyhow!("{what}"),
+    let unreadable = format!("{name}: cannot be read");
+    let size = fs::metadata(file).coded(&lab::FILE_UNREADABLE, &unreadable)?.len();
+    let mib = BYTES_MAX >> 20;
+    ensure_coded!(size <= BYTES_MAX, PLAN_TOO_LONG, "{name}: longer than {mib} MiB");
+    let text = fs::read_to_string(file).coded(&lab::FILE_UNREADABLE, &unreadable)?;
+    parse(&text, options).map_err(|PlanDiagnostic { offset, mut error }| {
+        if let Some(offset) = offset {
+            error.text = format!("{name}:{}: {}", line(&text, offset), error.text);
+        }
+        error.into()
     })
 }
 
-/// What a master of Locust says of a class of users, which has the shape of a plan, with `options` in the
-/// place of what it says of the same.
+/// Reads the options of a user class from a Locust master, which have the structure of a plan. `options` replace its
+/// keys.
 pub fn from_master(told: &Value, options: &[OsString]) -> Result<LoadCommand> {
-    let text = toml::to_string(told).context("is not of the shape of a plan")?;
-    parse(&text, options)
-        .map(|(load, _)| load)
-        .map_err(|PlanDiagnostic { message: what, .. }| anyhow!("{what}"))
+    let text = toml::to_string(told)
+        .coded(&lab::PLAN_NOT_TABLES, "options of the user class: not a table")?;
+    parse(&text, options).map(|(load, _)| load).map_err(|diagnostic| diagnostic.error.into())
 }
 
-/// What is wrong, and where; nowhere if it is in the options.
+/// An error and its offset in the plan. An error of the options has no offset.
 #[derive(Debug)]
 struct PlanDiagnostic {
     offset: Option<usize>,
-    message: String,
+    error: CodedError,
 }
 
 impl PlanDiagnostic {
-    fn at(place: &Range<usize>, what: impl Into<String>) -> Self {
-        Self { offset: Some(place.start), message: what.into() }
+    fn at(place: &Range<usize>, message: &'static Message, text: impl Into<String>) -> Self {
+        Self { offset: Some(place.start), error: CodedError::new(message, text) }
+    }
+
+    fn fix(self, fix: impl Into<String>) -> Self {
+        Self { error: self.error.fix(fix), ..self }
     }
 }
 
@@ -58,7 +68,7 @@ fn line(text: &str, place: usize) -> usize {
     text.as_bytes().iter().take(place).filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// A key and the arguments that it becomes.
+/// A key and its arguments.
 struct PlanSetting {
     span: Range<usize>,
     id: String,
@@ -68,7 +78,7 @@ struct PlanSetting {
 fn parse(text: &str, options: &[OsString]) -> Result<(LoadCommand, ArgMatches), PlanDiagnostic> {
     let whole = DeTable::parse(text).map_err(|error| {
         let place = error.span().unwrap_or_default();
-        PlanDiagnostic::at(&place, error.message())
+        PlanDiagnostic::at(&place, &lab::PLAN_SYNTAX, error.message().trim_end_matches('.'))
     })?;
     let program = Cli::command();
     let (command, place, table) = load(&whole, &program)?;
@@ -76,7 +86,7 @@ fn parse(text: &str, options: &[OsString]) -> Result<(LoadCommand, ArgMatches), 
     for (key, value) in table {
         settings.push(setting(command, key.get_ref(), &key.span(), value)?);
     }
-    // What is typed counts: an option that is there takes the one of the plan away.
+    // An option of the command line removes the key of the plan.
     let typed = typed_options(command, options);
     settings.retain(|setting| !typed.contains(&setting.id));
     let (last, first): (Vec<_>, Vec<_>) =
@@ -88,11 +98,11 @@ fn parse(text: &str, options: &[OsString]) -> Result<(LoadCommand, ArgMatches), 
     let parsed = Cli::command().try_get_matches_from(arguments);
     let parsed = parsed.and_then(|matches| match Cli::from_arg_matches(&matches)?.command {
         args::Command::Load(load) => Ok((load, matches)),
-        // Its name is one of the loads'.
+        // The name is in `LOADS`, so this is unreachable.
         _ => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand)),
     });
     parsed.map_err(|error| {
-        // Which option it is about is told as it is written: `--users <N>`.
+        // clap names the option in its written form: `--users <N>`.
         let named = match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::String(name)) => Some(name.as_str()),
             Some(ContextValue::Strings(names)) => names.first().map(String::as_str),
@@ -104,49 +114,50 @@ fn parse(text: &str, options: &[OsString]) -> Result<(LoadCommand, ArgMatches), 
         });
         let of_plan =
             id.and_then(|arg| settings.iter().find(|one| one.id == arg.get_id().as_str()));
-        let what = parser_message(&error);
-        match (of_plan, id) {
-            (Some(setting), _) => PlanDiagnostic::at(&setting.span, what),
-            (None, Some(arg)) if typed.iter().any(|id| id == arg.get_id().as_str()) => {
-                PlanDiagnostic { offset: None, message: what }
-            }
-            _ => PlanDiagnostic::at(&place, what),
-        }
+        let error = CodedError::new(&lab::PLAN_INVALID_OPTION, parser_message(&error));
+        let offset = match (of_plan, id) {
+            (Some(setting), _) => Some(setting.span.start),
+            (None, Some(arg)) if typed.iter().any(|id| id == arg.get_id().as_str()) => None,
+            _ => Some(place.start),
+        };
+        PlanDiagnostic { offset, error }
     })
 }
 
-/// The one table of the plan.
+/// Returns the single table of the plan.
 fn load<'p, 'd, 'i>(
     whole: &'d Spanned<DeTable<'i>>,
     program: &'p Command,
 ) -> Result<(&'p Command, Range<usize>, &'d DeTable<'i>), PlanDiagnostic> {
     let mut tables: Vec<_> = whole.get_ref().iter().collect();
-    // In the order of the file, which the parser does not keep.
+    // The parser does not keep the order of the file.
     tables.sort_by_key(|(name, _)| name.span().start);
     let mut tables = tables.into_iter();
-    let names = LOADS.map(|name| format!("[{name}]")).join(" or ");
     let Some((name, value)) = tables.next() else {
-        return Err(PlanDiagnostic::at(&(0..0), format!("has no load: begin with {names}")));
+        return Err(PlanDiagnostic::at(&(0..0), &lab::PLAN_WITHOUT_LOAD, "no load"));
     };
     if let Some((other, _)) = tables.next() {
-        let what = format!("{}: a plan has one load, and here is a second", other.get_ref());
-        return Err(PlanDiagnostic::at(&other.span(), what));
+        let text = format!("{}: second load", other.get_ref());
+        return Err(PlanDiagnostic::at(&other.span(), &lab::PLAN_SECOND_LOAD, text));
     }
     let command = LOADS
         .contains(&&**name.get_ref())
         .then(|| program.find_subcommand(&**name.get_ref()))
         .flatten()
         .ok_or_else(|| {
-            let what = format!("{}: is no load; begin with {names}", name.get_ref());
-            PlanDiagnostic::at(&name.span(), what)
+            let text = format!("{}: unknown load", name.get_ref());
+            PlanDiagnostic::at(&name.span(), &lab::PLAN_UNKNOWN_LOAD, text)
         })?;
     let table = value.get_ref().as_table().ok_or_else(|| {
-        PlanDiagnostic::at(
-            &name.span(),
-            format!("{0}: write [{0}], and its keys below", name.get_ref()),
-        )
+        let text = format!("{}: not a table", name.get_ref());
+        PlanDiagnostic::at(&name.span(), &lab::PLAN_NOT_A_TABLE, text)
     })?;
     Ok((command, name.span(), table))
+}
+
+fn wrong_type(key: &str, value: &Spanned<DeValue<'_>>, fix: &str) -> PlanDiagnostic {
+    let text = format!("{key}: value of the wrong type");
+    PlanDiagnostic::at(&value.span(), &lab::PLAN_WRONG_TYPE, text).fix(fix)
 }
 
 fn setting(
@@ -162,13 +173,12 @@ fn setting(
     let not_for_plans = ["help", "version"].contains(&key);
     let found = command.get_arguments().find(of_key).filter(|_| !not_for_plans);
     let Some(arg) = found else {
-        let what = match nearest(key, command) {
-            Some(near) => format!("{key}: there is no such key; did you mean {near}?"),
-            None => {
-                format!("{key}: there is no such key; see roster-lab {} --help", command.get_name())
-            }
+        let fix = match nearest(key, command) {
+            Some(near) => format!("Write {near}, if you meant this key."),
+            None => format!("Read the keys in roster-lab {} --help.", command.get_name()),
         };
-        return Err(PlanDiagnostic::at(place, what));
+        let text = format!("{key}: unknown key");
+        return Err(PlanDiagnostic::at(place, &lab::PLAN_UNKNOWN_KEY, text).fix(fix));
     };
     let mut arguments: Vec<OsString> = Vec::new();
     let flag = OsString::from(format!("--{key}"));
@@ -176,9 +186,7 @@ fn setting(
         (DeValue::Boolean(on), ArgAction::SetTrue, _) => {
             arguments.extend(on.then_some(flag));
         }
-        (_, ArgAction::SetTrue, _) => {
-            return Err(PlanDiagnostic::at(&value.span(), format!("{key}: must be true or false")));
-        }
+        (_, ArgAction::SetTrue, _) => return Err(wrong_type(key, value, "Write true or false.")),
         (DeValue::Array(values), _, None) => {
             arguments.push("--".into());
             for value in values {
@@ -186,8 +194,8 @@ fn setting(
             }
         }
         (_, _, None) => {
-            let what = format!("{key}: must be a list of words, as in [\"id\", \"alice\"]");
-            return Err(PlanDiagnostic::at(&value.span(), what));
+            let fix = "Write a list of strings, for example [\"id\", \"alice\"].";
+            return Err(wrong_type(key, value, fix));
         }
         (DeValue::Array(values), _, Some(_)) => {
             let values =
@@ -204,11 +212,11 @@ fn scalar(key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, PlanDiagnos
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
-        _ => Err(PlanDiagnostic::at(&value.span(), format!("{key}: must be a number or a string"))),
+        _ => Err(wrong_type(key, value, "Write a number or a string.")),
     }
 }
 
-/// The options among what was typed behind the plan.
+/// Returns the options after the plan on the command line.
 fn typed_options(command: &Command, options: &[OsString]) -> Vec<String> {
     let longs = options.iter().filter_map(|option| option.to_str()?.strip_prefix("--"));
     let longs = longs.map(|option| option.split('=').next().unwrap_or_default());
@@ -222,7 +230,7 @@ fn is_positional(command: &Command, id: &str) -> bool {
     command.get_arguments().any(|arg| arg.get_id() == id && arg.get_long().is_none())
 }
 
-/// The key that was most likely meant, which the parser knows for options.
+/// Returns the nearest key, by clap's suggestion for options.
 fn nearest(key: &str, command: &Command) -> Option<String> {
     let program = Cli::command();
     let typed = [program.get_name(), command.get_name(), &format!("--{key}=")].map(str::to_owned);
@@ -233,12 +241,12 @@ fn nearest(key: &str, command: &Command) -> Option<String> {
     near.strip_prefix("--").map(str::to_owned)
 }
 
-/// The first line of what the parser says, without the word before it.
+/// Returns the first paragraph of a parser error as one line, without its prefix and period.
 fn parser_message(error: &clap::Error) -> String {
     let text = error.to_string();
     let paragraph = text.split("\n\nUsage:").next().unwrap_or(&text);
     let words: Vec<&str> = paragraph.split_whitespace().collect();
-    words.join(" ").trim_start_matches("error: ").to_owned()
+    words.join(" ").trim_start_matches("error: ").trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -246,9 +254,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn wrong(text: &str) -> (usize, String) {
+    fn wrong(text: &str) -> (usize, CodedError) {
         let wrong = parse(text, &[]).unwrap_err();
-        (line(text, wrong.offset.expect("in the plan")), wrong.message)
+        (line(text, wrong.offset.expect("in the plan")), wrong.error)
     }
 
     #[test]
@@ -278,27 +286,38 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line_and_key() {
+    fn plan_error_has_line_key_and_code() {
         let ldap = "[ldap]\nuri = \"ldap://h\"\ndn = \"x\"\npassword = \"p\"\n";
-        for (text, at, what) in [
-            ("", 1, "has no load"),
-            ("\n[dns2]\n", 2, "dns2: is no load"),
-            ("ldap = 5\n", 1, "ldap: write [ldap]"),
-            ("[ldap]\nuri = \n", 2, ""),
-            ("[ldap]\nuri = \"ldap://h\"\ndn = \"x\"\n", 1, "--password"),
-            (&format!("{ldap}userz = 5\n"), 5, "did you mean users?"),
-            (&format!("{ldap}warm_up = 5\n"), 5, "did you mean warm-up?"),
-            (&format!("{ldap}users = 0\n"), 5, "--users"),
-            (&format!("{ldap}\n\nop = \"bnd\"\n"), 7, "--op"),
-            (&format!("{ldap}start-tls = 1\n"), 5, "start-tls: must be true or false"),
-            (&format!("{ldap}users = {{}}\n"), 5, "users: must be a number or a string"),
-            (&format!("{ldap}help = true\n"), 5, "help: there is no such key"),
-            (&format!("{ldap}[command]\n"), 5, "command: a plan has one load"),
-            ("[ldap]\nuri = \"ldap://h\"\npassword=\"p\"\ndn = \"u{0..\"\n", 4, "without its }"),
-            ("[command]\ncommand = \"true\"\n", 2, "must be a list of words"),
+        for (text, at, part, message) in [
+            ("", 1, "", &lab::PLAN_WITHOUT_LOAD),
+            ("\n[dns2]\n", 2, "dns2: ", &lab::PLAN_UNKNOWN_LOAD),
+            ("ldap = 5\n", 1, "ldap: ", &lab::PLAN_NOT_A_TABLE),
+            ("[ldap]\nuri = \n", 2, "", &lab::PLAN_SYNTAX),
+            (
+                "[ldap]\nuri = \"ldap://h\"\ndn = \"x\"\n",
+                1,
+                "--password",
+                &lab::PLAN_INVALID_OPTION,
+            ),
+            (&format!("{ldap}userz = 5\n"), 5, "Write users,", &lab::PLAN_UNKNOWN_KEY),
+            (&format!("{ldap}warm_up = 5\n"), 5, "Write warm-up,", &lab::PLAN_UNKNOWN_KEY),
+            (&format!("{ldap}users = 0\n"), 5, "--users", &lab::PLAN_INVALID_OPTION),
+            (&format!("{ldap}\n\nop = \"bnd\"\n"), 7, "--op", &lab::PLAN_INVALID_OPTION),
+            (&format!("{ldap}start-tls = 1\n"), 5, "Write true or false.", &lab::PLAN_WRONG_TYPE),
+            (&format!("{ldap}users = {{}}\n"), 5, "a number or a string", &lab::PLAN_WRONG_TYPE),
+            (&format!("{ldap}help = true\n"), 5, "help: ", &lab::PLAN_UNKNOWN_KEY),
+            (&format!("{ldap}[command]\n"), 5, "command: ", &lab::PLAN_SECOND_LOAD),
+            (
+                "[ldap]\nuri = \"ldap://h\"\npassword=\"p\"\ndn = \"u{0..\"\n",
+                4,
+                "--dn",
+                &lab::PLAN_INVALID_OPTION,
+            ),
+            ("[command]\ncommand = \"true\"\n", 2, "a list of strings", &lab::PLAN_WRONG_TYPE),
         ] {
-            let (line, said) = wrong(text);
-            assert!(line == at && said.contains(what), "{text}: {line}: {said}");
+            let (line, error) = wrong(text);
+            assert_eq!((line, error.message), (at, message), "{text}: {error}");
+            assert!(error.to_string().contains(part), "{text}: {error}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Waiting for sockets and processes of many users at once, and for times that are finer than the
-//! milliseconds of epoll. Each thread has one.
+//! The epoll of a thread: waits for sockets and processes of many users, and for times finer than the milliseconds of
+//! epoll. Engines read the sockets.
 //!
-//! No wait has a time of its own where it can be helped: to set a clock before each sleep costs more than
-//! the system call, in a virtual machine above all. A timer that always ticks ends it.
+//! Most waits have no timeout, because setting a timer before each one costs more than the system call, especially in a
+//! virtual machine. A periodic timer ends them.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
@@ -17,15 +17,16 @@ use std::io;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// What the timers are called by.
+/// Event data of the one-shot timer.
 const TIMER: u64 = u64::MAX;
+/// Event data of the periodic timer.
 const TICKS: u64 = TIMER - 1;
-/// The longest wait.
+/// Maximum duration of a wait.
 const TICK: Duration = Duration::from_millis(5);
-/// Events that are taken at once.
+/// Maximum number of events of a wait.
 const EVENTS_MAX: usize = 256;
 
-/// A thread's epoll.
+/// The epoll of a thread.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -33,19 +34,18 @@ pub struct Poller {
     ticks: OwnedFd,
 }
 
-/// Something happened to what a user waits for.
+/// An event of a user's socket or process.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadyEvent {
-    /// Whose it is.
+    /// The user.
     pub user: usize,
-    /// Whether the other side has said its last word, which then is to be read to the end: nothing more
-    /// will be told.
+    /// Whether the other side has closed. The engine then reads to the end, because no further event follows.
     pub is_last: bool,
 }
 
 impl Poller {
-    /// For the thread that calls, whose timers then are not put together with others to save power:
-    /// 50 microseconds are much against an answer of one millisecond.
+    /// Creates the epoll of the calling thread. Sets the timer slack of the thread to the minimum, because the default of
+    /// 50 µs is large for a reply within a millisecond.
     pub fn new() -> io::Result<Self> {
         set_current_timer_slack(NonZeroU64::new(1))?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -60,14 +60,12 @@ impl Poller {
         Ok(Self { epoll, timer, ticks })
     }
 
-    /// Tells of everything that happens to a socket from now on, once for each time: whoever is told
-    /// reads to the end. It is forgotten when it is closed.
+    /// Adds a source. Events are edge-triggered, so the engine reads to the end. Closing the source removes it.
     pub fn add(&self, source: impl AsFd, user: usize) -> io::Result<()> {
         self.watch(source, user, EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP)
     }
 
-    /// The same for a socket of datagrams, which never waits for room: each that was sent would be told
-    /// of as room for the next.
+    /// Adds a UDP socket without events for writing, which would follow every sent datagram.
     pub fn add_datagrams(&self, source: impl AsFd, user: usize) -> io::Result<()> {
         self.watch(source, user, EventFlags::IN)
     }
@@ -77,7 +75,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, source, data, events | EventFlags::ET)?)
     }
 
-    /// Waits for events, at most a few milliseconds, or so long.
+    /// Waits for events, for `at_most` or a few milliseconds.
     pub fn wait(
         &self,
         at_most: Option<Duration>,
@@ -95,7 +93,7 @@ impl Poller {
         buffer.clear();
         buffer.reserve(EVENTS_MAX);
         match epoll::wait(&self.epoll, spare_capacity(buffer), timeout.as_ref()) {
-            // A signal: whoever waits looks after it.
+            // The caller checks the flag of the signal.
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -105,7 +103,7 @@ impl Poller {
             let flags = event.flags;
             match event.data.u64() {
                 TIMER => {}
-                // It goes on only when it was read.
+                // A read arms the edge for the next tick.
                 TICKS => drop(read(&self.ticks, &mut [0; 8])),
                 user => {
                     let user = usize::try_from(user).unwrap_or(usize::MAX);

@@ -1,8 +1,8 @@
-//! What was measured: counts, latencies, and how late the generator itself was.
+//! Measurements: counts, latencies, and the delay of the generator itself. `report` converts them to figures.
 //!
-//! Each thread fills the [`Recorder`] of its own [`RecorderSlot`], which is taken away a few times a second, and
-//! begins another; whoever collects adds them up. So every request is in exactly one, and what a thread
-//! recorded is there even if its next request never comes back.
+//! Each thread fills the [`Recorder`] of its own [`RecorderSlot`]. The collector takes it a few times per second, and the
+//! thread begins another one. So every request is in exactly one recorder, and the figures of a thread remain available
+//! even if its next request does not return.
 
 use crate::request_error::RequestError;
 use hdrhistogram::Histogram;
@@ -11,72 +11,72 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::{Duration, Instant};
 
-/// Latencies are kept in nanoseconds up to a day; a longer one counts as a day.
+/// Maximum latency in nanoseconds, a day. A longer one counts as a day.
 const LATENCY_MAX: u64 = 24 * 3600 * 1_000_000_000;
-/// Three digits: a percentile is off by 0.1 % at the most.
+/// Significant digits of latencies: a percentile has an error of at most 0.1 %.
 const DIGITS: u8 = 3;
-/// Kinds of failures that are told apart; a hostile server may invent any number.
+/// Maximum number of distinguished kinds of failures, because a hostile server may invent any number.
 const KINDS_MAX: usize = 64;
 
-/// A run is cut into so many pieces of equal length, whose spread tells how sure its figures are: fewer
-/// tell less, more depend on each other.
+/// Number of batches of equal duration in a run. Their spread gives the confidence of its figures: fewer have too little
+/// data, and more depend on each other.
 pub const BATCHES: usize = 20;
 
-/// A piece of a run.
+/// A batch of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Requests that ended in it, well or not.
+    /// Number of requests that ended in it, failed ones included.
     pub requests: u64,
-    /// Latencies that were noted in it,
+    /// Number of latencies.
     pub latencies: u64,
-    /// and their sum.
+    /// Sum of latencies.
     pub sum: Duration,
 }
 
-/// Where a thread records.
+/// The place in which a thread records.
 #[derive(Debug, Default)]
 pub struct RecorderSlot {
     recorder: Mutex<Recorder>,
 }
 
 impl RecorderSlot {
-    /// Records something.
+    /// Changes the recorder under its lock.
     pub fn update<R>(&self, note: impl FnOnce(&mut Recorder) -> R) -> R {
         note(&mut self.recorder.lock())
     }
 
-    /// What was recorded since this was asked last.
+    /// Takes the figures since the last call.
     pub fn take_recorder(&self) -> Recorder {
-        // Made outside of the lock, which the thread waits for.
+        // The new recorder is created without the lock, because the thread may wait for it.
         let mut fresh = Recorder::default();
         self.update(|recorder| mem::swap(recorder, &mut fresh));
         fresh
     }
 }
 
-/// Measurements that add up.
+/// Measurements that can be added.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// Requests that ended, well or not, those left out that were meant to start in the warm-up.
+    /// Number of ended requests, failed ones included, without those of the warm-up.
     pub requests: u64,
-    /// How many requests the measured time saw: of each that share of it that lay within, whenever it
-    /// began and ended. So the rate is right where a request takes as long as the run.
+    /// Number of requests in the measured time. Each request counts by its share in that time, so the rate is correct even
+    /// if a request takes as long as the run.
     pub requests_in_window: f64,
-    /// Those that failed, by kind.
+    /// Number of failures by kind.
     pub failures: BTreeMap<RequestError, u64>,
-    /// How long users asked for nothing because the server could not be talked to, all together.
+    /// Total time of users in pauses because of an unreachable server.
     pub paused: Duration,
-    /// Failures of kinds beyond those that are told apart.
+    /// Number of failures beyond the distinguished kinds.
     pub other_failures: u64,
-    /// Requests of the warm-up.
+    /// Number of requests of the warm-up.
     pub warm_up: u64,
-    /// From the intended start to the end.
+    /// Latencies from the intended start to the end.
     pub latency: Histogram<u64>,
-    /// From when a request could be sent to when it was: the generator's own part.
+    /// Delays of the generator, from the possible to the actual start.
     pub lag: Histogram<u64>,
-    /// Requests that were due before a user was free to make them.
+    /// Number of requests that were due before a user was free.
     pub starved: u64,
-    /// In the order of time.
+    /// Batches in the order of time.
     pub batches: [Batch; BATCHES],
 }
 
@@ -103,7 +103,7 @@ fn histogram(digits: u8) -> Histogram<u64> {
 }
 
 impl Recorder {
-    /// What a piece of the run saw of a request that ended in it.
+    /// Records a request that ended in a batch.
     pub fn record_in(&mut self, batch: usize, latency: Option<Duration>) {
         let Some(batch) = self.batches.get_mut(batch) else { return };
         batch.requests += 1;
@@ -127,7 +127,7 @@ impl Recorder {
         }
     }
 
-    /// How late a request was sent by the generator's own fault.
+    /// Records a delay of the generator.
     pub fn record_lag(&mut self, lag: Duration) {
         self.lag.saturating_record(nanoseconds(lag));
     }
@@ -137,7 +137,7 @@ impl Recorder {
         self.failures.values().sum::<u64>() + self.other_failures
     }
 
-    /// Adds what another measured.
+    /// Adds another recorder.
     pub fn add(&mut self, other: Self) {
         if other.is_blank() {
             return;
@@ -160,12 +160,12 @@ impl Recorder {
                 self.other_failures += count;
             }
         }
-        // Of the same bounds, so nothing is left out.
+        // Both histograms have the same bounds, so the sum is complete.
         let _ = self.latency.add(&other.latency);
         let _ = self.lag.add(&other.lag);
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether the recorder is empty.
     fn is_blank(&self) -> bool {
         let Self { requests, warm_up, starved, requests_in_window: served, paused, .. } = self;
         (requests, warm_up, starved) == (&0, &0, &0)
@@ -174,13 +174,13 @@ impl Recorder {
             && self.lag.is_empty()
     }
 
-    /// A percentile of the latencies; zero where there are none.
+    /// Returns a percentile of the latencies; zero without any.
     #[must_use]
     pub fn percentile(&self, percentile: f64) -> Duration {
         Duration::from_nanos(self.latency.value_at_percentile(percentile))
     }
 
-    /// The longest latency.
+    /// Returns the longest latency.
     #[must_use]
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.latency.max())
@@ -194,6 +194,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request_error::SystemCall;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -220,7 +221,7 @@ mod tests {
             one.record(start, start + 5 * MILLISECOND, Err(RequestError::TimedOut));
             one.warm_up = 2;
             sum.add(one);
-            // A pause is noted behind the request that it follows, and may be alone in what is taken away.
+            // A pause is recorded after its request, and may be alone in a recorder.
             sum.add(Recorder { paused: MILLISECOND, ..Recorder::default() });
         }
         assert_eq!(sum.paused, 3 * MILLISECOND);
@@ -234,7 +235,7 @@ mod tests {
         let start = Instant::now();
         let mut recorder = Recorder::default();
         recorder.record(start, start + 10 * MILLISECOND, Err(RequestError::TimedOut));
-        recorder.record(start, start, Err(RequestError::System("connect", 111)));
+        recorder.record(start, start, Err(RequestError::System(SystemCall::Connect, 111)));
         assert_eq!((recorder.requests, recorder.failed()), (2, 2));
         assert_eq!(recorder.latency.len(), 1);
         assert!(recorder.percentile(50.0) >= 10 * MILLISECOND);

@@ -1,34 +1,36 @@
-//! Carries a run out: threads for its users, one clock for all, and one place where what they record
-//! comes together.
+//! Makes a run: starts threads for its users, gives them one start time, and adds up their figures. `load_thread` makes
+//! the requests.
 //!
-//! A request that blocks its thread, such as a look-up, may never come back. Nothing ends it, so no run
-//! waits for it: what is left of a thread is its own, and stays behind where it hangs.
+//! A request that blocks its thread, such as a lookup, may never return. No run waits for it: the thread keeps its own
+//! state and stays in that call.
 
+use crate::coded::{Coded, bail_coded};
 use crate::load_thread::{
     Engine, LoadThread, RunControl, RunSpec, ThreadResult, ThreadShare, ThreadUsage,
 };
 use crate::recorder::{Recorder, RecorderSlot};
 use crate::request_error::RequestError;
 use crate::server_usage::{ServerUsage, WatchedServer};
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use parking_lot::{Condvar, Mutex};
+use roster_messages::table::lab;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between the last thread that is ready and the first request: longer than it takes to wake them.
+/// Time between the last ready thread and the first request, longer than the wake-up of all threads.
 const START_DELAY: Duration = Duration::from_millis(20);
-/// What was recorded is collected and shown so often.
+/// Interval of the collection of figures.
 const COLLECT_EVERY: Duration = Duration::from_millis(250);
-/// A thread whose request is late is left behind if it does not come so soon after.
+/// Additional time for a thread with a late request, before the run ends without it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Users and threads.
+/// Number of users and threads.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadPlan {
     pub users: usize,
-    /// Threads that they are dealt out to.
+    /// Number of threads that share the users.
     pub threads: usize,
 }
 
@@ -44,31 +46,31 @@ impl ThreadPlan {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// What the users met with.
+    /// Figures of all users.
     pub recorder: Recorder,
-    /// The time that the figures are of: what was planned, or until the run was stopped.
+    /// Duration that the figures cover: as planned, or until the run was stopped.
     pub measured: Duration,
-    /// The time that they were to be of.
+    /// Planned duration.
     pub planned: Duration,
-    /// What each thread cost.
+    /// Usage of each thread.
     pub threads: Vec<ThreadUsage>,
-    /// What the server did meanwhile, if it was looked at.
+    /// Usage of the watched server.
     pub server: Option<ServerUsage>,
-    /// Somebody ended the run before its time.
+    /// Whether a signal stopped the run.
     pub interrupted: bool,
-    /// Whether requests blocked the threads, which then are busy with the requests themselves.
+    /// Whether requests blocked their threads.
     pub blocks: bool,
-    /// Threads whose requests never came back.
+    /// Number of threads whose requests did not return.
     pub stuck_threads: usize,
-    /// The server that was looked at has ended in the run.
+    /// Whether the watched server ended or restarted.
     pub server_is_gone: bool,
 }
 
 impl RunResult {
-    /// Requests a second; zero of no time.
+    /// Returns requests per second; zero for an empty duration.
     #[must_use]
     pub fn rate(&self) -> f64 {
         let seconds = self.measured.as_secs_f64();
@@ -76,7 +78,7 @@ impl RunResult {
     }
 }
 
-/// How a run goes, for a live view.
+/// Progress of a run.
 #[derive(Debug)]
 pub struct RunProgress<'r> {
     /// Everything measured so far.
@@ -95,7 +97,7 @@ enum ThreadMessage {
     Finished(Result<ThreadResult, std::io::Error>),
 }
 
-/// Where threads wait until all are ready.
+/// Barrier for threads until all are ready.
 #[derive(Default)]
 struct StartBarrier {
     start: Mutex<Option<Option<Instant>>>,
@@ -103,7 +105,7 @@ struct StartBarrier {
 }
 
 impl StartBarrier {
-    /// Lets everybody start at that time, or go home.
+    /// Starts all threads at that time, or ends them.
     fn open(&self, start: Option<Instant>) {
         *self.start.lock() = Some(start);
         self.opened.notify_all();
@@ -120,8 +122,8 @@ impl StartBarrier {
     }
 }
 
-/// Carries `stage` out with engines that `make` makes, one for each thread, until it is over or stopped.
-/// Everything measured has been shown to `look` in the end.
+/// Makes the run `stage` with an engine for each thread from `make`, until it ends or is stopped. `look` receives all
+/// figures.
 pub fn run_threads<E: Engine + Send + 'static>(
     stage: RunSpec,
     crew: ThreadPlan,
@@ -143,7 +145,8 @@ pub fn run_threads<E: Engine + Send + 'static>(
             let work = move || work(engine, stage, seat, reins, desk, &passed, &say);
             let name = format!("users-{}", seat.thread);
             let spawned = thread::Builder::new().name(name).spawn(work);
-            spawned.map_err(|error| anyhow!("cannot start thread {}: {error}", seat.thread + 1))
+            let text = format_args!("thread {}: cannot start", seat.thread + 1);
+            spawned.coded(&lab::THREAD_NOT_STARTED, text)
         });
         if let Err(error) = spawned {
             gate.open(None);
@@ -156,11 +159,11 @@ pub fn run_threads<E: Engine + Send + 'static>(
             Ok(ThreadMessage::Ready) => {}
             Ok(ThreadMessage::Failed(failure)) => {
                 gate.open(None);
-                bail!("{failure}");
+                return Err(failure.into_error("users are not ready"));
             }
             _ => {
                 gate.open(None);
-                bail!("a thread has ended before the run");
+                bail_coded!(THREAD_ENDED, "a thread ended before the run");
             }
         }
     }
@@ -173,11 +176,12 @@ pub fn run_threads<E: Engine + Send + 'static>(
     watch.wait_for_threads(&desks, &heard, look, outcome)
 }
 
-/// What a run is watched with.
+/// Collects the figures of a run.
 struct RunMonitor<'s> {
     start: Instant,
-    /// The measured time.
+    /// Start of the measured time.
     from: Instant,
+    /// End of the measured time.
     end: Instant,
     spec: RunSpec,
     control: RunControl,
@@ -192,7 +196,7 @@ impl RunMonitor<'_> {
         mut look: impl FnMut(&RunProgress<'_>),
         mut outcome: RunResult,
     ) -> Result<RunResult> {
-        // What the server had cost when the figures began, and when they ended.
+        // Usage of the server at the start and at the end of the measured time.
         let (mut before, mut after) = (None, None);
         let mut running = desks.len();
         let mut next_look = self.start;
@@ -223,7 +227,7 @@ impl RunMonitor<'_> {
             let next = times.iter().filter(|&&time| time > now).min().unwrap_or(&next_look);
             match heard.recv_timeout(next.saturating_duration_since(now)) {
                 Ok(ThreadMessage::Finished(done)) => {
-                    let done = done.map_err(|error| anyhow!("epoll: {error}"))?;
+                    let done = done.coded(&lab::SYSTEM_ERROR, "epoll: failed")?;
                     outcome.threads.push(done.cost);
                     ends.push(done.end);
                     running -= 1;
@@ -231,7 +235,7 @@ impl RunMonitor<'_> {
                 Ok(ThreadMessage::Ready | ThreadMessage::Failed(_))
                 | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    bail!("a thread has ended before its work was done");
+                    bail_coded!(THREAD_ENDED, "a thread ended during the run");
                 }
             }
         }
@@ -244,20 +248,20 @@ impl RunMonitor<'_> {
         let end = ends.into_iter().max().unwrap_or(self.end);
         outcome.interrupted = self.control.is_stopped();
         outcome.measured = end.saturating_duration_since(self.from);
-        // All may have ended before it was looked at again.
+        // All threads may have ended before the next check.
         match (before, after.or_else(|| self.server.map(WatchedServer::consumed))) {
             (Some(Ok(before)), Some(Ok(after))) => {
                 outcome.server = after.since(before);
                 outcome.server_is_gone = outcome.server.is_none();
             }
-            // In the warm-up, or later.
+            // The server ended in the warm-up, or later.
             (Some(Err(_)), _) | (_, Some(Err(_))) => outcome.server_is_gone = true,
             _ => {}
         }
         Ok(outcome)
     }
 
-    /// Collects what was recorded, and shows it.
+    /// Collects the latest figures and passes them to `look`.
     fn show(
         &self,
         desks: &[Arc<RecorderSlot>],
@@ -272,7 +276,7 @@ impl RunMonitor<'_> {
     }
 }
 
-/// What a thread does.
+/// The main function of a thread.
 fn work<E: Engine>(
     engine: E,
     stage: RunSpec,
@@ -282,7 +286,7 @@ fn work<E: Engine>(
     gate: &StartBarrier,
     say: &Sender<ThreadMessage>,
 ) {
-    // Whoever hears is gone only when the run is.
+    // The receiver exists as long as the run.
     let worker = match LoadThread::prepare(engine, stage, seat, reins, desk) {
         Ok(worker) => worker,
         Err(failure) => {

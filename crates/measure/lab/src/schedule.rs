@@ -1,58 +1,56 @@
-//! When requests are meant to start. Pure: reads no clock and starts nothing; that is
-//! [`load_thread`](crate::load_thread).
+//! Intended start times of requests. This module reads no clock and starts no request; [`load_thread`](crate::load_thread)
+//! does.
 //!
-//! A closed loop has users who each wait for their answer, think, and ask again; it cannot offer more
-//! than the server takes, and so hides what others would have waited. An open loop has arrivals at
-//! times that nobody's waiting moves; a latency counted from such a time holds the whole wait, also
-//! that before the request could be sent.
+//! In a closed loop each user waits for its reply, thinks, and makes the next request. It cannot offer more than the
+//! server accepts, so it hides the waits of further users. In an open loop arrivals do not depend on replies. A latency
+//! from such a time includes the wait before the request was sent.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Requests a second that one machine will never reach.
+/// Maximum rate, above the limit of any machine.
 const RATE_MAX: f64 = 1e8;
-/// Steps of a curve.
+/// Maximum number of rates.
 const STEPS_MAX: usize = 100;
 
-/// How requests come.
+/// Arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadModel {
-    /// Each user's next request, so long after the answer to the last.
+    /// Each user makes its next request after the reply to the last.
     Closed {
-        /// Between an answer and the next request.
+        /// Time between a reply and the next request.
         think: Duration,
     },
-    /// At times of their own.
+    /// Requests arrive by a schedule.
     Open(RateSchedule),
 }
 
-/// Arrivals at even distances: at one rate, or at one that rises or falls evenly.
+/// Arrivals at even intervals: at a constant rate, or at one that changes evenly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateSchedule {
-    /// Requests a second while warming up and at first.
+    /// Requests per second in the warm-up and at the start.
     pub from: f64,
-    /// Requests a second at the end.
+    /// Requests per second at the end.
     pub to: f64,
-    /// The time that is left out of the figures.
+    /// Duration that the figures exclude.
     pub warm_up: Duration,
-    /// The time in which the rate goes from the one to the other.
+    /// Duration of the change of the rate.
     pub over: Duration,
 }
 
 impl RateSchedule {
-    /// When the arrival of this number, counted from 0, is due; none if the rate falls to nothing
-    /// before.
+    /// Returns the time of the arrival with this number, from 0; `None` if the rate falls to zero before.
     #[must_use]
     pub fn due(&self, number: u64) -> Option<Duration> {
-        #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^53 requests")]
+        #[expect(clippy::cast_precision_loss, reason = "no run has 2^53 requests")]
         let number = number as f64;
         let warm_up = self.warm_up.as_secs_f64();
         let behind = number - self.from * warm_up;
         let seconds = if behind <= 0.0 {
             number / self.from
         } else {
-            // from · t + (to − from) / (2 · over) · t² = behind, solved in the form that does not
-            // cancel out where the rate hardly changes.
+            // The equation is from · t + (to − from) / (2 · over) · t² = behind. This form of its solution avoids
+            // cancellation at nearly constant rates.
             let slope = (self.to - self.from) / self.over.as_secs_f64();
             let square = self.from * self.from + 2.0 * slope * behind;
             warm_up + 2.0 * behind / (self.from + square.sqrt())
@@ -61,12 +59,12 @@ impl RateSchedule {
     }
 }
 
-/// `--rate`.
+/// Value of `--rate`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RateSpec {
-    /// One rate after the other, each in a run of its own.
+    /// A run for each rate.
     Steps(Vec<f64>),
-    /// `A..B`: from the one to the other within one run.
+    /// A run with a rate that changes from the first to the second: `A..B`.
     Ramp(f64, f64),
 }
 
@@ -76,47 +74,47 @@ impl FromStr for RateSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let rate = |text: &str| match text.trim().parse::<f64>() {
             Ok(rate) if rate > 0.0 && rate <= RATE_MAX => Ok(rate),
-            _ => Err(format!("{text:?} is no rate: write requests a second, above 0")),
+            _ => Err(format!("{text:?} is not a rate. Write requests per second, above 0.")),
         };
         if let Some((from, to)) = text.split_once("..") {
             return Ok(Self::Ramp(rate(from)?, rate(to)?));
         }
         let steps = text.split(',').map(rate).collect::<Result<Vec<_>, _>>()?;
         if steps.len() > STEPS_MAX {
-            return Err(format!("more than {STEPS_MAX} steps"));
+            return Err(format!("more than {STEPS_MAX} rates"));
         }
         Ok(Self::Steps(steps))
     }
 }
 
-/// Where the knee is looked for.
+/// Search for the knee, the highest rate within a bound.
 pub mod knee {
-    /// Runs that are made at the most: from 1 to 10 million requests a second by halves, and back.
+    /// Maximum number of runs, enough for a search between 1 and 10 million requests per second.
     const TRIES_MAX: usize = 60;
-    /// Between two tries that both held.
+    /// Factor between two rates within the bound.
     const RAISE: f64 = 1.5;
-    /// The knee is known when what held and what broke are no further apart.
+    /// Maximum ratio of the best and the next failed rate at the end of the search.
     const CLOSE: f64 = 1.05;
-    /// Below this share of the first rate nothing is tried.
+    /// Minimum share of the first rate.
     const LEAST: f64 = 1.0 / 64.0;
 
     /// A run at a rate.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct RateTrial {
-        /// Requests a second.
+        /// Requests per second.
         pub rate: f64,
-        /// Whether the bound held.
+        /// Whether the run was within the bound.
         pub within_bound: bool,
     }
 
-    /// The highest rate that held.
+    /// Returns the highest rate within the bound.
     #[must_use]
     pub fn best_rate(tries: &[RateTrial]) -> Option<f64> {
         let held = tries.iter().filter(|one| one.within_bound).map(|one| one.rate);
         held.fold(None, |best, rate| Some(best.map_or(rate, |best: f64| best.max(rate))))
     }
 
-    /// The rate to try next, beginning with `first`; none when the knee is known or there is none.
+    /// Returns the next rate, at first `first`; `None` at the end of the search.
     #[must_use]
     pub fn next_rate(first: f64, tries: &[RateTrial]) -> Option<f64> {
         if tries.len() >= TRIES_MAX {
@@ -158,7 +156,7 @@ mod tests {
     #[test]
     fn a_ramp_ends_at_its_last_rate_having_sent_the_mean() {
         let pace = pace(100.0, 300.0, SECOND);
-        // 100 while warming up, then 200 a second in the mean, for 10 s.
+        // The warm-up has 100 arrivals, and the following 10 s have a mean rate of 200.
         let end = pace.due(2100).unwrap().as_secs_f64();
         assert!((end - 11.0).abs() < 1e-6, "{end}");
         let last = end - pace.due(2099).unwrap().as_secs_f64();

@@ -1,15 +1,17 @@
-//! What a server on this host costs: processor time and memory of its process or its systemd unit. On a
-//! machine that is shared, the time per request is the figure that holds.
+//! Processor time and memory of a server on this host, by its process or its systemd unit. On a shared machine the
+//! processor time per request is the reliable figure. Servers of other hosts are not watched.
 
-use anyhow::{Context, Result, ensure};
+use crate::coded::{Coded, ensure_coded};
+use anyhow::Result;
 use nix::time::ClockId;
 use nix::unistd::Pid;
+use roster_messages::table::lab;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is looked at.
+/// The watched server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchedServer {
     /// A process, with all its threads.
@@ -18,19 +20,19 @@ pub enum WatchedServer {
     Unit(String),
 }
 
-/// Up to a moment, or between two.
+/// Usage up to a moment, or between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerUsage {
     /// Processor time.
     pub cpu: Duration,
     /// Resident memory, in bytes.
     pub memory: u64,
-    /// What another one of the same name or number would not have: when a process began, the number of a folder.
+    /// Identity of the instance: start of the process, or inode of the control group.
     pub instance: u64,
 }
 
 impl ServerUsage {
-    /// From an earlier moment to this one; none if it was another one then, or counts anew.
+    /// Returns the usage since an earlier moment; `None` if the server restarted.
     #[must_use]
     pub fn since(self, before: Self) -> Option<Self> {
         let cpu = self.cpu.checked_sub(before.cpu).filter(|_| self.instance == before.instance)?;
@@ -39,12 +41,16 @@ impl ServerUsage {
 }
 
 impl WatchedServer {
-    /// What `--server-pid` or `--server-unit` names.
+    /// Returns the server of `--server-pid` or `--server-unit`.
     pub fn from_options(pid: Option<u32>, unit: Option<&str>) -> Result<Option<Self>> {
         Ok(match (pid, unit) {
             (Some(pid), _) => Some(Self::Process(pid)),
             (None, Some(name)) => {
-                ensure!(!name.contains('/') && name != "..", "--server-unit {name}: is no unit");
+                ensure_coded!(
+                    !name.contains('/') && name != "..",
+                    UNIT_NAME_INVALID,
+                    "--server-unit {name}: not the name of a unit"
+                );
                 let suffix = if name.contains('.') { "" } else { ".service" };
                 Some(Self::Unit(format!("{name}{suffix}")))
             }
@@ -52,55 +58,62 @@ impl WatchedServer {
         })
     }
 
-    /// What it has cost so far.
+    /// Reads the usage so far.
     pub fn consumed(&self) -> Result<ServerUsage> {
         match self {
             Self::Process(pid) => {
                 let stat = format!("/proc/{pid}/stat");
-                let text = fs::read_to_string(&stat)
-                    .with_context(|| format!("--server-pid {pid}: cannot read {stat}"))?;
-                let ProcessStat { state, start_ticks: began, memory } = ProcessStat::read(&text)
-                    .with_context(|| format!("{stat} is not as expected"))?;
-                // Until somebody has waited for it.
-                ensure!(!matches!(state, "Z" | "X"), "--server-pid {pid}: it has ended");
+                let unreadable = format_args!("--server-pid {pid}: {stat} cannot be read");
+                let text = fs::read_to_string(&stat).coded(&lab::SERVER_PID_UNKNOWN, unreadable)?;
+                let invalid = format_args!("{stat}: unexpected format");
+                let ProcessStat { state, start_ticks: began, memory } =
+                    ProcessStat::read(&text).coded(&lab::KERNEL_FILE_FORMAT, invalid)?;
+                // A zombie exists until its parent waits for it.
+                ensure_coded!(
+                    !matches!(state, "Z" | "X"),
+                    SERVER_PID_ENDED,
+                    "--server-pid {pid}: the process has ended"
+                );
                 Ok(ServerUsage { cpu: processor_time(*pid)?, memory, instance: began })
             }
             Self::Unit(name) => {
                 let folder = PathBuf::from("/sys/fs/cgroup/system.slice").join(name);
                 let read = |file: &str| {
                     let path = folder.join(file);
-                    fs::read_to_string(&path).with_context(|| {
-                        format!("--server-unit {name}: cannot read {}", path.display())
-                    })
+                    let text =
+                        format_args!("--server-unit {name}: {} cannot be read", path.display());
+                    fs::read_to_string(&path).coded(&lab::UNIT_UNREADABLE, text)
                 };
                 let which = fs::metadata(&folder).map_or(0, |folder| folder.ino());
+                let invalid = format_args!("{}: unexpected format", folder.display());
                 from_cgroup(&read("cpu.stat")?, &read("memory.current")?, which)
-                    .with_context(|| format!("the control group of {name} is not as expected"))
+                    .coded(&lab::KERNEL_FILE_FORMAT, invalid)
             }
         }
     }
 }
 
-/// To the nanosecond, unlike the ticks of /proc.
+/// Reads the processor time in nanoseconds. /proc has only clock ticks.
 fn processor_time(pid: u32) -> Result<Duration> {
-    let whose = || format!("--server-pid {pid}: its processor time cannot be read");
-    let pid = Pid::from_raw(i32::try_from(pid).with_context(whose)?);
-    Ok(ClockId::pid_cpu_clock_id(pid).and_then(ClockId::now).with_context(whose)?.into())
+    let (message, text) =
+        (&lab::SERVER_CPU_UNREADABLE, format!("--server-pid {pid}: no processor time"));
+    let pid = Pid::from_raw(i32::try_from(pid).coded(message, &text)?);
+    Ok(ClockId::pid_cpu_clock_id(pid).and_then(ClockId::now).coded(message, &text)?.into())
 }
 
-/// Of /proc/PID/stat.
+/// Fields of /proc/PID/stat.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcessStat<'t> {
-    /// A letter.
+    /// State letter.
     state: &'t str,
-    /// Ticks after the host's start.
+    /// Start of the process in ticks after boot.
     start_ticks: u64,
-    /// Bytes that are resident.
+    /// Resident bytes.
     memory: u64,
 }
 
 impl<'t> ProcessStat<'t> {
-    /// The name, in parentheses, may hold anything.
+    /// Parses the line. The name in parentheses may contain any bytes.
     fn read(stat: &'t str) -> Option<Self> {
         const BEGAN: usize = 19;
         const RESIDENT_PAGES: usize = 21;
@@ -115,7 +128,7 @@ impl<'t> ProcessStat<'t> {
     }
 }
 
-/// Of a control group's files.
+/// Parses the files of a control group.
 fn from_cgroup(cpu: &str, memory: &str, which: u64) -> Option<ServerUsage> {
     let usage = cpu.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
     Some(ServerUsage {
@@ -152,7 +165,7 @@ mod tests {
             consumed,
             ServerUsage { cpu: Duration::from_micros(1500), memory: 4096, instance: 7 }
         );
-        // One that was started again is another, and counts from the beginning.
+        // A restarted unit is another instance, and counts from zero.
         let later = |cpu, which| read(cpu, which).unwrap().since(consumed);
         assert_eq!(later(1700, 7).unwrap().cpu, Duration::from_micros(200));
         assert_eq!((later(1700, 8), later(1400, 7)), (None, None));
@@ -163,7 +176,7 @@ mod tests {
         let server = WatchedServer::Process(std::process::id());
         let before = server.consumed().unwrap();
         let mut sum = 0_u64;
-        // Less than a tick.
+        // The usage is less than a clock tick.
         while server.consumed().unwrap().since(before).unwrap().cpu < Duration::from_millis(2) {
             sum = black_box((0..10_000).fold(sum, u64::wrapping_add));
         }
@@ -182,8 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_named() {
-        let error = WatchedServer::Process(u32::MAX).consumed().unwrap_err();
-        assert!(format!("{error:#}").contains("--server-pid 4294967295"));
+    fn server_usage_missing_process_named() {
+        let text =
+            crate::coded::describe(&WatchedServer::Process(u32::MAX).consumed().unwrap_err());
+        assert!(text.contains("--server-pid 4294967295"), "{text}");
+        assert!(text.ends_with(&format!("[{}]", lab::SERVER_PID_UNKNOWN.code)), "{text}");
     }
 }

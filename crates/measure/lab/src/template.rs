@@ -1,18 +1,18 @@
-//! Texts with a part that varies from request to request: `uid=u{0..999},ou=people`.
+//! Texts with variable parts: `uid=u{0..999},ou=people`. They are parsed once, and written per request into a reused
+//! buffer.
 //!
-//! Read once, then written per request into a buffer that is used again. A server whose caches are to
-//! be told from its work must not be asked the same thing twice, so whatever names an identity or a
-//! value is such a text.
+//! Identities and values of requests are such texts, because repeated requests would measure the caches of a server. The
+//! order of requests is in [`load_thread`](crate::load_thread).
 
 use std::fs::File;
 use std::io::Read;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Of a file of identities: ten million names.
+/// Maximum size of a file of identities: ten million names.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// A text with parts that vary.
+/// A text with variable parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<TemplatePart>,
@@ -34,7 +34,7 @@ enum TemplatePart {
 }
 
 impl TemplatePart {
-    /// How many values there are.
+    /// Returns the number of values.
     fn count(&self) -> u64 {
         match self {
             Self::Text(_) => 1,
@@ -57,19 +57,19 @@ impl FromStr for Template {
 }
 
 impl Template {
-    /// A text of which nothing varies.
+    /// Creates a text without variable parts.
     #[must_use]
     pub fn constant(text: Vec<u8>) -> Self {
         Self { parts: vec![TemplatePart::Text(text)] }
     }
 
-    /// One of these texts after the other, of which there must be one.
+    /// Creates a text that is each of these in turn. The list must not be empty.
     #[must_use]
     pub fn from_list(texts: Vec<Vec<u8>>) -> Self {
         Self { parts: vec![TemplatePart::Lines(texts.into())] }
     }
 
-    /// Of a value in a search filter, in which `\28` is a parenthesis.
+    /// Parses a value of a search filter, in which `\28` is a parenthesis.
     pub fn from_filter_value(text: &str) -> Result<Self, String> {
         Self::read(text, true)
     }
@@ -87,8 +87,8 @@ impl Template {
                 }
                 b'{' => {
                     let end = rest.iter().position(|&byte| byte == b'}');
-                    let end = end.ok_or_else(|| format!("{text:?}: a {{ without its }}"))?;
-                    // Cut at ASCII characters, so it is text still.
+                    let end = end.ok_or_else(|| format!("{text:?}: {{ without }}"))?;
+                    // The text is cut at ASCII characters, so it stays valid UTF-8.
                     let inner = String::from_utf8_lossy(&rest[..end]);
                     if !plain.is_empty() {
                         parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
@@ -96,12 +96,16 @@ impl Template {
                     parts.push(parse_part(&inner)?);
                     rest = &rest[end + 1..];
                 }
-                b'}' => return Err(format!("{text:?}: a }} without its {{; write }}}} for one")),
+                b'}' => {
+                    return Err(format!(
+                        "{text:?}: }} without {{. Write }}}} for a literal brace."
+                    ));
+                }
                 b'\\' if escapes => {
                     let digits = rest.get(..2).and_then(|two| std::str::from_utf8(two).ok());
                     let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
                     plain.push(byte.ok_or_else(|| {
-                        format!("{text:?}: behind a \\ stand two hexadecimal digits, as in \\2a")
+                        format!("{text:?}: \\ without two hexadecimal digits, such as \\2a")
                     })?);
                     rest = &rest[2..];
                 }
@@ -114,27 +118,27 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// How many different texts there are; of `{n}` without end.
+    /// Returns the number of different texts, the maximum for `{n}`.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.parts.iter().map(TemplatePart::count).fold(1, u64::saturating_mul)
     }
 
-    /// Whether `{n}` is in it, so that no two requests have the same.
+    /// Returns whether the text contains `{n}`, so that no two requests have the same.
     #[must_use]
     pub fn is_endless(&self) -> bool {
         self.parts.contains(&TemplatePart::Number)
     }
 
-    /// After so many requests all but `{n}` is as it was.
+    /// Returns the number of requests after which all parts except `{n}` repeat.
     #[must_use]
     pub fn period(&self) -> u64 {
         let parts = self.parts.iter().filter(|&part| *part != TemplatePart::Number);
         parts.map(TemplatePart::count).fold(1, u64::saturating_mul)
     }
 
-    /// Appends the text of a request. Several ranges count as the digits of a number do, the first
-    /// the fastest, so that every combination has its turn.
+    /// Appends the text of a request. Several ranges count like the digits of a number, the first one fastest, so that
+    /// every combination occurs.
     pub fn write(&self, request: u64, out: &mut Vec<u8>) {
         let mut turn = request;
         for part in &self.parts {
@@ -163,12 +167,12 @@ impl Template {
     }
 }
 
-/// After how many requests several texts together are as they were.
+/// Returns the number of requests after which several texts repeat together.
 pub fn period<'t>(texts: impl IntoIterator<Item = &'t Template>) -> u64 {
     texts.into_iter().fold(1, |all, text| least_common_multiple(all, text.period()))
 }
 
-/// The least number that both go into; if it is too large, the largest there is.
+/// Returns the least common multiple, saturating.
 #[must_use]
 pub fn least_common_multiple(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
@@ -178,7 +182,7 @@ pub fn least_common_multiple(a: u64, b: u64) -> u64 {
     (a / x.max(1)).saturating_mul(b)
 }
 
-/// What stands between braces.
+/// Parses the text between braces.
 fn parse_part(inner: &str) -> Result<TemplatePart, String> {
     if inner == "n" {
         return Ok(TemplatePart::Number);
@@ -187,9 +191,7 @@ fn parse_part(inner: &str) -> Result<TemplatePart, String> {
         return Ok(TemplatePart::Lines(lines(path)?));
     }
     let form = || {
-        format!(
-            "{{{inner}}} is none of {{A..B}}, {{@FILE}} and {{n}}; a brace is written twice: {{{{"
-        )
+        format!("{{{inner}}} is not {{A..B}}, {{@FILE}} or {{n}}. Write {{{{ for a literal brace.")
     };
     let (first, last) = inner.split_once("..").ok_or_else(form)?;
     let number = |text: &str| -> Option<u64> {
@@ -197,35 +199,35 @@ fn parse_part(inner: &str) -> Result<TemplatePart, String> {
     };
     let (Some(from), Some(to)) = (number(first), number(last)) else { return Err(form()) };
     let count = to.checked_sub(from).and_then(|less| less.checked_add(1));
-    let count = count.ok_or_else(|| format!("{{{inner}}} ends before it begins"))?;
+    let count = count.ok_or_else(|| format!("{{{inner}}}: the end is before the start"))?;
     let width = if first.starts_with('0') { first.len() } else { 0 };
     Ok(TemplatePart::Range { first: from, count, width })
 }
 
-/// The lines of a file, empty ones left out.
+/// Reads the lines of a file that are not empty.
 fn lines(path: &str) -> Result<Arc<[Vec<u8>]>, String> {
     let say = |error: &dyn std::fmt::Display| format!("{path}: {error}");
     let file = File::open(path).map_err(|error| say(&error))?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| say(&error))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("{path}: is longer than {} MiB", FILE_BYTES_MAX >> 20));
+        return Err(format!("{path}: longer than {} MiB", FILE_BYTES_MAX >> 20));
     }
     let lines: Arc<[Vec<u8>]> = bytes
         .split(|&byte| byte == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line).to_vec())
         .filter(|line| !line.is_empty())
         .collect();
-    if lines.is_empty() { Err(format!("{path}: has no lines")) } else { Ok(lines) }
+    if lines.is_empty() { Err(format!("{path}: no lines")) } else { Ok(lines) }
 }
 
 fn write_number(number: u64, width: usize, out: &mut Vec<u8>) {
-    // u64 has at most 20 digits.
+    // A u64 has at most 20 digits.
     let mut digits = [b'0'; 20];
     let (mut at, mut rest) = (digits.len(), number);
     while at > 0 {
         at -= 1;
-        // A remainder of ten is one digit.
+        // The remainder of ten is one digit.
         digits[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
@@ -297,15 +299,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named() {
+    fn template_error_names_mistake() {
         for (text, why) in [
-            ("u{0..9", "without its }"),
-            ("u}", "without its {"),
-            ("u{9..0}", "ends before it begins"),
-            ("u{0-9}", "none of {A..B}"),
-            ("u{-1..9}", "none of {A..B}"),
-            ("u{..}", "none of {A..B}"),
-            ("u{0..18446744073709551615}", "ends before it begins"),
+            ("u{0..9", "{ without }"),
+            ("u}", "} without {"),
+            ("u{9..0}", "the end is before the start"),
+            ("u{0-9}", "is not {A..B}"),
+            ("u{-1..9}", "is not {A..B}"),
+            ("u{..}", "is not {A..B}"),
+            ("u{0..18446744073709551615}", "the end is before the start"),
             ("@/no/such/file", "No such file"),
         ] {
             let error = text.parse::<Template>().unwrap_err();

@@ -1,17 +1,17 @@
-//! Releases one after the other: a program that is slow from one release on, put in place by a command
-//! and measured by a plan.
+//! Tests of `roster-lab bisect` with a program that is slow from one release on.
 
 mod common;
 
-use common::run;
+use common::{has_code, run};
+use roster_messages::table::lab as messages;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Releases 1 to 16 of a program, of which those from 11 on take a hundred times as long; 8 cannot be installed.
+/// Program with the releases 1 to 16. Releases from 11 on take a hundred times as long, and 8 cannot be installed.
 struct Product {
     folder: TempDir,
-    /// Seconds that the slow releases take: far more than a busy machine adds to the fast ones.
+    /// Seconds that a slow release takes: more than a busy machine adds to the fast ones.
     slow: f64,
 }
 
@@ -80,12 +80,12 @@ fn bisect_finds_changed_release_measuring_once() {
     assert!(said.contains("The figure changed with 11."), "{said}");
     let installed = product.installed();
     assert!(installed.len() <= 8 && installed.contains(&"8".to_owned()), "{installed:?}");
-    assert!(said.contains("could not be tested"), "{said}");
-    // The same again asks nobody, and says the same.
+    assert!(said.contains("untestable"), "{said}");
+    // A repeated command installs nothing and has the same result.
     let (code, again) = product.bisect("1", "16");
     assert!(code == Some(0) && again.contains("The figure changed with 11."), "{again}");
     assert_eq!(product.installed(), installed);
-    // One that was ended goes on where it was: all but the last release are known still.
+    // An interrupted bisection continues from its state. Here only the last release is unknown.
     let text = fs::read_to_string(product.path("state.json")).expect("the state");
     let mut state: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     state["known"].as_object_mut().expect("releases").remove("11");
@@ -94,7 +94,7 @@ fn bisect_finds_changed_release_measuring_once() {
     assert!(code == Some(0) && again.contains("The figure changed with 11."), "{again}");
     assert_eq!(product.installed().len(), installed.len() + 1);
     let (code, said) = product.bisect("2", "16");
-    assert!(code == Some(1) && said.contains("is of another bisection"), "{said}");
+    assert!(code == Some(1) && has_code(&said, &messages::BISECT_STATE_OTHER), "{said}");
 }
 
 #[test]
@@ -104,18 +104,20 @@ fn releases_that_do_not_differ_and_one_that_cannot_be_tested_are_told() {
     let longer = plan.replace("duration = 0.5", "duration = 12");
     fs::write(product.path("plan.toml"), longer).expect("write the plan");
     let (code, said) = product.bisect("12", "14");
-    assert!(code == Some(1) && said.contains("too close"), "{said}");
+    assert!(code == Some(1) && has_code(&said, &messages::FIGURES_TOO_CLOSE), "{said}");
     fs::remove_file(product.path("state.json")).expect("there is one");
     let (code, said) = product.bisect("8", "16");
-    assert!(code == Some(1) && said.contains("8 could not be tested"), "{said}");
+    assert!(code == Some(1) && said.contains("8: could not be tested"), "{said}");
+    assert!(has_code(&said, &messages::VERSION_UNTESTABLE), "{said}");
     let (code, said) = product.bisect("1", "99");
-    assert!(code == Some(1) && said.contains("--bad 99: is not among the --versions"), "{said}");
+    assert!(code == Some(1) && said.contains("--bad 99: not in --versions"), "{said}");
+    assert!(has_code(&said, &messages::VERSION_NOT_LISTED), "{said}");
 }
 
 #[test]
 fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
     let product = Product::new();
-    // 12 of 16: nineteen of twenty requests end at once, in failure.
+    // In release 2, 19 of 20 requests fail at once.
     let plan = format!(
         "[command]\ncommand = [\"sh\", \"{}\", \"{{n}}\"]\nusers = 1\nduration = 0.6\nwarm-up = 0\n\
          probe = 0\n",
@@ -130,7 +132,8 @@ fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
     );
     let said =
         product.run_bisect(&["--versions", "1,2,3", "--good", "1", "--bad", "3", "--cmd", &cmd]).1;
-    assert!(said.contains("2: could not be measured: 9"), "{said}");
-    assert!(said.contains("of its requests failed: exit code 1"), "{said}");
+    assert!(said.contains("2: not measured: 9"), "{said}");
+    assert!(said.contains("of the requests failed: exit code 1 ["), "{said}");
+    assert!(has_code(&said, &messages::TOO_MANY_FAILED), "{said}");
     assert!(said.contains("changed with one of 2, 3"), "{said}");
 }

@@ -1,8 +1,9 @@
-//! What is written beside the report: percentiles, JSON, man pages, completions; and wrong use.
+//! Tests of the other output (percentiles, JSON, manual pages, completions) and of wrong usage.
 
 mod common;
 
-use common::{count, lab, number, run};
+use common::{count, has_code, lab, number, run};
+use roster_messages::table::lab as messages;
 use roster_system_tests::wait::{SOON, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -47,7 +48,8 @@ fn a_report_that_cannot_be_written_is_said_before_the_run() {
         let output = run(&["command", option, "/no/such/folder/file", "--", "true"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1));
-        assert!(said.contains("cannot write /no/such/folder/file"), "{said}");
+        assert!(said.contains("/no/such/folder/file: cannot be written"), "{said}");
+        assert!(has_code(&said, &messages::FILE_UNWRITABLE), "{said}");
     }
 }
 
@@ -59,7 +61,7 @@ fn a_full_disk_costs_no_figures() {
             run(&[&["command", option, "/dev/full"], &brief[..], &["--", "true"]].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1), "{said}");
-        assert!(said.contains("cannot write /dev/full: No space left on device"), "{said}");
+        assert!(said.contains("/dev/full: cannot be written: No space left on device"), "{said}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("latency    p50 "), "{option}");
     }
 }
@@ -94,8 +96,8 @@ fn no_live_view_is_drawn_where_there_is_no_terminal() {
     ]);
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
-    // A command that the machine holds up is waited for.
-    let said: Vec<_> = said.lines().filter(|line| !line.contains("waits for the last")).collect();
+    // A busy machine may delay a command, and roster-lab then waits for it.
+    let said: Vec<_> = said.lines().filter(|line| !line.contains("waiting for the last")).collect();
     assert!(said.is_empty(), "nothing but mistakes and warnings goes to standard error: {said:?}");
 }
 

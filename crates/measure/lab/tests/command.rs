@@ -1,8 +1,9 @@
-//! Commands: every run of one is a process that ended.
+//! Tests of `roster-lab command`: each reported request is a process that ended.
 
 mod common;
 
-use common::{count, number, run};
+use common::{count, has_code, number, run};
+use roster_messages::table::lab as messages;
 use std::fs;
 
 #[test]
@@ -22,7 +23,7 @@ fn as_many_processes_run_as_are_reported() {
     }
 }
 
-/// Options go before the words.
+/// Runs a command; the options precede its words.
 fn report_of(words: &[&str], options: &[&str]) -> (i32, serde_json::Value) {
     let brief = ["--json", "-", "--probe", "0"];
     common::read(&run(&[&["command"], &brief[..], options, words].concat()))
@@ -37,7 +38,7 @@ fn a_load_curve_has_the_start_of_a_process_apart() {
     for stage in ["/stages/0", "/stages/1"] {
         let startup = number(&report, &format!("{stage}/startup_ms"));
         let whole = number(&report, &format!("{stage}/latency_ms/p50"));
-        // The machine may be busy; a command that sleeps takes its sleep longer than one that does not.
+        // A busy machine delays both, but only the command sleeps.
         assert!(startup > 0.0 && whole >= 500.0 && startup < whole, "{report}");
     }
     let output = run(&["command", "--users", "1", "--duration", "300ms", "--", "true"]);
@@ -66,7 +67,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
     let words = ["--", "sh", "-c", &script];
     let (code, report) = report_of(&words, &options);
     assert_eq!(code, 1);
-    assert!(count(&report, "/failures_by_kind/no answer in time") >= 1, "{report}");
+    assert!(count(&report, "/failures_by_kind/no reply in time") >= 1, "{report}");
     assert!(number(&report, "/latency_ms/p50") >= 300.0, "{report}");
     std::thread::sleep(std::time::Duration::from_millis(2500));
     assert!(!file.exists(), "what the command started has gone with it");
@@ -76,7 +77,8 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
 fn a_program_that_is_not_there_is_said_before_the_run() {
     let output = run(&["command", "--", "no-such-program"]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("in PATH"), "{said}");
+    let is_coded = has_code(&said, &messages::COMMAND_NOT_FOUND);
+    assert!(output.status.code() == Some(1) && is_coded, "{said}");
 }
 
 #[test]
@@ -95,8 +97,6 @@ fn a_plan_runs_and_its_mistakes_have_lines() {
     fs::write(&plan, "[command]\ncommand = [\"true\"]\nuser = 1\n").expect("write the plan");
     let output = run(&["run", path]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains(&format!("{path}:3: user: there is no such key; did you mean users?")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("{path}:3: user: unknown key. Write users,")), "{said}");
+    assert!(has_code(&said, &messages::PLAN_UNKNOWN_KEY), "{said}");
 }

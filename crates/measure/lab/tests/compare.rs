@@ -1,9 +1,10 @@
-//! Reports side by side: what is said of real runs, and the page in a real browser.
+//! Tests of `roster-lab compare` with real runs, and of its page in a real browser.
 
 mod common;
 
-use common::{DN, PASSWORD, assert_fits_widths, run, slapd};
+use common::{DN, PASSWORD, assert_fits_widths, has_code, run, slapd};
 use resvg::tiny_skia::Pixmap;
+use roster_messages::table::lab as messages;
 use roster_system_tests::find_tool;
 use roster_system_tests::servers::Relay;
 use std::fs;
@@ -16,8 +17,8 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-/// Two runs at a slapd: one that reuses connections, and one with a connection for each bind and with replies that a
-/// relay delays by more than a busy machine does.
+/// Makes two runs with a slapd. The first reuses connections. The second opens one for each bind, and a relay delays
+/// its replies by more than a busy machine does.
 fn two_runs() -> (TempDir, [PathBuf; 2]) {
     let folder = tempfile::tempdir().expect("make a folder");
     let slapd = slapd(|_| {});
@@ -46,7 +47,8 @@ fn compare_difference_is_in_text_page_picture() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("The rate of requests of new is ") && said.contains("% lower"), "{said}");
-    assert!(said.contains("not alike: connections: reuse | new"), "{said}");
+    assert!(said.contains("different options: connections: reuse | new"), "{said}");
+    assert!(has_code(&said, &messages::RUNS_DIFFER), "{said}");
     let page = fs::read_to_string(&html).expect("the page");
     for what in ["<h1>", "% lower than that of reuse", "Latency, percentile by percentile"] {
         assert!(page.contains(what), "{what}");
@@ -72,7 +74,7 @@ fn report_page_is_self_contained_light_dark() {
     for from_elsewhere in ["http://", "https://", "src=", "<link", "<script", "url("] {
         assert!(!page.contains(from_elsewhere), "{from_elsewhere}");
     }
-    // Blink's numbers for a reader who wishes it dark, and one who wishes it light.
+    // Blink's numbers of the preferred colour schemes.
     let corners = [("0", "dark"), ("1", "light")].map(|(wish, name)| {
         let shot = folder.path().join(format!("{name}.png"));
         let output = Command::new(find_tool("chromium", "chromium"))
@@ -100,9 +102,10 @@ fn what_is_no_report_is_told() {
     let other = folder.path().join("other.json");
     fs::write(&other, "{\"requests\": 5}").expect("write it");
     let none = folder.path().join("none.json");
-    for (file, why) in [(&other, "is no report of roster-lab"), (&none, "cannot read")] {
+    for (file, message) in [(&other, &messages::REPORT_FORMAT), (&none, &messages::FILE_UNREADABLE)]
+    {
         let output = run(&["compare", path(file)]);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
+        assert!(output.status.code() == Some(1) && has_code(&said, message), "{said}");
     }
 }

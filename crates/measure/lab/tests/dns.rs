@@ -1,8 +1,9 @@
-//! DNS against a real dnsmasq and a real named: what is reported is what the server logged.
+//! Tests of `roster-lab dns` with a real dnsmasq and a real named: reports equal the servers' logs.
 
 mod common;
 
-use common::{count, report, run};
+use common::{count, has_code, report, run};
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::ServerProcess;
 use roster_system_tests::{find_tool, wait_until};
 use std::fmt::Write;
@@ -13,12 +14,12 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A server that knows `h0.lab.test` to `h99.lab.test`, and logs each query.
+/// DNS server that knows `h0.lab.test` to `h99.lab.test` and logs each query.
 struct Server {
     address: String,
     _process: ServerProcess,
     log: PathBuf,
-    /// What stands in its log before and behind the type of a query.
+    /// Text of its log before and after the type of a query.
     words: [&'static str; 2],
     _folder: TempDir,
 }
@@ -89,7 +90,7 @@ impl Server {
         Self::start(&mut command, port, folder, [" IN ", " "])
     }
 
-    /// Queries of a type so far.
+    /// Returns the number of logged queries of a type.
     fn queries(&self, kind: &str) -> u64 {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let wanted = self.words.join(kind);
@@ -148,7 +149,10 @@ fn dns_missing_server_and_bad_name_are_reported() {
     assert_eq!(code, 1, "{report}");
     assert!(count(&report, "/failures_by_kind/receive: Connection refused (os error 111)") > 0);
     let output = run(&[&what[..], &["--protocol", "tcp"]].concat());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("connect: Connection refused"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("connect: Connection refused"), "{said}");
+    assert!(has_code(&said, &messages::CONNECT_FAILED), "{said}");
     let output = run(&["dns", "--server", &server, "--name", "a..b"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--name: a name with a part of no"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(has_code(&said, &messages::DNS_NAME_INVALID), "{said}");
 }

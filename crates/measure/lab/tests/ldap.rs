@@ -1,10 +1,12 @@
-//! LDAP against a real slapd: what is reported is what the server counted.
+//! Tests of `roster-lab ldap` with a real slapd: reports equal the server's counters.
 
 mod common;
 
 use common::{
-    DN, PASSWORD, count, lab, number, read, report, run, slapd, slapd_that_is_not_started, warnings,
+    DN, PASSWORD, count, has_code, lab, number, read, report, run, slapd,
+    slapd_that_is_not_started, warnings,
 };
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::ServerCertificate;
 use roster_system_tests::wait::{SOON, wait_until};
 use roster_system_tests::{DirectoryServer, Slapd};
@@ -15,7 +17,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-/// Operations of a kind that the server has completed.
+/// Returns the number of completed operations of a kind.
 fn completed(slapd: &Slapd, kind: &str) -> u64 {
     let base = format!("cn={kind},cn=Operations,cn=Monitor");
     let text = slapd.search(&base, "(objectClass=*)", &["monitorOpCompleted"]);
@@ -24,14 +26,14 @@ fn completed(slapd: &Slapd, kind: &str) -> u64 {
     value.and_then(|value| value.parse().ok()).expect("cn=Monitor counts")
 }
 
-/// Runs the lab and holds what it says to what the server counted of that kind.
+/// Runs roster-lab and compares its report with the server's counter of a kind.
 fn counted(slapd: &Slapd, kind: &str, arguments: &[&str]) -> serde_json::Value {
     let before = completed(slapd, kind);
     let uri = slapd.uri();
     let common = ["--duration", "1", "--warm-up", "200ms", "--users", "4"];
     let given = if arguments.contains(&"--uri") { vec![] } else { vec!["--uri", &uri] };
     let (code, report) = report(&[&["ldap"], &given[..], arguments, &common].concat());
-    // Each question takes a bind, and a search that counts itself when it is over.
+    // Each read of the counter makes a bind, and a search that counts itself at its end.
     let own = u64::from(["Bind", "Search"].contains(&kind));
     let made = completed(slapd, kind) - before - own;
     assert_eq!(code, 0, "{report}");
@@ -117,7 +119,7 @@ fn wrong_passwords_are_failures_with_the_servers_code() {
 fn the_servers_processor_time_is_told_for_each_request() {
     let mut slapd = slapd(|_| {});
     let pid = slapd.process().pid().as_raw_nonzero().to_string();
-    // Long enough for the kernel's hundredths of a second.
+    // The kernel counts processor time in hundredths of a second.
     let arguments = ["--dn", DN, "--password", PASSWORD, "--duration", "2", "--server-pid", &pid];
     let (_, report) = report(&[&["ldap", "--uri", &slapd.uri()], &arguments[..]].concat());
     let (server, rate) = (number(&report, "/server_cpu_us_per_op"), number(&report, "/rate"));
@@ -130,13 +132,18 @@ fn the_servers_processor_time_is_told_for_each_request() {
 #[test]
 fn a_server_that_cannot_be_reached_is_said_before_the_run() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number");
-    for (uri, why) in [
-        (format!("ldap://{free}"), "connect: Connection refused"),
-        ("ldap://no-such-host.invalid".to_owned(), "cannot find no-such-host.invalid"),
+    for (uri, why, message) in [
+        (format!("ldap://{free}"), "connect: Connection refused", &messages::CONNECT_FAILED),
+        (
+            "ldap://no-such-host.invalid".to_owned(),
+            "cannot resolve no-such-host.invalid",
+            &messages::HOST_NOT_FOUND,
+        ),
     ] {
         let output = run(&["ldap", "--uri", &uri, "--dn", "cn=x", "--password", "y"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
+        assert!(has_code(&said, message), "{said}");
     }
 }
 
@@ -150,9 +157,10 @@ fn a_certificate_that_is_not_the_servers_is_refused() {
     let output = run(&bind);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("TLS: invalid peer"), "{said}");
+    assert!(has_code(&said, &messages::TLS_FAILED), "{said}");
 }
 
-/// A server that says `words` to whoever says anything, and then closes.
+/// Starts a server that replies `words` to any request and then closes the connection.
 fn server_that_says(words: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its number");
@@ -172,17 +180,17 @@ fn server_that_says(words: &'static [u8]) -> String {
 fn answers_that_are_none_are_failures_of_a_kind_each() {
     for (words, kind) in [
         (&b""[..], "the server closed the connection"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "malformed answer: not an LDAP message"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "malformed reply: not an LDAP message"),
         (
             b"\x30\x0c\x02\x01\x7f\x61\x07\x0a\x01\x00\x04\x00\x04\x00",
-            "malformed answer: an answer to another request",
+            "malformed reply: reply to another request",
         ),
         (
             b"\x30\x0c\x02\x01\x01\x65\x07\x0a\x01\x00\x04\x00\x04\x00",
-            "malformed answer: an answer of another type",
+            "malformed reply: reply of another type",
         ),
-        (b"\x30\x84\xff\xff\xff\xff", "malformed answer: an element that is too long"),
-        // Told of in one piece with its end.
+        (b"\x30\x84\xff\xff\xff\xff", "malformed reply: element too long"),
+        // The data and the end of the connection arrive together.
         (b"\x30\x0c\x02", "the server closed the connection"),
     ] {
         let uri = server_that_says(words);
@@ -192,7 +200,12 @@ fn answers_that_are_none_are_failures_of_a_kind_each() {
         let failures = count(&report, "/failures");
         assert!(code == 1 && failures >= 2, "{report}");
         assert_eq!(count(&report, &format!("/failures_by_kind/{kind}")), failures, "{report}");
-        assert_eq!(number(&report, "/latency_ms/max"), 0.0, "no such answer is a quick one");
+        let message = match kind.starts_with("malformed") {
+            true => &messages::REPLY_MALFORMED,
+            false => &messages::CONNECTION_CLOSED,
+        };
+        assert_eq!(report["failure_codes"][kind], message.code, "{report}");
+        assert_eq!(number(&report, "/latency_ms/max"), 0.0, "a failure has no latency");
     }
 }
 
@@ -202,7 +215,7 @@ fn each_connection_has_its_own_time_to_stand() {
     let uri = format!("ldap://{}", listener.local_addr().expect("its number"));
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // One at a time: together they take longer than a request may.
+            // The server answers one connection after another. Together they take longer than the timeout of a request.
             thread::sleep(Duration::from_millis(75));
             let _ = stream.read(&mut [0; 1024]);
             let _ = stream.write_all(b"\x30\x0c\x02\x01\x01\x61\x07\x0a\x01\x00\x04\x00\x04\x00");
@@ -213,7 +226,7 @@ fn each_connection_has_its_own_time_to_stand() {
     let bind = ["--bind-dn", "cn=x", "--bind-password", "y", "--timeout", "10"];
     let (_, report) =
         report(&[&search[..], &bind, &["--duration", "1", "--warm-up", "0"]].concat());
-    let late = count(&report, "/failures_by_kind/no answer in time");
+    let late = count(&report, "/failures_by_kind/no reply in time");
     assert_eq!((late, count(&report, "/requests")), (200, 200), "{report}");
 }
 
@@ -222,7 +235,7 @@ fn a_server_that_never_stops_talking_is_a_failure_in_bounded_memory() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let uri = format!("ldap://{}", listener.local_addr().expect("its number"));
     thread::spawn(move || {
-        // An entry without end: 64 MiB less a little are announced, and far more sent.
+        // An endless entry: its length is just below 64 MiB, and the server sends more.
         let mut flood = vec![0; 1 << 20];
         flood[..6].copy_from_slice(b"\x30\x84\x03\xff\xff\xf0");
         for mut stream in listener.incoming().flatten() {
@@ -241,7 +254,7 @@ fn a_server_that_never_stops_talking_is_a_failure_in_bounded_memory() {
 #[test]
 fn a_server_that_ends_in_the_run_is_told_though_failures_are_few() {
     let mut found = Vec::new();
-    // A run that was over before the server ended shows nothing: once more, with a longer one.
+    // A run that ends before the server shows nothing. The test then repeats it with a longer duration.
     for duration in ["3", "15", "75"] {
         let mut slapd = slapd(|_| {});
         let (uri, pid) = (slapd.uri(), slapd.process().pid().as_raw_nonzero().to_string());
@@ -267,7 +280,7 @@ fn a_server_that_ends_in_the_run_is_told_though_failures_are_few() {
 
 #[test]
 fn a_server_that_stops_answering_shows_as_time_outs_of_full_length() {
-    // A run that was over before the server stopped shows nothing: once more, with a longer one.
+    // A run that ends before the server freezes shows nothing. The test then repeats it with a longer duration.
     let report = ["1500ms", "10", "60"].iter().find_map(|duration| {
         let mut slapd = slapd(|_| {});
         let uri = slapd.uri();
@@ -278,7 +291,7 @@ fn a_server_that_stops_answering_shows_as_time_outs_of_full_length() {
         let mut child = lab.stdout(Stdio::piped()).spawn().expect("start");
         let mut is_over = || child.try_wait().expect("wait").is_some();
         wait_until(SOON, "binds", || completed(&slapd, "Bind") >= 100 || is_over());
-        // Whenever it is, those in flight never have an answer.
+        // Requests in flight get no reply.
         slapd.process().freeze();
         let (code, report) = read(&child.wait_with_output().expect("wait"));
         slapd.process().thaw();
@@ -286,7 +299,7 @@ fn a_server_that_stops_answering_shows_as_time_outs_of_full_length() {
         (count(&report, "/failures") > 0).then_some(report)
     });
     let report = report.expect("a run with failures");
-    assert!(count(&report, "/failures_by_kind/no answer in time") >= 3, "{report}");
+    assert!(count(&report, "/failures_by_kind/no reply in time") >= 3, "{report}");
     assert!(number(&report, "/latency_ms/max") >= 500.0, "{report}");
 }
 
@@ -297,7 +310,7 @@ fn ctrl_c_ends_a_run_with_a_report_of_what_ran() {
     let uri = slapd.uri();
     let bind =
         ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--json", "-", "--probe", "0"];
-    // What the server has counted is in the report only where there is no warm-up that may go on.
+    // The report contains all requests that the server counted only if there is no warm-up.
     let child = lab(&[&bind[..], &["--duration", "600", "--warm-up", "0"]].concat())
         .stdout(Stdio::piped())
         .spawn()
@@ -317,7 +330,7 @@ fn a_run_that_does_not_fit_its_ports_is_warned_about_first() {
     let slapd = slapd(|_| {});
     let uri = slapd.uri();
     let bind = ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--connections", "new"];
-    // No host has so many ports on one address.
+    // The ports of one address do not suffice on any host.
     let much = ["--rate", "90000", "--duration", "200ms", "--timeout", "200ms", "--warm-up", "2"];
     let output = run(&[&bind[..], &much, &["--json", "-", "--probe", "0"]].concat());
     let (_, report) = read(&output);
@@ -325,7 +338,7 @@ fn a_run_that_does_not_fit_its_ports_is_warned_about_first() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("--source"));
 }
 
-/// The report of a run in a network of its own, with a hundred ports that stay taken for a minute.
+/// Returns the report of a run in its own network namespace, with a hundred ports that stay in use for a minute.
 fn with_a_hundred_ports(slapd: &Slapd, options: &str) -> serde_json::Value {
     let lab = env!("CARGO_BIN_EXE_roster-lab");
     let bind = format!("{lab} ldap --uri ldap://127.0.0.1:3890 --dn '{DN}' --password {PASSWORD}");

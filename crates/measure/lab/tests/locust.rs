@@ -1,9 +1,10 @@
-//! Workers under a real master of Locust: its figures are what the servers counted.
+//! Tests of `roster-lab worker` and `locust` with a real Locust master: its figures equal the servers' counters.
 
 mod common;
 
-use common::{DN, PASSWORD, lab, python, slapd, slapd_that_is_not_started};
+use common::{DN, PASSWORD, has_code, lab, python, slapd, slapd_that_is_not_started};
 use resvg::tiny_skia::Pixmap;
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::ServerProcess;
 use roster_system_tests::wait::{SOON, wait_for};
 use roster_system_tests::{DirectoryServer, Slapd, find_tool, wait_until};
@@ -20,10 +21,10 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The limit of a wait for a run of several seconds.
+/// Limit of a wait for a run of several seconds.
 const MINUTES: Duration = Duration::from_secs(180);
 
-/// Processes that end because another one ended have this long, on a busy machine.
+/// Limit of a wait for processes that end after another one, on a busy machine.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
 fn free_port() -> u16 {
@@ -31,7 +32,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its number").port()
 }
 
-/// A folder for one master.
+/// Directory and port of one master.
 struct Bench {
     folder: TempDir,
     port: u16,
@@ -48,7 +49,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// A master with these options; its figures go to files `run_…`.
+    /// Starts a master with these options. It writes its figures to files `run_…`.
     fn master(&self, options: &[&str]) -> ServerProcess {
         let mut command = Command::new(python());
         command.args(["-B", "-m", "locust", "--master", "--master-bind-host", "127.0.0.1"]);
@@ -59,7 +60,7 @@ impl Bench {
         ServerProcess::start(&mut command, &self.path("master.log"))
     }
 
-    /// A master with workers beside it, by the one command; its options, and then Locust's.
+    /// Starts `roster-lab locust` with its own options, followed by Locust's.
     fn up(&self, options: &[&str]) -> ServerProcess {
         let mut up = lab(&["locust", "--port", &self.port.to_string(), "--python"]);
         up.arg(python()).args(options).current_dir(self.folder.path()).env("PYTHONPATH", package());
@@ -73,12 +74,12 @@ impl Bench {
         ServerProcess::start(&mut command, &self.path(&format!("worker-{number}.log")))
     }
 
-    /// What the master says of itself.
+    /// Returns the log of the master.
     fn log(&self) -> String {
         fs::read_to_string(self.path("master.log")).unwrap_or_default()
     }
 
-    /// Waits until the master has said this.
+    /// Waits until the log of the master contains a text.
     fn wait_for(&self, what: &str) {
         wait_for(SOON, || {
             let log = self.log();
@@ -86,7 +87,7 @@ impl Bench {
         });
     }
 
-    /// A column of the line of this name in the master's last figures.
+    /// Returns a column of the row `name` in the master's last figures.
     fn figure(&self, name: &str, column: &str) -> f64 {
         let text = fs::read_to_string(self.path("run_stats.csv")).expect("the master's figures");
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
@@ -101,12 +102,12 @@ impl Bench {
     }
 }
 
-/// The package of classes for locustfiles.
+/// Returns the path of the Python package for locustfiles.
 fn package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../python/src")
 }
 
-/// Waits for its end, which must be well.
+/// Waits until the process ends, and requires exit code 0.
 fn ended_well(mut process: ServerProcess, what: &str) {
     wait_for(MINUTES, || {
         if process.is_running() {
@@ -118,7 +119,7 @@ fn ended_well(mut process: ServerProcess, what: &str) {
     assert_eq!(process.exit_code(), Some(0), "{what}: {}", process.log());
 }
 
-/// A locustfile with one class, `Binds`.
+/// Returns a locustfile with one class, `Binds`.
 fn binds(slapd: &Slapd, more: &str) -> String {
     format!(
         "from roster_locust import LdapUser\n\nclass Binds(LdapUser):\n    uri = \"{}\"\n    \
@@ -127,9 +128,9 @@ fn binds(slapd: &Slapd, more: &str) -> String {
     )
 }
 
-/// The end of a locustfile: `users` users while a condition holds, then a stop, which waits for the workers' last
-/// reports. (A run time limit ends the master after half a second, whether or not they came.) The condition is in
-/// Python and may use `told`, the requests that the workers have reported; the file `told` has the number, too.
+/// Returns the end of a locustfile: `users` users while the Python expression `holds` is true, then a stop, which waits
+/// for the last reports of the workers. (A run time limit ends the master after half a second, with or without them.)
+/// The expression may use `told`, the number of reported requests. The file `told` contains it too.
 fn shape(users: u32, holds: &str) -> String {
     format!(
         "\nimport os\nfrom locust import LoadTestShape\n\nclass Shape(LoadTestShape):\n    def tick(self):\n        \
@@ -140,10 +141,10 @@ fn shape(users: u32, holds: &str) -> String {
     )
 }
 
-/// Holds until the test makes the file `over`.
+/// Condition that is true until the test creates the file `over`.
 const UNTIL_OVER: &str = "not os.path.exists('over')";
 
-/// Binds that the server has completed, but for the one that asks.
+/// Returns the number of binds that the server has completed, without the one of this query.
 fn bound(slapd: &Slapd) -> u64 {
     let base = "cn=Bind,cn=Operations,cn=Monitor";
     let text = slapd.search(base, "(objectClass=*)", &["monitorOpCompleted"]);
@@ -170,7 +171,7 @@ fn figures_of_a_master_with_two_workers_are_what_the_server_counted() {
     assert_eq!(bench.count("Binds", "Request Count"), made);
     assert_eq!(bench.count("Binds", "Failure Count"), 0);
     assert!(made >= 1000, "{made}");
-    // Binds of a small slapd take less than a millisecond, of which a stock worker tells nothing.
+    // Binds of a small slapd take less than a millisecond. A worker of Locust would round them to 0.
     let median = bench.figure("Binds", "50%");
     assert!(median > 0.0 && median.fract() > 0.0, "{median}");
     let page = fs::read_to_string(bench.path("run.html")).expect("the master's page");
@@ -247,8 +248,8 @@ fn a_crowd_larger_than_a_shell_allows_open_files_is_served() {
 #[test]
 fn users_come_and_go_and_a_stop_loses_no_request() {
     let slapd = slapd(|_| {});
-    // 40 users, more than a wave has places, come ten a second; then 5; then the run is stopped. It ends when each of
-    // both numbers was reached.
+    // 40 users, more than a wave has places, start at ten per second, then 35 of them stop, and then the run. Each
+    // number is reached before the next step.
     let shape = "\nfrom locust import LoadTestShape\n\nclass Shape(LoadTestShape):\n    \
                  goals = [(40, 10), (5, 100)]\n    def tick(self):\n        \
                  if self.get_current_user_count() == self.goals[0][0]:\n            \
@@ -266,7 +267,7 @@ fn users_come_and_go_and_a_stop_loses_no_request() {
         "{}",
         bench.log()
     );
-    // Everybody bound on a connection of their own, and those who left closed it.
+    // Each user had its own connection, and closed it when it stopped.
     let log = bench.log();
     assert!(!log.contains("Traceback"), "{log}");
 }
@@ -293,8 +294,8 @@ fn a_worker_that_is_killed_takes_no_other_s_counts_with_it() {
     ended_well(master, "the master");
     ended_well(stays, "the other worker");
     let (told, made) = (bench.count("Binds", "Request Count"), bound(&slapd) - before - 2);
-    // What the killed one made since its last report is lost with it, and nothing else: no more than all that was
-    // not reported when it was killed, with one request of each user that the server had yet to count.
+    // The killed worker loses only its requests since its last report. At most all requests were unreported when it was
+    // killed, plus one of each user that the server had not counted.
     let lost = made.checked_sub(told).unwrap_or_else(|| panic!("{told} of {made}"));
     let not_reported = at_the_kill - before - 1 + 4 - told_before;
     assert!(lost <= not_reported, "{lost} of {not_reported}: {told} of {made}");
@@ -322,19 +323,21 @@ fn locust_fault_is_exception_failure_is_figure() {
     wait_for(MINUTES, || if master.is_running() { Err(bench.log()) } else { Ok(()) });
     ended_well(worker, "the worker");
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
-    for what in [
-        "Slip: userz: there is no such key; did you mean users?",
-        "Shell: the master names a command or module to run on",
-        "Other: nothing says what these users do",
+    for (what, message) in [
+        ("Slip: userz: unknown key", &messages::PLAN_UNKNOWN_KEY),
+        ("Shell: ", &messages::COMMANDS_NOT_ALLOWED),
+        ("Other: ", &messages::CLASS_UNDEFINED),
     ] {
         assert!(exceptions.contains(what), "{what}: {exceptions}");
+        assert!(has_code(&exceptions, message), "{what}: {exceptions}");
     }
     let failed = bench.count("Wrong", "Failure Count");
     assert!(failed > 0 && failed == bench.count("Wrong", "Request Count"));
     assert_eq!(bench.count("Binds", "Failure Count"), 0);
     let failures = fs::read_to_string(bench.path("run_failures.csv")).expect("failures");
-    assert!(failures.contains("LDAP 49 invalidCredentials"), "{failures}");
-    // A server that cannot be reached is the requests' trouble: it may come yet.
+    let rejected = format!("LDAP 49 invalidCredentials [{}]", messages::LDAP_RESULT.code);
+    assert!(failures.contains(&rejected), "{failures}");
+    // An unreachable server fails requests and not the class, because it may return.
     assert!(failures.contains("connect: Connection refused"), "{failures}");
     assert!(bench.count("Nobody", "Failure Count") > 0);
 }
@@ -355,7 +358,7 @@ fn lab_server_back_is_served_to_waiting_users() {
     bench.wait_for("All users spawned: {\"Binds\": 60}");
     thread::sleep(Duration::from_secs(1));
     slapd.start();
-    // It counts anew, and each look, too.
+    // The restarted server counts from 0, and counts the bind of each query.
     let mut looks = 0..;
     wait_until(SOON, "users bind", || bound(&slapd) >= 60 + looks.next().expect("endless"));
     fs::write(bench.path("over"), "").expect("write");
@@ -377,8 +380,7 @@ fn locust_users_are_for_own_workers_only() {
          command = [\"touch\", \"{}\"]\n    think = \"50ms\"\n    probe = 0\n",
         mark.display()
     );
-    let told_nothing = "nothing says what these users do";
-    // Someone else on this host connects as a worker does.
+    // A foreign process of this host connects like a worker.
     let bench = Bench::new(&file);
     let stranger = bench.worker(&["--allow-commands", "--patience", "60"]);
     let headless = ["--headless", "--only-summary", "--expect-workers", "2", "--csv", "run"];
@@ -388,8 +390,8 @@ fn locust_users_are_for_own_workers_only() {
     ended_well(stranger, "the stranger");
     assert!(mark.exists() && bench.count("Run", "Request Count") > 0, "{}", bench.log());
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
-    assert!(exceptions.contains(told_nothing), "{exceptions}");
-    // Someone else has the port, and says what is to be run.
+    assert!(has_code(&exceptions, &messages::CLASS_UNDEFINED), "{exceptions}");
+    // A foreign master has the port and sends a command.
     fs::remove_file(&mark).expect("remove the mark");
     let bench = Bench::new(&file);
     let mut master = bench.master(&[&HEADLESS[..], &["1"], &run].concat());
@@ -397,17 +399,19 @@ fn locust_users_are_for_own_workers_only() {
     wait_for(MINUTES, || if master.is_running() { Err(bench.log()) } else { Ok(()) });
     ended_well(worker, "the worker");
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
-    assert!(exceptions.contains(told_nothing) && !mark.exists(), "{exceptions}");
-    // And before we begin, it is said.
+    let is_undefined = has_code(&exceptions, &messages::CLASS_UNDEFINED);
+    assert!(is_undefined && !mark.exists(), "{exceptions}");
+    // A port in use is reported before the start.
     let held = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = held.local_addr().expect("its number").port().to_string();
     let output = lab(&["locust", "--port", &port]).output().expect("start");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("--port: cannot listen"), "{said}");
+    assert!(has_code(&said, &messages::LISTEN_FAILED), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
-/// What a program in Python says, which may import the package.
+/// Runs a Python program that can import the package. Returns its output.
 fn python_says(program: &str, more: &[(&str, &Path)]) -> String {
     let mut command = Command::new(python());
     command.args(["-B", "-c", program]).env("PYTHONPATH", package()).envs(more.iter().copied());
@@ -424,7 +428,7 @@ fn locust_host_is_per_user_without_password() {
                    Binds.host = Names.host = 'ldap://other'\n";
     let told = python_says(&format!("{classes}print(Binds.options(), Names.options())"), &[]);
     assert!(told.contains("'uri': 'ldap://other'") && told.contains("'127.0.0.1:53'"), "{told}");
-    // In the place of roster-lab: what it is given as arguments, and what to read.
+    // A script in place of roster-lab prints its arguments and its standard input.
     let folder = tempfile::tempdir().expect("make a folder");
     let script = folder.path().join("script");
     fs::write(&script, "#!/bin/sh\nplan=$(cat)\necho \"$* <$plan>\" >&2\n").expect("write");
@@ -433,13 +437,13 @@ fn locust_host_is_per_user_without_password() {
     let told = python_says(&program, &[("ROSTER_LAB", &script)]);
     let (arguments, plan) = told.split_once('<').expect("a plan");
     assert!(!arguments.contains("geheim") && plan.contains("password = \"geheim\""), "{told}");
-    // The real one takes it.
+    // The real roster-lab accepts the same input.
     let lab = Path::new(env!("CARGO_BIN_EXE_roster-lab"));
     let told = python_says(&format!("{classes}print(master.check(Names))"), &[("ROSTER_LAB", lab)]);
     assert!(told.contains("findings") || told.contains("probes"), "{told}");
 }
 
-/// What the page of a master answers.
+/// Returns the reply of the master's page.
 fn page(port: u16, path: &str, form: Option<&str>) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connect to the page");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set a deadline");
@@ -528,20 +532,23 @@ fn locust_worker_without_master_ends_with_cause() {
             let _ = std::io::Write::write_all(&mut stream, &[b'x'; 64]);
         }
     });
-    for (port, why) in [(nobody, "cannot connect"), (other, "does not speak ZeroMQ's protocol 3")] {
+    for (port, message) in
+        [(nobody, &messages::MASTER_UNREACHABLE), (other, &messages::MASTER_NOT_ZMTP)]
+    {
         let master = format!("127.0.0.1:{port}");
         let output = lab(&["worker", "--master", &master, "--patience", "1"]).output();
         let output = output.expect("start");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(why) && said.contains(&master), "{said}");
+        assert!(has_code(&said, message) && said.contains(&master), "{said}");
     }
-    for (arguments, why) in [
-        (&["--master", "a/b"][..], "write HOST:PORT"),
-        (&["--master", "localhost", "--plan", "/no/plan"], "cannot read /no/plan"),
+    for (arguments, message) in [
+        (&["--master", "a/b"][..], &messages::ADDRESS_SYNTAX),
+        (&["--master", "localhost", "--plan", "/no/plan"], &messages::FILE_UNREADABLE),
     ] {
         let output = lab(&[&["worker"], arguments].concat()).output().expect("start");
-        assert!(String::from_utf8_lossy(&output.stderr).contains(why));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(has_code(&said, message), "{said}");
     }
 }
 
@@ -550,13 +557,13 @@ fn worker_master_killed_worker_ends() {
     let slapd = slapd(|_| {});
     let bench = Bench::new(&binds(&slapd, "    think = \"5ms\"\n"));
     let mut master = bench.master(&[&HEADLESS[..], &["1", "-u", "4", "-r", "4"]].concat());
-    // Long: the worker does not wait for it once a master has answered.
+    // The worker ignores this long wait after the first reply of a master.
     let mut worker = bench.worker(&["--patience", "3600"]);
     bench.wait_for("All users spawned");
     master.kill();
     wait_until(ENDED_WITHIN, "the worker ends", || !worker.is_running());
     assert_eq!(worker.exit_code(), Some(1), "{}", worker.log());
-    assert!(worker.log().contains("cannot connect"), "{}", worker.log());
+    assert!(has_code(&worker.log(), &messages::MASTER_UNREACHABLE), "{}", worker.log());
 }
 
 #[test]
@@ -613,7 +620,7 @@ fn locust_page_starts_run_and_gives_report() {
     let said = String::from_utf8_lossy(&seen.stderr);
     assert!(seen.status.success(), "{said}{}", bench.log());
     let counted: u64 = String::from_utf8_lossy(&seen.stdout).trim().parse().expect("a number");
-    // The comparisons before the run are the server's too, and none of the run's figures.
+    // The server also counts the pre-run checks, which are not part of the figures.
     let made = bound(&slapd) - before - 1;
     assert!(counted > 0 && counted <= made, "{counted} of {made}");
     let picture = Pixmap::load_png(bench.path("tab.png")).expect("a picture");
@@ -623,6 +630,6 @@ fn locust_page_starts_run_and_gives_report() {
     up.signal(Signal::INT);
     wait_for(SOON, || if up.is_running() { Err(bench.log()) } else { Ok(()) });
     assert_eq!(up.exit_code(), Some(130), "{}", bench.log());
-    // Nobody is left behind.
+    // No process of the run is left.
     assert!(TcpListener::bind(("127.0.0.1", bench.port)).is_ok());
 }

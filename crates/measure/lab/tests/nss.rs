@@ -1,9 +1,10 @@
-//! Look-ups through the C library of this host, whose `files` know at least root; and by a module alone,
-//! ours and one that counts its calls.
+//! Tests of `roster-lab nss`: lookups through the C library of this host, whose `files` contain root, and through a
+//! single module: Roster's, or one that counts its calls.
 
 mod common;
 
-use common::{count, lab, number, read, report, run};
+use common::{count, has_code, lab, number, read, report, run};
+use roster_messages::table::lab as messages;
 use roster_system_tests::{c_program_with, command_with_snapshot, library_dir, roster_program};
 use std::fs;
 use std::path::Path;
@@ -20,7 +21,7 @@ fn who_is_there_is_found_by_name_and_id() {
         let (code, report) = run_lookup(lookup, key);
         assert_eq!((code, count(&report, "/failures")), (0, 0), "{lookup} {key}: {report}");
         assert!(count(&report, "/requests") > 0 && number(&report, "/latency_ms/p50") > 0.0);
-        // Whether there was a processor for each, and all the time, is the machine's affair.
+        // The machine decides whether each thread always has a processor.
         let of_machine = ["generator", "standstill"];
         let others = common::warnings(&report).into_iter().find(|kind| !of_machine.contains(kind));
         assert_eq!(others, None, "threads that work are no limit: {report}");
@@ -37,7 +38,7 @@ fn who_is_not_there_is_a_failure() {
     }
 }
 
-/// Runs a look-up by a module that counts; the report, and how many calls it counted.
+/// Runs lookups through a module that counts. Returns the exit code, the report and the number of calls.
 fn counted(lookup: &str, key: &str) -> (i32, serde_json::Value, u64) {
     counted_by(lookup, key, &["--users", "2"])
 }
@@ -94,7 +95,7 @@ fn what_a_module_cannot_answer_is_a_failure_of_its_kind() {
 fn look_ups_that_never_come_back_hold_no_report_up() {
     let how = ["--timeout", "1", "--users", "4"];
     let (_, report, _) = counted_by("passwd", "u{0..1000}", &how);
-    assert_eq!(count(&report, "/failures_by_kind/no answer in time"), 4, "{report}");
+    assert_eq!(count(&report, "/failures_by_kind/no reply in time"), 4, "{report}");
     assert!(common::warnings(&report).contains(&"hung"), "{report}");
 }
 
@@ -138,15 +139,16 @@ fn a_module_that_is_none_is_said_before_the_run() {
     let libc = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
     let other = folder.path().join("libnss_other.so.2");
     fs::copy(libc, &other).expect("copy the C library");
-    for (module, why) in [
-        (folder.path().join("libnss_none.so.2"), "No such file"),
-        (text, "cannot be loaded"),
-        (other, "has no function _nss_other_getpwnam_r"),
-        (libc.to_owned(), "is not named libnss_NAME.so.2"),
+    for (module, message) in [
+        (folder.path().join("libnss_none.so.2"), &messages::MODULE_NOT_FOUND),
+        (text, &messages::LIBRARY_NOT_LOADED),
+        (other, &messages::MODULE_FUNCTION_MISSING),
+        (libc.to_owned(), &messages::MODULE_NAME),
     ] {
         let module = module.to_str().expect("a plain path");
         let output = run(&["nss", "--lookup", "passwd", "--key", "u", "--module", module]);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(why), "{why}: {said}");
+        let is_coded = has_code(&said, message);
+        assert!(output.status.code() == Some(1) && is_coded, "{message}: {said}");
     }
 }

@@ -1,7 +1,7 @@
-//! Percentiles against a server whose delays are known: it speaks just enough LDAP to answer binds.
+//! Tests of percentiles with an LDAP server whose delays are known.
 //!
-//! No request is reported as quicker than the server was. How much slower a busy machine makes them is a
-//! figure of `make bench`, which measures how close the percentiles are.
+//! No reported latency is below the server's delay. `make bench` measures the difference, which depends on the load of
+//! the machine.
 
 mod common;
 
@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 use std::time::Duration;
 
-/// The error of a reported percentile: its buckets are a tenth of a percent wide.
+/// Maximum error of a reported percentile. The width of its buckets is a tenth of a percent.
 const ERROR_MAX: f64 = 0.01;
 
-/// A server that answers each bind after a delay.
+/// Server that answers each bind after a delay.
 struct Server {
     uri: String,
-    /// Requests that were answered.
+    /// Number of answered requests.
     answered: Arc<AtomicUsize>,
-    /// Who holds this for writing stalls all answers.
+    /// Lock that stalls all replies while it is held for writing.
     stall: Arc<RwLock<()>>,
 }
 
 impl Server {
-    /// The delay of a request follows from its number.
+    /// Starts a server. `delay` maps the number of a request to its delay.
     fn start(delay: fn(u32) -> Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let uri = format!("ldap://{}", listener.local_addr().expect("its number"));
@@ -42,7 +42,7 @@ impl Server {
         server
     }
 
-    /// The options that every test has.
+    /// Returns the options of every test.
     fn bind(&self) -> [&str; 9] {
         let uri = &self.uri;
         ["ldap", "--uri", uri, "--dn", "cn={n}", "--password", "y", "--warm-up", "0"]
@@ -57,7 +57,7 @@ fn serve(
 ) {
     let mut request = [0; 1024];
     stream.set_nodelay(true).expect("no delay");
-    // A bind is one segment: 30 LEN 02 04, four octets of its id, and then the name.
+    // A bind is one segment: 30 LEN 02 04, the four octets of its number, and then the name.
     while let Ok(length @ 8..) = stream.read(&mut request) {
         let Some(name) = request[..length].windows(3).position(|three| three == b"cn=") else {
             return;
@@ -75,19 +75,19 @@ fn serve(
     }
 }
 
-/// Requests are never reported as quicker than the server was.
+/// Requires a percentile that is not below the server's delay.
 fn at_least(report: &Value, name: &str, least_ms: f64) {
     let found = number(report, &format!("/latency_ms/{name}"));
     assert!(found >= least_ms * (1.0 - ERROR_MAX), "{name}: {found:.3} ms for {least_ms:.3} ms");
 }
 
-/// Tests that measure do so one after the other.
+/// Lock of the tests that measure.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn open_loop_percentiles_hold_the_servers_delays() {
     let _alone = ALONE.lock();
-    // 70 % take a second, 25 % two, 5 % four, well mixed.
+    // 70 % of the requests take one second, 25 % two, and 5 % four, in a mixed order.
     let server = Server::start(|number| {
         Duration::from_secs(match number * 37 % 100 {
             0..70 => 1,
@@ -108,7 +108,7 @@ fn open_loop_stall_is_seen_in_full() {
     let _alone = ALONE.lock();
     let server = Server::start(|_| Duration::ZERO);
     let (stall, answered) = (Arc::clone(&server.stall), Arc::clone(&server.answered));
-    // Two seconds into the run everything stands still for one.
+    // The server stalls for one second, two seconds into the run.
     let stalled = thread::spawn(move || {
         while answered.load(Ordering::Relaxed) < 2000 {
             thread::sleep(Duration::from_millis(1));
@@ -116,13 +116,13 @@ fn open_loop_stall_is_seen_in_full() {
         let _held = stall.write();
         thread::sleep(Duration::from_secs(1));
     });
-    // Eight connections: what more was due could not even be sent, and waited all the same.
+    // Further requests wait unsent, because all eight connections are in use.
     let open = ["--rate", "1000", "--duration", "5", "--users", "8"];
     let (code, report) = report(&[&server.bind()[..], &open].concat());
     stalled.join().expect("not panicked");
     assert_eq!((code, count(&report, "/requests")), (0, 5000), "{report}");
-    // Of all that were due while it stood still, who came first waited for all of it, and who came
-    // last not at all: so the slowest tenth of all requests, half a second's, waited for half of it.
+    // Requests that are due at the begin of the stall wait one second, and those at its end do not wait. The slowest
+    // tenth of all requests are due in half a second, so they wait at least half a second.
     at_least(&report, "p90", 450.0);
     at_least(&report, "p99", 900.0);
     assert!(common::warnings(&report).contains(&"users"), "that they could not be sent is told");
@@ -156,8 +156,8 @@ fn a_curve_of_rates_is_as_many_runs() {
 fn a_knee_is_found_where_the_server_can_do_no_more() {
     let _alone = ALONE.lock();
     let server = Server::start(|_| Duration::from_millis(50));
-    // Four connections at 50 ms a request make 80 a second: at 120 the last of three seconds would
-    // wait a whole one.
+    // Four connections with 50 ms per request permit 80 requests per second. At 120 per second the last request of
+    // three seconds would wait a whole second.
     let knee = ["--rate", "20", "--knee", "900ms", "--users", "4", "--duration", "3"];
     let (_, report) = report(&[&server.bind()[..], &knee].concat());
     let found = number(&report, "/knee/rate");

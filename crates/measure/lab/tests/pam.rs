@@ -1,16 +1,15 @@
-//! Log-ins through the host's own PAM, by services in a folder of the test: what is reported is what a
-//! module wrote down.
+//! Tests of `roster-lab pam` with the host's PAM and services of the test: reports equal a module's log.
 
 mod common;
 
 use common::{count, number, report, run};
+use roster_messages::table::lab as messages;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Services: `counts` lets in whoever has the password `secret`, and writes a line for each call of each
-/// kind; `denies` lets in nobody.
+/// PAM services. `counts` accepts the password `secret` and logs each call with its kind. `denies` rejects all logins.
 struct Services(TempDir);
 
 impl Services {
@@ -48,7 +47,7 @@ impl Services {
     fn report(&self, service: &str, more: &[&str]) -> (i32, serde_json::Value) {
         let folder = path(self.0.path());
         let what = ["pam", "--service", service, "--config-folder", folder, "--user", "u{0..4}"];
-        // Long enough for five logins of four scripts each on a busy machine.
+        // The duration permits five logins with four scripts each on a busy machine.
         let brief = ["--duration", "5", "--warm-up", "200ms", "--users", "2"];
         report(&[&what[..], more, &brief].concat())
     }
@@ -75,8 +74,8 @@ fn log_ins_are_as_many_as_the_modules_write_down() {
     for user in 0..5 {
         assert!(services.lines(&format!("auth u{user}")) > 0, "each had a turn");
     }
-    // Processors are the limit on a busy machine, and threads that wait for the module never are.
-    assert!(!report.to_string().contains("the generator was the limit"), "{report}");
+    // A busy machine has too few processors, but threads that wait for the module are not a limit.
+    assert!(!report.to_string().contains(messages::GENERATOR_LIMIT.code), "{report}");
     assert!(!report.to_string().contains("secret"), "passwords stay out of reports");
 }
 
@@ -91,7 +90,7 @@ fn steps_are_made_that_are_asked_for() {
 #[test]
 fn refusals_are_failures_of_pams_kind() {
     let services = Services::new();
-    // A service that is not there falls back to `other`, which the folder has not either.
+    // A missing service falls back to `other`, which the directory lacks too.
     for (service, password, kinds) in [
         ("counts", "wrong", &["PAM 4 PAM_SYSTEM_ERR"][..]),
         ("denies", "secret", &["PAM 7 PAM_AUTH_ERR"]),

@@ -1,10 +1,12 @@
-//! Traps, each met with in a real server, and told; and none told where there is none.
+//! Tests of the pre-run checks and of the warnings about clocks and the generator.
 
 mod common;
 
 use common::{
-    DN, PASSWORD, compared, count, lab, read, report, run, slapd, warnings, whole_report,
+    DN, PASSWORD, compared, count, has_code, lab, read, report, run, slapd, warnings, whole_report,
 };
+use roster_messages::Message;
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::wait::{SOON, wait_until};
 use roster_system_tests::{DirectoryServer, Ds389, c_program_with};
@@ -20,12 +22,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tests that compare times do so one after the other.
+/// Lock of the tests that compare times.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 const ADMIN_PASSWORD: &str = "may do anything";
 
-/// A 389-ds whose users' passwords are stored in this way.
+/// Starts a 389-ds that stores passwords with the given scheme.
 fn ds389(scheme: &str) -> Ds389 {
     let server = Ds389::serving(
         "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
@@ -45,15 +47,15 @@ fn ds389(scheme: &str) -> Ds389 {
     server
 }
 
-/// Checks binds at a server.
+/// Checks binds to a server.
 fn check(uri: &str, more: &[&str]) -> (i32, Value) {
     whole_report(
         &[&["check", "ldap", "--uri", uri, "--dn", DN, "--password", PASSWORD], more].concat(),
     )
 }
 
-/// Checks until the comparisons show it, with more time for them each time: on a busy machine few requests are made.
-/// The last report counts.
+/// Repeats a check with longer comparisons until the report satisfies `shows`, because a busy machine makes few
+/// requests. Returns the last report.
 fn check_until(load: &str, what: &[&str], shows: impl Fn(&Value) -> bool) -> (i32, Value) {
     let check =
         |probe| read(&run(&[&["check", load, "--json", "-", "--probe", probe], what].concat()));
@@ -61,11 +63,12 @@ fn check_until(load: &str, what: &[&str], shows: impl Fn(&Value) -> bool) -> (i3
     longer.fold(check("1"), |last, probe| if shows(&last.1) { last } else { check(probe) })
 }
 
-/// The text of a warning.
-fn said<'r>(report: &'r Value, kind: &str) -> &'r str {
+/// Returns the text of the warning with this code.
+fn said<'r>(report: &'r Value, message: &Message) -> &'r str {
     let warnings = report["warnings"].as_array().expect("a list");
-    let found = warnings.iter().find(|warning| warning["kind"] == kind);
-    found.and_then(|warning| warning["text"].as_str()).unwrap_or_else(|| panic!("{kind}: {report}"))
+    let found = warnings.iter().find(|warning| warning["code"] == message.code);
+    let text = found.and_then(|warning| warning["text"].as_str());
+    text.unwrap_or_else(|| panic!("{message}: {report}"))
 }
 
 #[test]
@@ -78,21 +81,22 @@ fn results_that_389ds_keeps_of_hashed_passwords_are_told() {
     let (code, report) = check_until("ldap", &what, told);
     assert_eq!(code, 3, "{report}");
     assert!(compared(&report, "cache").expect("compared") > 3.0, "{report}");
-    assert!(said(&report, "cache").contains("This run names 100 in turn"), "{report}");
-    // Before a run the same is said, and the run's own figures are of all identities.
+    let text = said(&report, &messages::CACHE_FOUND);
+    assert!(text.contains("This run has 100 identities in turn"), "{report}");
+    // A run reports the same warning, and its figures are of all identities.
     let what = ["ldap", "--uri", &server.uri(), "--dn", DN, "--password", PASSWORD];
     let long = ["--duration", "1", "--probe", "5"];
     let (code, report) = whole_report(&[&what[..], &long].concat());
     assert_eq!((code, count(&report, "/failures")), (0, 0), "{report}");
     assert!(warnings(&report).contains(&"cache") && count(&report, "/probe_requests") > 0);
     drop(server);
-    // A scheme whose results are not kept.
+    // 389-ds does not cache results of this scheme.
     let server = ds389("SSHA512");
     let (_, report) = check(&server.uri(), &[]);
     assert!(!warnings(&report).contains(&"cache"), "{report}");
 }
 
-/// Whoever is cheap or dear is so whether it comes again or not.
+/// The cost of an identity does not depend on its repetition.
 #[test]
 fn identities_that_differ_in_cost_are_not_taken_for_a_cache() {
     let _alone = ALONE.lock();
@@ -116,21 +120,22 @@ fn passwords_that_are_hashed_anew_by_a_bind_are_told() {
     assert_eq!(compared(&report, "upgrade"), Some(0.0), "{report}");
     assert!(!warnings(&report).contains(&"upgrade"), "{report}");
     server.set("cn=config", "nsslapd-enable-upgrade-hash", &["on"]);
-    // A check of a few leaves the others as they were stored.
+    // A check with few identities does not change the other entries.
     let few = DN.replace("99", "7");
     let what = ["check", "ldap", "--uri", &server.uri(), "--dn", &few, "--password", PASSWORD];
     let (code, report) = whole_report(&[&what[..], &bind].concat());
     assert_eq!((code, compared(&report, "upgrade")), (3, Some(1.0)), "{report}");
     let (code, report) = check(&server.uri(), &bind);
     assert!(code == 3 && compared(&report, "upgrade") >= Some(0.5), "{report}");
-    assert!(said(&report, "upgrade").contains("from SSHA to PBKDF2-SHA512"), "{report}");
-    // Who may not read entries is told so, and not that all is well.
+    let text = said(&report, &messages::HASH_UPGRADED);
+    assert!(text.contains("from SSHA to PBKDF2-SHA512"), "{report}");
+    // Without permission to read the entries the comparison has no result.
     let (_, report) = check(&server.uri(), &[]);
     assert_eq!(compared(&report, "upgrade"), None, "{report}");
 }
 
-/// The address of a relay to a server that holds up every sixtieth request, as 389-ds does for 250 ms with a connection
-/// that it overlooked. It holds requests up for longer than a busy machine does.
+/// Starts a relay that delays every sixtieth request, and returns its address. 389-ds delays a request by 250 ms if it
+/// overlooks its connection. The relay's delay exceeds those of a busy machine.
 fn stalling(server: u16) -> String {
     const HELD: Duration = Duration::from_secs(2);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -167,7 +172,8 @@ fn check_requests_held_up_reports_stalls() {
     let what = ["--uri", &uri, "--dn", DN, "--password", PASSWORD];
     let (code, report) = check_until("ldap", &what, |report| warnings(report).contains(&"stall"));
     assert_eq!(code, 3, "{report}");
-    assert!(said(&report, "stall").contains("stalls at low load: one user waits"), "{report}");
+    let text = said(&report, &messages::STALLS_FOUND);
+    assert!(text.contains("stalls at low load: one user waits"), "{report}");
     assert!(compared(&report, "stall").expect("compared") > 100.0, "{report}");
 }
 
@@ -185,8 +191,8 @@ fn nothing_is_told_of_a_server_that_keeps_nothing() {
     }
 }
 
-/// The address of a relay to a KDC that holds up each request that it has not seen before. What a real
-/// KDC saves by its look-aside cache is less than a busy machine adds; krb5.rs shows that it has one.
+/// Starts a relay to a KDC that delays requests with new bytes, and returns its address. The look-aside cache of a real
+/// KDC saves less time than a busy machine adds. krb5.rs tests that cache.
 fn slow_for_new_bytes(kdc: &Kdc) -> String {
     const NEW: Duration = Duration::from_millis(500);
     let kdc = kdc.address();
@@ -225,13 +231,15 @@ fn check_kdc_quick_for_known_bytes_reports_cache() {
     let (code, report) = check_until("krb5", &what[1..], told);
     assert_eq!((code, warnings(&report)), (3, vec!["look-aside"]), "{report}");
     assert!(compared(&report, "look-aside").expect("compared") > 2.0, "{report}");
-    assert!(said(&report, "look-aside").contains("so its figures are of real work"));
+    let text = said(&report, &messages::LOOKASIDE_FOUND);
+    assert!(text.contains("so its figures are of real work"), "{report}");
     let same = [&what[..], &["--same-bytes", "--duration", "500ms", "--probe", "5"]].concat();
     let (_, report) = whole_report(&same);
-    assert!(said(&report, "look-aside").contains("its figures are of that cache"), "{report}");
+    let text = said(&report, &messages::LOOKASIDE_FOUND);
+    assert!(text.contains("its figures are of that cache"), "{report}");
 }
 
-/// Has a program see another wall clock than everybody else, moved by seconds that stand in a file.
+/// Gives a program a wall clock that differs by the seconds in a file.
 fn with_clock(command: &mut std::process::Command, file: &std::path::Path) {
     let library = c_program_with("preload_clock", "clock.so", &["-shared", "-fPIC"]);
     command.env("LD_PRELOAD", library).env("ROSTER_TEST_CLOCK", file);
@@ -250,7 +258,7 @@ fn a_clock_that_is_not_the_kdcs_is_told() {
     with_clock(&mut lab, &file);
     let (code, report) = read(&lab.output().expect("start"));
     assert_eq!(code, 1, "{report}");
-    assert!(said(&report, "clock").contains("clock and the KDC's"), "{report}");
+    said(&report, &messages::KDC_CLOCK_SKEW);
 }
 
 #[test]
@@ -265,11 +273,12 @@ fn a_clock_that_is_set_during_a_run_is_told() {
     with_clock(&mut lab, &file);
     let child = lab.stdout(Stdio::piped()).spawn().expect("start");
     wait_until(SOON, "the run begins", || started.exists());
-    // In place: the file is mapped.
+    // The program has mapped the file, so the test overwrites it in place.
     let clock = fs::File::options().write(true).open(&file).expect("open the clock");
     std::os::unix::fs::FileExt::write_all_at(&clock, &(-60_i64).to_ne_bytes(), 0).expect("set it");
     let (_, report) = read(&child.wait_with_output().expect("wait"));
-    assert!(said(&report, "clock").contains("set this host's clock by 6"), "{report}");
+    let text = said(&report, &messages::CLOCK_SET);
+    assert!(text.contains("clock was set by 6"), "{report}");
 }
 
 #[test]
@@ -280,14 +289,14 @@ fn a_clock_that_is_slow_to_read_is_told() {
     assert!(!warnings(&plain).contains(&"clock"), "{plain}");
     let mut lab = lab(&how);
     let (_, report) = read(&lab.env("LD_PRELOAD", library).output().expect("start"));
-    assert!(said(&report, "clock").contains("reading the clock takes"), "{report}");
+    said(&report, &messages::CLOCK_SLOW);
 }
 
 #[test]
 fn a_generator_at_its_limit_is_told() {
     let _alone = ALONE.lock();
     let slapd = slapd(|_| {});
-    // More than one thread can do, at a rate: what is late is the generator's.
+    // The rate exceeds a thread's limit, so late requests are the generator's fault.
     let uri = slapd.uri();
     let what = ["ldap", "--uri", &uri, "--op", "search", "--dn", "", "--rate", "2000000"];
     let (_, report) = report(&[&what[..], &["--duration", "1", "--users", "500"]].concat());
@@ -315,7 +324,7 @@ fn comparisons_are_counted_apart_and_exceed_no_rate() {
 
 #[test]
 fn a_check_says_that_nothing_was_found() {
-    // A busy machine may hold commands up as a server would: then once more.
+    // A busy machine may delay commands like a server that stalls. The test then repeats the check.
     let check = |probe| run(&["check", "command", "--probe", probe, "--", "true"]);
     let longer = ["1", "5"].iter();
     let output = longer.fold(check("200ms"), |last, probe| match last.status.success() {
@@ -324,10 +333,14 @@ fn a_check_says_that_nothing_was_found() {
     });
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("nothing was found"), "{said}");
-    for nonsense in [["--probe", "0"], ["--html", "page.html"]] {
+    assert!(said.contains("no problems found."), "{said}");
+    for (nonsense, message) in [
+        (["--probe", "0"], &messages::CHECK_DISABLED),
+        (["--html", "page.html"], &messages::CHECK_WITHOUT_RUN),
+    ] {
         let output = run(&[&["check", "command"], &nonsense[..], &["--", "true"]].concat());
-        assert_eq!(output.status.code(), Some(1), "{nonsense:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && has_code(&error, message), "{error}");
     }
 }
 
@@ -336,7 +349,7 @@ fn check_interrupted_comparisons_end() {
     let folder = tempfile::tempdir().expect("make a folder");
     let begun = folder.path().join("begun");
     let begun_path = begun.to_str().expect("a plain path");
-    // Without the signal the comparisons take a day.
+    // The comparisons would take a day without the signal.
     let check = ["check", "command", "--probe", "86400", "--json", "-", "--", "touch", begun_path];
     let child = lab(&check).stdout(Stdio::piped()).spawn().expect("start");
     wait_until(SOON, "the comparisons begin", || begun.exists());

@@ -1,4 +1,4 @@
-//! The rate is that of the measured time, whatever began before it or ends behind it.
+//! Tests of the rate: it counts only the measured time, also if requests begin before or end after it.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::process::Stdio;
 use std::thread;
 
-/// A server of names that answers each query, with its own words, but the one of this number.
+/// Starts a name server that echoes each query as its reply, except the query of number `lost`.
 fn names_but(lost: usize) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("its number").to_string();
@@ -33,10 +33,10 @@ fn an_answer_that_never_comes_does_not_stretch_the_time() {
     let what = ["dns", "--server", &server, "--name", "h{n}.lab.test", "--rate", "500"];
     let how = ["--duration", "2", "--warm-up", "0", "--timeout", "3"];
     let (_, report) = report(&[&what[..], &how].concat());
-    assert_eq!(count(&report, "/failures_by_kind/no answer in time"), 1, "{report}");
+    assert_eq!(count(&report, "/failures_by_kind/no reply in time"), 1, "{report}");
     assert_eq!(count(&report, "/requests"), 1000, "{report}");
     assert!((number(&report, "/seconds") - 2.0).abs() < 1e-6, "{report}");
-    // Those that a busy machine sends behind the end are not of this time.
+    // A busy machine may send some requests after the measured time. The rate excludes them.
     assert!(number(&report, "/rate") <= 500.0, "{report}");
 }
 
@@ -48,7 +48,7 @@ fn users_make_no_more_requests_than_their_latency_allows() {
             &[&how[..], &["--json", "-", "--probe", "0", "--", "sleep", "1"]].concat(),
         ));
         let rate = number(&report, "/rate");
-        // Each command takes a second at least. One that the begin or the end cuts counts as far as it is of the time.
+        // Each command takes at least a second. A command that crosses the begin or the end counts in proportion.
         let served = rate * number(&report, "/seconds");
         assert!(rate > 0.0 && rate <= 4.0 && served.fract() > 1e-6, "{report}");
         let begun = count(&report, "/requests") + count(&report, "/warm_up_requests");
@@ -72,6 +72,6 @@ fn the_time_ends_with_ctrl_c_and_not_with_the_last_answer() {
     let longest = number(&report, "/latency_ms/max") / 1e3;
     assert!(longest >= 4.0 && number(&report, "/seconds") < longest, "{report}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("waits for the last answers, 10 s at most"), "{said}");
+    assert!(said.contains("waiting for the last replies, at most 10 s"), "{said}");
     assert!(fs::exists(&begun).expect("look"));
 }

@@ -1,5 +1,5 @@
-//! A Samba AD DC, which is LDAP, Kerberos and DNS of one server, in a network namespace of its own, for it
-//! listens at ports that cannot be chosen: what is reported is what the server wrote down.
+//! Tests with a Samba AD DC, which serves LDAP, Kerberos and DNS: reports equal its log. Its ports are fixed, so it
+//! runs in its own network namespace.
 
 mod common;
 
@@ -14,7 +14,7 @@ const PASSWORD: &str = servers::Samba::PASSWORD;
 struct Samba(servers::Samba);
 
 impl Samba {
-    /// A domain with the users `u0` to `u3`.
+    /// Starts a domain with the users `u0` to `u3`.
     fn start() -> Self {
         let samba =
             servers::Samba::start("ldap, cldap, kdc, dns", &["log level=1 auth_audit:4 dns:5"]);
@@ -22,7 +22,7 @@ impl Samba {
         Self(samba)
     }
 
-    /// Lines of its log that have all these words.
+    /// Returns the number of lines of the log that contain all words.
     fn logged(&self, words: &[&str]) -> u64 {
         let log = self.0.log();
         log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count() as u64
@@ -34,7 +34,7 @@ impl Samba {
         read(&lab.args(["--json", "-", "--probe", "0"]).output().expect("start roster-lab"))
     }
 
-    /// Loads it, and holds what is told to what it wrote down.
+    /// Runs a load and compares its report with the log.
     fn counted(&self, words: &[&str], before_the_run: u64, arguments: &[&str]) {
         let before = self.logged(words);
         let (code, report) = self.load(arguments);
@@ -64,7 +64,7 @@ fn samba_counts_match_its_own_log() {
     let tickets = ["--op", "tgs", "--protocol", "tcp", "--service", "host/dc.lab.test"];
     let (code, report) = samba.load(&[&known[..], &tickets].concat());
     assert_eq!((code, count(&report, "/failures")), (0, 0), "{}", report["failures_by_kind"]);
-    // Its tickets hold the groups of a user, and those of many groups fit no datagram.
+    // A ticket contains the groups of its user. Those of a user with many groups do not fit into a datagram.
     let admin =
         ["krb5", "--kdc", "127.0.0.1", "--realm", "LAB.TEST", "--principal", "Administrator"];
     let (_, report) = samba.load(&[&admin[..], &["--password", PASSWORD]].concat());

@@ -1,8 +1,9 @@
-//! Password storage schemes of a real 389-ds.
+//! Tests of `roster-lab schemes` with a real 389-ds.
 
 mod common;
 
-use common::{lab, report};
+use common::{has_code, lab, report};
+use roster_messages::table::lab as messages;
 use roster_system_tests::{DirectoryServer, Ds389, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -14,7 +15,7 @@ use std::time::Duration;
 const ADMIN_PASSWORD: &str = "may do anything";
 const BASE: &str = "dc=example,dc=com";
 
-/// Two people, whose passwords are stored as SSHA.
+/// Starts a server with two users, whose passwords are stored with SSHA.
 fn server() -> Ds389 {
     let server = Ds389::as_delivered(
         "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
@@ -45,7 +46,7 @@ fn schemes(server: &Ds389, more: &[&str]) -> (Output, Value) {
     (output, serde_json::from_slice(&text).expect("JSON"))
 }
 
-/// Values of cn=config.
+/// Returns the attributes of cn=config that a run changes.
 fn config(server: &Ds389) -> String {
     let names = ["nsslapd-enable-upgrade-hash", "nsslapd-pwpolicy-local", "passwordStorageScheme"];
     String::from_utf8(server.search("cn=config", "(objectClass=*)", &names)).expect("text")
@@ -83,7 +84,7 @@ fn each_scheme_is_measured_and_the_server_is_as_it_was() {
     }
     let rounds = of("PBKDF2_SHA256")["stored"]["rounds"].as_u64().expect("rounds");
     assert!(rounds >= 1000, "{rounds}");
-    // Work shows in what it costs, and the ranking is by strength.
+    // A scheme with more rounds costs more time, and the order is by strength.
     let cpu = |name| of(name)["server_cpu_ms"].as_f64().expect("a figure");
     assert!(cpu("PBKDF2-SHA512") > 5.0 * cpu("SSHA"), "{report}");
     let place = |name| all.iter().position(|one| one["name"] == name);
@@ -102,7 +103,7 @@ fn schemes_apply_to_subtree_or_whole_tree() {
     let server = server();
     let admins = format!("ou=admins,{BASE}");
     let there = ["--no-measure", "--apply", "PBKDF2-SHA512", "--subtree", &admins];
-    // Twice is as once.
+    // A second run changes nothing.
     for _ in 0..2 {
         let (output, report) = schemes(&server, &there);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -115,7 +116,7 @@ fn schemes_apply_to_subtree_or_whole_tree() {
         ));
     }
     let (_, report) = schemes(&server, &["--no-measure", "--not-using", "pbkdf2-sha512"]);
-    // The server of the tests has a reader.
+    // The server of the tests also has a reader.
     let old = [format!("cn=reader,{BASE}"), format!("uid=alice,ou=people,{BASE}")];
     assert_eq!(report["old"], serde_json::json!(old), "{report}");
     let stored = serde_json::json!({"CLEAR": 1, "PBKDF2-SHA512": 1, "SSHA": 1});
@@ -124,7 +125,7 @@ fn schemes_apply_to_subtree_or_whole_tree() {
     assert_eq!(report["default_scheme"], "SSHA512");
 }
 
-/// Users of a run that can log in.
+/// Returns the users of a run that have a password.
 fn users(server: &Ds389) -> String {
     let found = server.search(BASE, "(&(cn=roster-lab)(userPassword=*))", &["dn"]);
     String::from_utf8(found).expect("text")
@@ -151,7 +152,7 @@ const SLOW: [&str; 4] = ["--duration", "2", "--identities", "20"];
 fn whatever_ends_it_leaves_the_server_as_it_was_and_mistakes_are_told() {
     let server = server();
     let (before, entries_before) = (config(&server), entries(&server));
-    // Ctrl-C, an impatient one, a terminal that goes away.
+    // The signals are those of Ctrl-C, of repeated signals, and of a closed terminal.
     for signals in [&[Signal::INT][..], &[Signal::INT, Signal::TERM, Signal::INT], &[Signal::HUP]] {
         let child = begun(&server, &SLOW);
         for signal in signals {
@@ -164,17 +165,17 @@ fn whatever_ends_it_leaves_the_server_as_it_was_and_mistakes_are_told() {
         assert_eq!(record(&server), "");
     }
     let uri = server.uri();
-    for (more, why) in [
-        (&["--no-measure", "--apply", "ROT13"][..], "ROT13: is none of the schemes"),
-        (&["--no-measure", "--bind-dn", "cn=nobody"], "LDAP "),
+    for (more, message) in [
+        (&["--no-measure", "--apply", "ROT13"][..], &messages::SCHEME_UNKNOWN),
+        (&["--no-measure", "--bind-dn", "cn=nobody"], &messages::LDAP_RESULT),
     ] {
         let output = lab(&arguments(&uri, more)).output().expect("start");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(why), "{why}: {said}");
+        assert!(output.status.code() == Some(1) && has_code(&said, message), "{said}");
     }
 }
 
-/// What the server keeps of a run.
+/// Returns the record of a run on the server.
 fn record(server: &Ds389) -> String {
     let found = server.search("cn=config", "(cn=roster-lab schemes)", &["description"]);
     String::from_utf8(found).expect("text")
@@ -194,9 +195,9 @@ fn lab_killed_run_is_undone_by_next() {
     let brief = ["--duration", "300ms", "--identities", "4", "--only", "SSHA"];
     for more in [&brief[..], &["--undo"]] {
         let (code, said) = told(more);
-        assert!(code == Some(1) && said.contains("measures this server already"), "{said}");
+        assert!(code == Some(1) && has_code(&said, &messages::SCHEMES_RUNNING), "{said}");
     }
-    // Nobody can make out their passwords of what is seen of them.
+    // The names of the users do not reveal their passwords.
     let users = users(&server);
     let name = users.lines().find_map(|line| line.strip_prefix("dn: ")).expect("a user");
     let number = name.split("ou=roster-lab-").nth(1).and_then(|rest| rest.split(',').next());
@@ -209,16 +210,16 @@ fn lab_killed_run_is_undone_by_next() {
     assert_ne!(config(&server), before);
     assert!(record(&server).contains("dn: cn=roster-lab"));
     let (code, said) = told(&brief);
-    assert!(code == Some(0) && said.contains("an earlier run had left behind"), "{said}");
-    // It has looked at one scheme, which is not fit; the server has better ones.
-    assert!(said.contains("No advice: ") && !said.contains("For users"), "{said}");
+    assert!(code == Some(0) && said.contains("changes of an earlier run were undone"), "{said}");
+    // The run measured one scheme, which is not fit. The server has better ones.
+    assert!(said.contains("No recommendation: ") && !said.contains("For users"), "{said}");
     assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
-    // And without a measurement.
+    // --undo restores the server without a measurement.
     let mut child = begun(&server, &SLOW);
     child.kill().expect("kill");
     child.wait().expect("wait");
     for (code, said) in [told(&["--undo"]), told(&["--undo"])] {
-        assert!(code == Some(0) && said.contains("arlier run ha"), "{said}");
+        assert!(code == Some(0) && said.contains("earlier run"), "{said}");
         assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
     }
     assert_eq!(record(&server), "");

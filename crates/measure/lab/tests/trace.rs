@@ -1,8 +1,9 @@
-//! Where requests spend their time, seen by the probes of a real daemon before a real directory.
+//! Tests of `roster-lab trace`: the probes of a real daemon show the time of each stage.
 
 mod common;
 
-use common::{assert_fits_widths, count, lab, number, run};
+use common::{assert_fits_widths, count, has_code, lab, number, run};
+use roster_messages::table::lab as messages;
 use roster_system_tests::servers::{Relay, Sssd};
 use roster_system_tests::{
     DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, find_tool, needs_root,
@@ -18,17 +19,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What a slow directory takes for an answer.
+/// Delay of the slow directory.
 const SLOW: Duration = Duration::from_millis(300);
 const SLOW_MS: f64 = 300.0;
-/// Times in a report are exact up to rounding.
+/// Times in a report are rounded to this.
 const ROUNDING_MS: f64 = 0.001;
-/// Until probes are in place.
+/// Limit of a wait for probes.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Far longer than a test asks.
+/// Duration that no test reaches.
 const LONG: &str = "120";
 
-/// The hops of every request that reaches a directory, the request itself first.
+/// Stages of a request that reaches a directory. The first is the whole request.
 const HOPS: [&str; 9] = [
     "request",
     "responder",
@@ -41,14 +42,14 @@ const HOPS: [&str; 9] = [
     "bus from publisher",
 ];
 
-/// `roster-lab trace` at work; what it writes lies in a folder of its own.
+/// Running `roster-lab trace` with its output directory.
 struct Trace {
     child: Child,
     folder: TempDir,
 }
 
 impl Trace {
-    /// Looks at the daemon from now on.
+    /// Starts a trace of the daemon.
     fn start(rosterd: &mut Rosterd) -> Self {
         let monitor = rosterd.process().pid().as_raw_nonzero().to_string();
         Self::with(&["--pid", &monitor])
@@ -69,11 +70,11 @@ impl Trace {
             lines.for_each(|line| drop(sender.send(line)));
         });
         let line = said.recv_timeout(READY_WITHIN).expect("a word that it looks");
-        assert!(line.starts_with("looking at "), "{line}");
+        assert!(line.starts_with("tracing "), "{line}");
         Self { child, folder }
     }
 
-    /// Ends it as Ctrl-C does; what it said, and its report.
+    /// Ends the trace as Ctrl-C does. Returns its text and its report.
     fn end(mut self) -> (String, Value) {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("tell it to end");
         let mut text = String::new();
@@ -90,7 +91,7 @@ impl Trace {
     }
 }
 
-/// A hop's row, of a provider if it has one.
+/// Returns the row of a stage, and of a provider if the stage has one.
 fn row<'a>(report: &'a Value, hop: &str, provider: Option<&str>) -> &'a Value {
     let rows = report["hops"].as_array().expect("a list");
     let found = rows.iter().find(|row| row["hop"] == hop && row["provider"].as_str() == provider);
@@ -108,7 +109,7 @@ fn provider(hop: &str) -> Option<&'static str> {
     has_one.then_some("corp (ldap)")
 }
 
-/// Whether the host of an installed daemon finds a user, by one question.
+/// Returns whether a single query on the host of an installed daemon finds the user.
 fn finds(rosterd: &Rosterd, user: &str) -> bool {
     let mut command = rosterd.command_inside(&find_tool("getent", "libc-bin"));
     let done = exec(command.args(["-s", "roster", "passwd", user]));
@@ -137,14 +138,14 @@ fn trace_counts_each_hop_and_slow_directory() {
     let ldif = LdifBuilder::new(Schema::Rfc2307).populated(100, 10, 5);
     let slapd = Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &ldif);
     let relay = Relay::to(slapd.port());
-    // As a package sets it up: each role under a user of its own, the program where only its mounts have it.
+    // The daemon is installed as by a package: each role has its own user, and only its mounts contain the program.
     let rosterd = Rosterd::installed(&[on_demand("corp", &slapd, &relay)]);
     let mut rosterd = ready(rosterd, &["corp"]);
 
     let trace = Trace::start(&mut rosterd);
     let before = slapd.searches();
-    // Before the found users: a snapshot that is published during a lookup keeps its reply out of
-    // the responder's cache.
+    // Absent users precede the found ones: a snapshot that is published during a lookup keeps its reply out of the
+    // responder's cache.
     assert!(!finds(&rosterd, "nobody-there"));
     // The responder answers the second lookup from its cache.
     assert!(!finds(&rosterd, "nobody-there"));
@@ -163,7 +164,7 @@ fn trace_counts_each_hop_and_slow_directory() {
         assert_eq!(times, if ["request", "responder"].contains(&hop) { 22 } else { 21 }, "{hop}");
         assert!(text.contains(hop), "{text}");
     }
-    // A back-end now and then asks whether the server is still there, too.
+    // Backends also check at times whether the server is available.
     assert!(searches >= 21, "{searches} searches");
 
     relay.set_delay(SLOW);
@@ -180,7 +181,7 @@ fn trace_counts_each_hop_and_slow_directory() {
         assert!(!is_slow || least >= SLOW_MS, "{hop}: {least} ms");
         least
     });
-    // The directory's time is of its own hop alone, or the hops would be longer than the request.
+    // The delay of the directory counts in its own stage only. Otherwise the sum would exceed the request.
     let hops: f64 = least[1..].iter().sum();
     assert!(hops <= least[0] + ROUNDING_MS, "{hops} ms of {} ms: {report}", least[0]);
     assert!(number(&report, "/seconds") >= 10.0 * SLOW.as_secs_f64());
@@ -209,10 +210,11 @@ fn of_two_providers_the_slow_one_is_named() {
     let (slow, quick) = ("corp (ldap)", "lab (ldap)");
     let (corp, lab) =
         (row(&report, "directory", Some(slow)), row(&report, "directory", Some(quick)));
-    // corp is asked first whether it has the name, and then whether it has the ids.
+    // corp gets two queries for each user: first by name, then by number.
     assert!(count(corp, "/count") > 5, "{corp}");
     assert!(percentile(corp, 0.0) >= SLOW_MS, "{corp}");
-    // The slow directory's time is not the other's nor a back-end's: the machine does not hold up all of them as long.
+    // The delay of the slow directory counts neither for the other directory nor for a backend. The machine does not
+    // delay all requests by as much.
     assert!(count(lab, "/count") == 5 && percentile(lab, 0.0) < SLOW_MS, "{lab}");
     for place in [slow, quick] {
         assert!(percentile(row(&report, "back-end", Some(place)), 0.0) < SLOW_MS, "{place}");
@@ -228,7 +230,7 @@ fn the_probes_that_sssd_has_tell_of_its_searches_too() {
     let slapd = Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &ldif);
     let relay = Relay::to(slapd.port());
     let sssd = Sssd::for_server(&slapd, &relay.uri());
-    // It has a connection then.
+    // A found user proves that SSSD has a connection.
     wait_for(READY_WITHIN, || match sssd.getent("passwd", "u99") {
         done if done.code == 0 => Ok(()),
         done => Err(done.error()),
@@ -249,19 +251,19 @@ fn the_probes_that_sssd_has_tell_of_its_searches_too() {
         let median = percentile(of(hop), 50.0);
         assert!(median >= SLOW_MS, "{hop}: {median} ms");
     }
-    // A look-up has a search and a transaction of the cache, one after the other.
+    // A lookup has a search and then a transaction of the cache.
     let parts = percentile(of("directory"), 0.0) + percentile(of("cache"), 0.0);
     let longest = percentile(of("LDAP provider"), 100.0);
     assert!(parts <= longest + ROUNDING_MS, "{parts} ms of {longest} ms: {report}");
 }
 
-/// What it says when it cannot do what it was told, and how it ends.
+/// Runs a command that fails. Returns its exit code and its standard error.
 fn refused(command: &mut Command) -> (Option<i32>, String) {
     let done = command.output().expect("start roster-lab");
     (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
 }
 
-/// A program that is called as another and is none.
+/// Process with the name of another program.
 struct Impostor {
     child: Child,
     _folder: TempDir,
@@ -298,7 +300,7 @@ fn what_keeps_it_from_looking_is_said_with_what_to_do() {
     let peer = peer.child.id().to_string();
     let pid = impostor.child.id().to_string();
     let trace = |arguments: &[&str]| lab(&[&["trace", "--duration", "0.3"], arguments].concat());
-    // Where another user can execute it.
+    // Another user can execute the copy.
     let shared = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempdir()
@@ -309,17 +311,17 @@ fn what_keeps_it_from_looking_is_said_with_what_to_do() {
     as_nobody.args(["trace", "--pid", &pid]).uid(65534).gid(65534);
     let mut without_bpftrace = trace(&["--pid", &pid]);
     without_bpftrace.env("PATH", "/nowhere");
-    for (command, said) in [
-        (&mut as_nobody, "only root may look at probes"),
-        (&mut without_bpftrace, "install the package bpftrace"),
-        (&mut trace(&["--pid", &pid]), "has none of rosterd's probes"),
-        (&mut trace(&["--pid", "1"]), "--pid 1: is no process of rosterd"),
-        (&mut trace(&["--sssd", "--pid", &pid]), "is no back-end of SSSD"),
-        (&mut trace(&["--sssd", "--pid", &peer]), "this SSSD has no probes"),
+    for (command, message) in [
+        (&mut as_nobody, &messages::TRACE_NEEDS_ROOT),
+        (&mut without_bpftrace, &messages::BPFTRACE_MISSING),
+        (&mut trace(&["--pid", &pid]), &messages::ROSTERD_PROBES_MISSING),
+        (&mut trace(&["--pid", "1"]), &messages::ROSTERD_PID_UNKNOWN),
+        (&mut trace(&["--sssd", "--pid", &pid]), &messages::SSSD_PID_UNKNOWN),
+        (&mut trace(&["--sssd", "--pid", &peer]), &messages::SSSD_PROBES_MISSING),
     ] {
         let (code, error) = refused(command);
         assert_eq!(code, Some(1), "{error}");
-        assert!(error.contains(said), "{said}: {error}");
+        assert!(has_code(&error, message), "{message}: {error}");
     }
     let wrong = run(&["trace", "--duration", "soon"]);
     assert_eq!(wrong.status.code(), Some(2));
@@ -336,11 +338,11 @@ fn that_nobody_asked_is_said_and_no_report_is_written() {
     );
     let relay = Relay::to(slapd.port());
     let mut rosterd = Rosterd::prepared(&[on_demand("corp", &slapd, &relay)]);
-    // bpftrace sees every process of an executable: another test's daemon must not run this one.
+    // bpftrace traces every process of an executable, so no other test's daemon may run this file.
     let own = rosterd.host().path("rosterd").display().to_string();
     rosterd.set_start_script(&format!("cp \"$1\" {own}; shift; exec {own} \"$@\""));
     let rosterd = ready(rosterd, &["corp"]);
-    // Any of its processes will do.
+    // --pid accepts any process of rosterd.
     let pid = rosterd.wait_for_role("backend:corp").as_raw_nonzero().to_string();
     let folder = tempfile::tempdir().expect("make a folder");
     let file = folder.path().join("trace.json");
@@ -348,6 +350,6 @@ fn that_nobody_asked_is_said_and_no_report_is_written() {
     let (code, error) =
         refused(&mut lab(&["trace", "--pid", &pid, "--duration", "0.5", "--json", file]));
     assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains("nobody asked rosterd anything"), "{error}");
+    assert!(has_code(&error, &messages::TRACE_NO_REQUESTS), "{error}");
     assert!(!Path::new(file).exists());
 }

@@ -49,7 +49,7 @@ pub enum MapError {
     #[error("the snapshot is damaged")]
     Damaged,
     /// The map is too large for the client.
-    #[error("{table} would need {bytes} bytes in one map, and clients read at most 2 GiB")]
+    #[error("{table} needs a map of {bytes} bytes, and clients read at most 2 GiB")]
     TooLarge {
         /// Name of the table.
         table: &'static str,

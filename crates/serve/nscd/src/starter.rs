@@ -6,6 +6,8 @@
 //! Each request carries the helper's socket and one end of a pipe. The server holds the other end. When the server
 //! closes it, the starter kills this helper; the server itself is not permitted to.
 
+use roster_messages::Message;
+use roster_messages::table::tools;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -167,7 +169,10 @@ impl StartedHelpers {
         command.arg0("roster").arg(HELPER).stdin(socket).stdout(Stdio::null());
         match command.spawn() {
             Ok(child) => self.running.push((child, leash)),
-            Err(error) => eprintln!("roster {STARTER}: helper: cannot start: {error}"),
+            Err(error) => {
+                let Message { fix, code, .. } = tools::NSCD_HELPER_NOT_STARTED;
+                eprintln!("roster {STARTER}: helper: cannot start: {error}. {fix} [{code}]");
+            }
         }
     }
 }

@@ -5,6 +5,8 @@ use crate::{
     BuiltSnapshot, Duplicate, IncompleteFlags, LookupKey, MemberVisibility, SnapshotBuilder,
     SnapshotImage, TooLarge,
 };
+use roster_messages::Message;
+use roster_messages::table::tools;
 use roster_passwd_format::lines::{self, ParsedLine, SkipReason};
 use roster_snapshot::layout::SnapshotKind;
 use std::fmt;
@@ -42,6 +44,18 @@ pub enum CompileError {
         /// The exceeded limit.
         source: TooLarge,
     },
+}
+
+impl CompileError {
+    /// Returns the code of the error.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::Read { .. } => &tools::COMPILE_SOURCE_UNREADABLE,
+            Self::TooLarge { .. } => &tools::COMPILE_ENTRY_TOO_LARGE,
+            Self::TooLargeInAll { .. } => &tools::COMPILE_TOO_LARGE,
+        }
+    }
 }
 
 /// Source files by role.

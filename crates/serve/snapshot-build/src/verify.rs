@@ -4,6 +4,8 @@
 //! list, and that the index finds every entry.
 
 use crate::parallel;
+use roster_messages::Message;
+use roster_messages::table::tools;
 use roster_passwd_format::is_nis;
 use roster_snapshot::layout::{SectionId, SnapshotKind, fingerprint};
 use roster_snapshot::{Damage, Index, OpenError, Snapshot, SnapshotSummary, hash};
@@ -26,7 +28,7 @@ pub enum VerifyError {
         position: u64,
     },
     /// All records are valid, but the content does not match its hash.
-    #[error("the content does not match the header's hash of it")]
+    #[error("the content does not match its hash in the header")]
     Content,
     /// The domains do not cover the entries of the file.
     #[error("the domains do not add up to the users and groups of the file")]
@@ -39,6 +41,20 @@ pub enum VerifyError {
         /// Description of the problem.
         problem: String,
     },
+}
+
+impl VerifyError {
+    /// Returns the code of the error.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::Open(_) => &tools::VERIFY_FORMAT,
+            Self::Record { .. } => &tools::VERIFY_RECORD,
+            Self::Content => &tools::VERIFY_CONTENT,
+            Self::Domains => &tools::VERIFY_DOMAINS,
+            Self::Index { .. } => &tools::VERIFY_INDEX,
+        }
+    }
 }
 
 /// Verifies bytes as a snapshot of `kind`. The time is proportional to their length.
@@ -110,12 +126,12 @@ fn each_record<'a>(
 fn verify_index(snapshot: &Snapshot<'_>, index: &Index<'_>) -> Result<(), VerifyError> {
     let wrong = |problem| VerifyError::Index { index: index.id(), problem };
     for (bucket, found, position) in index.entries() {
-        let key_hash =
-            key_hash(snapshot, index.id(), position).ok().flatten().ok_or_else(|| {
-                wrong(format!("bucket {bucket} names record {position}, which is not there"))
-            })?;
+        let key_hash = key_hash(snapshot, index.id(), position)
+            .ok()
+            .flatten()
+            .ok_or_else(|| wrong(format!("bucket {bucket} has the missing record {position}")))?;
         if fingerprint(key_hash) != found {
-            let problem = format!("bucket {bucket} names record {position}, which has another key");
+            let problem = format!("bucket {bucket} has record {position} with another key");
             return Err(wrong(problem));
         }
     }

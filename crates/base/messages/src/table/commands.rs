@@ -350,16 +350,4 @@ crate::messages! {
         fix: "Report the message.";
 
     // roster_locust.
-    LOCUST_LAB_MISSING = 7104, "roster-lab is not installed beside Locust's master",
-        cause: "The master found no program roster-lab, so it did not make the checks before the run.",
-        fix: "Install roster-lab on the master's host, or set ROSTER_LAB to its path.";
-    LOCUST_CHECK_TIMED_OUT = 7105, "checks before the run timed out",
-        cause: "The checks of a class took longer than 120 s, for example because the server does not answer.",
-        fix: "Check the server, or skip the checks with probe = 0.";
-    LOCUST_CHECK_SILENT = 7106, "checks before the run without a report",
-        cause: "roster-lab ended without a report and without a message.",
-        fix: "Run roster-lab check with the same options on the master's host.";
-    LOCUST_NO_WORKER = 7107, "Locust makes requests of roster-lab itself",
-        cause: "Locust runs without --master, and only workers of roster-lab make the requests of these classes.",
-        fix: "Start Locust with --master, and roster-lab worker --master HOST.";
 }

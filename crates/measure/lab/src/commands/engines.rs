@@ -1,8 +1,9 @@
-//! Loads: what was asked for becomes an engine for each thread.
+//! Loads: makes an engine for each thread from the options. `run_load` makes the runs.
 
 use super::run_load::{LoadJob, LoadTask, PlannedRun, port_warning, print_port_budget, run_load};
 use crate::args::{self, CommonArgs, LoadCommand};
 use crate::blocking_engine::BlockingEngine;
+use crate::coded::{Coded, bail_coded, coded, ensure_coded};
 use crate::command::{self, CommandEngine};
 use crate::dlopen::nss_module::NssModule;
 use crate::dlopen::pam::PamService;
@@ -21,7 +22,8 @@ use crate::nss::{self, NssUser};
 use crate::preflight::{LoadTraits, RequestStyle};
 use crate::runner::{ThreadPlan, run_threads};
 use crate::template::{Template, period};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::Result;
+use roster_messages::table::lab;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Carries a load out, or checks it.
+/// Makes the runs of a load, or its checks.
 pub fn run(load: &LoadCommand, task: LoadTask, out: &mut dyn Write) -> Result<u8> {
     match load {
         LoadCommand::Ldap(args) => run_ldap(args, task, out),
@@ -41,7 +43,7 @@ pub fn run(load: &LoadCommand, task: LoadTask, out: &mut dyn Write) -> Result<u8
     }
 }
 
-/// What varies among these.
+/// Returns the properties of a load with these variable texts.
 fn load_traits<'t>(texts: impl Iterator<Item = &'t Template> + Clone) -> LoadTraits {
     let endless = texts.clone().any(Template::is_endless);
     LoadTraits { period: period(texts), endless, repeats_bytes: None }
@@ -49,14 +51,13 @@ fn load_traits<'t>(texts: impl Iterator<Item = &'t Template> + Clone) -> LoadTra
 
 fn run_ldap(args: &args::LdapArgs, task: LoadTask, out: &mut dyn Write) -> Result<u8> {
     let (tls_at_once, host, port) = uri(&args.uri)?;
-    let target =
-        resolve(&host, port).with_context(|| format!("--uri {}: cannot find {host}", args.uri))?;
+    let target = resolve_option("--uri", &args.uri, &host, port)?;
     let route = route(&args.network, target)?;
     let security = ldap_tls_mode(args, tls_at_once, &host)?;
     let request = ldap_request(args)?;
     let bind = args.bind_dn.clone().zip(args.bind_password.clone());
-    let wrong = |why: String| anyhow!("{why}");
-    // What binds leave behind is looked at.
+    let wrong = |why: String| coded(&lab::FILTER_SYNTAX, why);
+    // Binds may change the stored hash.
     let hash_check = match &request {
         LdapRequest::Bind(dn, _) => {
             let (route, timeout) = (port_saving_route(&route), args.common.timeout);
@@ -89,7 +90,7 @@ fn run_ldap(args: &args::LdapArgs, task: LoadTask, out: &mut dyn Write) -> Resul
         hash_check: hash_check.transpose().map_err(wrong)?,
         startup: None,
     };
-    // Users of different threads begin at different source addresses.
+    // Threads begin at different source addresses.
     let make = |seat: ThreadShare, manner: RequestStyle| {
         let turn = seat.thread * seat.total_users;
         let settings = if manner.saves_ports { &sparing } else { &settings };
@@ -98,11 +99,13 @@ fn run_ldap(args: &args::LdapArgs, task: LoadTask, out: &mut dyn Write) -> Resul
     run_load(job, make, out)
 }
 
-/// How the connection is secured. `tls_at_once`: the URI is of ldaps.
+/// Returns the TLS mode. `tls_at_once` is true for an ldaps URI.
 fn ldap_tls_mode(args: &args::LdapArgs, tls_at_once: bool, host: &str) -> Result<TlsMode> {
     let tls = || TlsSettings::new(host, args.tls_ca.as_deref());
     Ok(match (tls_at_once, args.start_tls) {
-        (true, true) => return Err(anyhow!("--start-tls: ldaps:// has TLS from the first byte")),
+        (true, true) => {
+            bail_coded!(START_TLS_WITH_LDAPS, "--start-tls: the URI {} already uses TLS", args.uri)
+        }
         (true, false) => TlsMode::Ldaps(tls()?),
         (false, true) => TlsMode::StartTls(tls()?),
         (false, false) => TlsMode::Clear,
@@ -112,13 +115,20 @@ fn ldap_tls_mode(args: &args::LdapArgs, tls_at_once: bool, host: &str) -> Result
 fn ldap_request(args: &args::LdapArgs) -> Result<LdapRequest> {
     let value = || -> Result<(String, Template)> {
         let text = args.value.as_deref().unwrap_or_default();
-        let (attribute, value) = text.split_once('=').context("--value: write ATTRIBUTE=VALUE")?;
-        Ok((attribute.to_owned(), value.parse().map_err(|why| anyhow!("--value: {why}"))?))
+        let parts = text.split_once('=');
+        let (attribute, value) =
+            parts.coded(&lab::VALUE_SYNTAX, format_args!("--value {text}: no equals sign"))?;
+        let value = value.parse().map_err(|why: String| {
+            coded(&lab::TEMPLATE_SYNTAX, format!("--value: {}", why.trim_end_matches('.')))
+        })?;
+        Ok((attribute.to_owned(), value))
     };
     let dn = args.dn.clone();
     Ok(match args.op {
         ldap::LdapOp::Bind => {
-            LdapRequest::Bind(dn, args.password.clone().context("--password is missing")?)
+            let password = args.password.clone();
+            let text = "--password: missing for --op bind";
+            LdapRequest::Bind(dn, password.coded(&lab::PASSWORD_MISSING, text)?)
         }
         ldap::LdapOp::Search => {
             LdapRequest::Search(dn, args.scope, args.filter.clone(), args.attributes.clone())
@@ -135,13 +145,10 @@ fn ldap_request(args: &args::LdapArgs) -> Result<LdapRequest> {
 }
 
 fn run_dns(args: &args::DnsArgs, task: LoadTask, out: &mut dyn Write) -> Result<u8> {
-    let form = || format!("--server {}: write HOST:PORT", args.server);
-    let (host, port) = host_and_port(&args.server).with_context(form)?;
-    let target = resolve(host, port.unwrap_or(53))
-        .with_context(|| format!("--server {}: cannot find {host}", args.server))?;
-    // One of all, so that a slip is said before the run.
+    let target = resolve_address("--server", &args.server, 53)?;
+    // The first name is checked before the run.
     dns::message::write_query(0, &args.name.text(0), args.r#type, &mut Vec::new())
-        .map_err(|what| anyhow!("--name: {what}"))?;
+        .map_err(|problem| coded(&lab::DNS_NAME_INVALID, format!("--name: {problem}")))?;
     let way = server_route(&args.network, target, args.protocol, args.connections)?;
     let make = |seat: ThreadShare, manner: RequestStyle| {
         let dns = DnsCodec::new(args.name.clone(), args.r#type);
@@ -160,7 +167,7 @@ fn server_route(
     Ok(ServerRoute { route: route(network, target)?, protocol, socket_per_request: each_its_own })
 }
 
-/// Users of different threads begin at different source addresses.
+/// Creates an engine. Threads begin at different source addresses.
 fn message_engine<D: MessageCodec>(
     way: &ServerRoute,
     dialect: D,
@@ -185,7 +192,7 @@ fn run_messages<D: MessageCodec + Send + 'static>(
     out: &mut dyn Write,
 ) -> Result<u8> {
     let budget = PortBudget::for_route(&way.route, PortSettings::from_host());
-    // A datagram's port is free as soon as its socket is closed.
+    // A UDP port is free when its socket is closed.
     let holds_ports = way.socket_per_request && way.protocol == Transport::Tcp;
     if holds_ports {
         print_port_budget(budget, common);
@@ -210,16 +217,13 @@ fn run_messages<D: MessageCodec + Send + 'static>(
 }
 
 fn run_krb5(args: &args::Krb5Args, task: LoadTask, out: &mut dyn Write) -> Result<u8> {
-    let form = || format!("--kdc {}: write HOST:PORT", args.kdc);
-    let (host, port) = host_and_port(&args.kdc).with_context(form)?;
-    let target = resolve(host, port.unwrap_or(88))
-        .with_context(|| format!("--kdc {}: cannot find {host}", args.kdc))?;
+    let target = resolve_address("--kdc", &args.kdc, 88)?;
     let way = server_route(&args.network, target, args.protocol, args.connections)?;
     let kinds = if args.enctype.is_empty() { EncType::ALL.to_vec() } else { args.enctype.clone() };
     let start = SystemTime::now();
     let request = match (&args.password, args.op) {
         (None, KdcRequestKind::Tgs) => {
-            return Err(anyhow!("--op tgs: logs in first, and needs --password"));
+            bail_coded!(TGS_WITHOUT_PASSWORD, "--op tgs: a login before the run needs --password");
         }
         (None, KdcRequestKind::As) => {
             KrbRequest::plain(&args.realm, &kinds, args.principal.clone(), start)
@@ -237,7 +241,7 @@ fn run_krb5(args: &args::Krb5Args, task: LoadTask, out: &mut dyn Write) -> Resul
     let krbtgt = || Template::constant(format!("krbtgt/{}", args.realm).into_bytes());
     let settings = Arc::new(krb5::Krb5Settings {
         service: args.service.clone().unwrap_or_else(krbtgt),
-        // Another for each run: what one asked, the next does not ask again.
+        // The seed differs in each run, so that no run repeats the requests of another.
         seed: start.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
         start,
         request,
@@ -260,7 +264,7 @@ fn run_nss(args: &args::NssArgs, task: LoadTask, out: &mut dyn Write) -> Result<
         let mut nss = NssUser::new(Arc::clone(&settings));
         Ok(BlockingEngine::new(move |request| nss.lookup(request)))
     };
-    // Look-ups wait for nobody as a rule: more threads than processors would wait for these.
+    // Lookups rarely wait, so more threads than processors would wait for a processor.
     let users = match (args.common.users.as_slice(), &args.common.rate) {
         ([], None) => vec![available_parallelism().map_or(1, |all| all.get() as u32)],
         (users, _) => users.to_vec(),
@@ -269,7 +273,7 @@ fn run_nss(args: &args::NssArgs, task: LoadTask, out: &mut dyn Write) -> Result<
     run_load(local_job(&common, task, 1, load_traits([&args.key].into_iter())), make, out)
 }
 
-/// A load that goes over no network.
+/// Returns a load without network connections.
 fn local_job(
     common: &CommonArgs,
     task: LoadTask,
@@ -299,22 +303,36 @@ fn run_pam(args: &args::PamArgs, task: LoadTask, out: &mut dyn Write) -> Result<
     run_load(local_job(&args.common, task, 1, traits), make, out)
 }
 
-/// The same to and from, for connections whose ports are wanted again at once.
+/// Returns the route with resets, which free ports at once.
 fn port_saving_route(route: &Route) -> Route {
     Route { close: CloseMode::Reset, ..route.clone() }
 }
 
 fn route(network: &args::NetworkArgs, target: SocketAddr) -> Result<Route> {
     let route = Route { target, sources: network.source.clone(), close: network.close };
-    ensure!(
+    ensure_coded!(
         route.sources.iter().all(|source| source.is_ipv4() == target.is_ipv4()),
-        "--source: {} can be reached only from addresses of its own kind (IPv4 or IPv6)",
+        SOURCE_FAMILY,
+        "--source: the server {} has another address family (IPv4 or IPv6)",
         target.ip()
     );
     Ok(route)
 }
 
-/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
+/// Resolves the host of an option's value.
+pub fn resolve_option(option: &str, value: &str, host: &str, port: u16) -> Result<SocketAddr> {
+    let text = format_args!("{option} {value}: cannot resolve {host}");
+    resolve(host, port).coded(&lab::HOST_NOT_FOUND, text)
+}
+
+/// Resolves an option of the form `HOST:PORT`.
+pub fn resolve_address(option: &str, value: &str, default_port: u16) -> Result<SocketAddr> {
+    let text = format_args!("{option} {value}: not HOST:PORT");
+    let (host, port) = host_and_port(value).coded(&lab::ADDRESS_SYNTAX, text)?;
+    resolve_option(option, value, host, port.unwrap_or(default_port))
+}
+
+/// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
 pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(inner) => match inner.split_once(']')? {
@@ -330,17 +348,17 @@ pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     (!host.is_empty() && !host.contains('/')).then_some((host, port))
 }
 
-/// `ldap://HOST[:PORT]`: whether it is ldaps, host and port.
+/// Parses `ldap://HOST[:PORT]` into whether it is ldaps, host and port.
 pub fn uri(text: &str) -> Result<(bool, String, u16)> {
-    let form = || format!("--uri {text}: write ldap://HOST:PORT or ldaps://HOST:PORT");
-    let (scheme, rest) = text.split_once("://").with_context(form)?;
+    let problem = format!("--uri {text}: not an LDAP URI");
+    let (scheme, rest) = text.split_once("://").coded(&lab::URI_SYNTAX, &problem)?;
     let is_tls = match scheme.to_ascii_lowercase().as_str() {
         "ldap" => false,
         "ldaps" => true,
-        _ => return Err(anyhow!(form())),
+        _ => bail_coded!(URI_SYNTAX, "{problem}"),
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let (host, port) = host_and_port(rest).with_context(form)?;
+    let (host, port) = host_and_port(rest).coded(&lab::URI_SYNTAX, &problem)?;
     let port = port.unwrap_or(if is_tls { 636 } else { 389 });
     Ok((is_tls, host.to_owned(), port))
 }
@@ -348,7 +366,7 @@ pub fn uri(text: &str) -> Result<(bool, String, u16)> {
 fn run_command(args: &args::CommandArgs, task: LoadTask, out: &mut dyn Write) -> Result<u8> {
     let settings = Arc::new(command::CommandSettings::new(&args.command)?);
     let make = |seat: ThreadShare, _| Ok(CommandEngine::new(Arc::clone(&settings), seat.users));
-    // Starting a process blocks a thread until the process has become the program.
+    // The start of a process blocks the thread until exec(2).
     let threads = available_parallelism().map_or(1, usize::from);
     let nothing = Arc::new(command::CommandSettings::nothing()?);
     let startup = |stage: RunSpec, crew: ThreadPlan, stop: &Arc<AtomicBool>| {
@@ -365,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uri_names_host_and_port_or_is_refused() {
+    fn uri_invalid_rejected() {
         for (text, expected) in [
             ("ldap://h", (false, "h", 389)),
             ("LDAPS://h/", (true, "h", 636)),
@@ -377,7 +395,8 @@ mod tests {
             assert_eq!((tls, host.as_str(), port), expected, "{text}");
         }
         for text in ["h", "http://h", "ldap://", "ldap://h:x", "ldap://h:99999", "ldap://h/dc=x"] {
-            assert!(uri(text).unwrap_err().to_string().contains("write ldap://"), "{text}");
+            let error = uri(text).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("[{}]", lab::URI_SYNTAX.code)), "{error}");
         }
     }
 }

@@ -1,10 +1,13 @@
-//! `roster-lab locust`: a master of Locust with its page, and workers beside it. All end together.
+//! `roster-lab locust`: starts a Locust master with its page, and workers. All end together. `worker` makes the
+//! requests.
 
 use super::run_load::stop_on_signals;
 use super::tether::tied;
 use super::{FAILED, INTERRUPTED, print_error};
 use crate::args;
-use anyhow::{Context, Result, ensure};
+use crate::coded::{Coded, ensure_coded};
+use anyhow::Result;
+use roster_messages::table::lab;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,12 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks at who still runs.
+/// Interval of checks for ended processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// A master writes its last figures, and workers hear that it ends.
+/// Time for the master to write its last figures and to stop its workers.
 const END_WITHIN: Duration = Duration::from_secs(15);
 
-/// A program that ends with us.
+/// A program that ends with this process.
 struct TiedChild {
     name: String,
     child: Child,
@@ -29,18 +32,19 @@ struct TiedChild {
 impl TiedChild {
     fn start(name: String, command: &mut Command) -> Result<Self> {
         let child = command.stdin(Stdio::null()).spawn();
-        Ok(Self { child: child.with_context(|| format!("cannot start {name}"))?, name })
+        let text = format_args!("{name}: cannot start");
+        Ok(Self { child: child.coded(&lab::CHILD_NOT_STARTED, text)?, name })
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     fn terminate(&self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 
-    /// Its exit code, once it has ended.
+    /// Returns the exit code after the end of the program.
     fn code(&mut self) -> Result<Option<u8>> {
-        let status =
-            self.child.try_wait().with_context(|| format!("cannot wait for {}", self.name))?;
+        let text = format_args!("{}: cannot wait for its end", self.name);
+        let status = self.child.try_wait().coded(&lab::SYSTEM_ERROR, text)?;
         let code = |status: std::process::ExitStatus| {
             status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
         };
@@ -55,13 +59,14 @@ impl Drop for TiedChild {
     }
 }
 
-/// Says so before Locust does at length.
+/// Checks that an address is free, with a shorter message than Locust's.
 fn ensure_free(option: &str, address: SocketAddr) -> Result<()> {
-    TcpListener::bind(address).with_context(|| format!("{option}: cannot listen on {address}"))?;
+    let text = format_args!("{option}: cannot listen on {address}");
+    TcpListener::bind(address).coded(&lab::LISTEN_FAILED, text)?;
     Ok(())
 }
 
-/// Starts all and waits until the master has ended; its exit code.
+/// Starts all programs and waits until the master has ended. Returns its exit code.
 pub fn run(args: &args::LocustArgs) -> Result<u8> {
     let workers = count_workers(args)?;
     ensure_free("--port", SocketAddr::new(Ipv4Addr::LOCALHOST.into(), args.port))?;
@@ -70,21 +75,22 @@ pub fn run(args: &args::LocustArgs) -> Result<u8> {
         ensure_free("--web", args.web)?;
     }
     let stop = stop_on_signals()?;
-    // What users do, passwords too, goes this way: whoever else is on this host can reach the port of the
-    // master, or have it before.
+    // The loads with their passwords go to workers through a private file. Other users of this host can reach the
+    // master's port, or listen on it first.
     let folder = tempfile::Builder::new()
         .prefix("roster-lab-")
         .permissions(Permissions::from_mode(0o700))
         .tempdir()
-        .context("cannot make a folder for what users do")?;
+        .coded(&lab::DIRECTORY_NOT_CREATED, "directory of user classes: cannot be created")?;
     let classes = folder.path().join("classes.json");
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program =
+        std::env::current_exe().coded(&lab::PROGRAM_PATH_UNKNOWN, "roster-lab: no path")?;
     let mut master = start_master(args, workers, &program, &classes)?;
     let started = (0..workers).map(|number| start_worker(args, number, &program, &classes));
     let mut started = started.collect::<Result<Vec<_>>>()?;
     let page = has_page.then_some(args.web);
     let code = wait_for_master(&mut master, &mut started, page, &stop)?;
-    // They end with their master.
+    // Workers end with their master.
     let deadline = Instant::now() + Duration::from_secs(2);
     while Instant::now() < deadline && any_runs(&mut started)? {
         thread::sleep(POLL_INTERVAL);
@@ -92,7 +98,7 @@ pub fn run(args: &args::LocustArgs) -> Result<u8> {
     Ok(code)
 }
 
-/// As many workers as are wished for, as there are addresses, or as there are processors but one.
+/// Returns the number of workers: --workers, one for each address, or one less than processors.
 fn count_workers(args: &args::LocustArgs) -> Result<usize> {
     Ok(match (args.workers, args.source.len()) {
         (Some(workers), 0) => workers as usize,
@@ -101,9 +107,10 @@ fn count_workers(args: &args::LocustArgs) -> Result<usize> {
         }
         (None, sources) => sources,
         (Some(workers), sources) => {
-            ensure!(
+            ensure_coded!(
                 workers as usize == sources,
-                "--source: there are {sources} addresses for {workers} workers"
+                WORKERS_AND_SOURCES,
+                "--source: number of addresses is {sources}, number of workers is {workers}"
             );
             sources
         }
@@ -111,7 +118,7 @@ fn count_workers(args: &args::LocustArgs) -> Result<usize> {
 }
 
 fn tied_command(program: &Path) -> Result<Command> {
-    tied(program).context("cannot find this program")
+    tied(program).coded(&lab::PROGRAM_PATH_UNKNOWN, "roster-lab: no path")
 }
 
 fn start_master(
@@ -145,8 +152,8 @@ fn start_worker(
     TiedChild::start(format!("worker {}", number + 1), &mut worker)
 }
 
-/// Waits until the master has ended, of itself or as `stop` says, and prints the address of its page and the workers
-/// that end before it. Gives the exit code.
+/// Waits until the master has ended, and stops it when `stop` is set. Prints the address of its page, and workers that
+/// end early. Returns the exit code.
 fn wait_for_master(
     master: &mut TiedChild,
     workers: &mut [TiedChild],
@@ -154,7 +161,7 @@ fn wait_for_master(
     stop: &AtomicBool,
 ) -> Result<u8> {
     let mut reported = Vec::new();
-    // Once the master was told to end: until when it may take.
+    // The deadline of the master after SIGTERM.
     let mut deadline = None;
     let code = loop {
         if let Some(code) = master.code()? {
@@ -174,7 +181,11 @@ fn wait_for_master(
         }
         for (number, worker) in workers.iter_mut().enumerate() {
             if !reported.contains(&number) && worker.code()?.is_some() && deadline.is_none() {
-                print_error(&format!("roster-lab: {} has ended", worker.name));
+                let code = lab::WORKER_ENDED.code;
+                print_error(&format!(
+                    "roster-lab: {} ended before the master [{code}]",
+                    worker.name
+                ));
                 reported.push(number);
             }
         }

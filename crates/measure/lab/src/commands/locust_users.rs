@@ -1,10 +1,10 @@
-//! Users of one class at the wish of a master: they come and go while the run is on.
+//! Users of one class, whose number a Locust master changes during the run. `worker` receives the numbers.
 //!
-//! They come in waves. A wave is a run of its own with places for users, of whom as many are there as
-//! are wished for; when its places are taken, a wave as large as all before it is begun. So a thousand
-//! users who come one by one are a handful of runs.
+//! Users are in batches. A batch is a run with a capacity, of which some users are present. When all batches are full, a
+//! batch as large as all before it starts. A thousand users that come one by one are a handful of runs.
 
 use crate::args::CommonArgs;
+use crate::coded::{Coded, describe};
 use crate::fd_limit::FdReservation;
 use crate::load_thread::{Engine, RequestNumbers, RunControl, RunSpec, ThreadShare};
 use crate::locust::stats::{Tally, now};
@@ -15,24 +15,25 @@ use crate::schedule::LoadModel;
 use crate::server_usage::WatchedServer;
 use anyhow::Result;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use roster_messages::table::lab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Places of the first wave, unless more users come at once.
+/// Minimum capacity of the first batch.
 const FIRST_BATCH_USERS: usize = 16;
-/// Longer than any run: a master says when it is over.
+/// Duration that no run reaches: the master ends it.
 const UNTIL_STOPPED: Duration = Duration::from_secs(365 * 86_400);
-/// Bits of a request's number that count within a wave, and waves of a worker: no two workers or waves
-/// of a run have a request in common.
+/// Bits of a request number within a batch. No two workers or batches of a run share a request.
 const NUMBER_BITS: u32 = 44;
+/// Bits of a batch number within a worker.
 const BATCH_BITS: u32 = 6;
 
 /// The users of a class.
 #[derive(Debug, Default)]
 pub struct VirtualUsers {
-    /// Of the worker among those of its master.
+    /// Index of the worker, which the master assigns.
     index: u64,
     shared: Mutex<UsersState>,
     users_changed: Condvar,
@@ -43,29 +44,30 @@ pub struct VirtualUsers {
 struct UsersState {
     wanted_users: usize,
     tally: Tally,
+    /// The formatted error of a failed class.
     failed: Option<String>,
     warnings: Vec<Warning>,
-    /// Seconds on a processor that the server had used when the run began.
+    /// The watched server, and its processor time at the start of the run.
     server: Option<(WatchedServer, Duration)>,
 }
 
-/// What every wave does.
+/// The load of every batch.
 pub struct WaveLoad<'a> {
     pub common: &'a CommonArgs,
-    /// Of each wave.
+    /// Number of threads of each batch.
     pub threads: usize,
-    /// Whether all requests are of the same bytes.
+    /// Whether all requests have the same bytes.
     pub same_bytes: bool,
 }
 
-/// A run with places for users.
+/// A run with a capacity of users.
 struct UserBatch {
     capacity: usize,
     present: Arc<AtomicUsize>,
 }
 
 impl VirtualUsers {
-    /// Of nobody, at a worker with this place among its master's.
+    /// Creates the users of a class at a worker with this index.
     pub fn new(index: u64, users: usize) -> Self {
         let shared = Mutex::new(UsersState { wanted_users: users, ..UsersState::default() });
         Self { index, shared, ..Self::default() }
@@ -76,10 +78,10 @@ impl VirtualUsers {
         self.users_changed.notify_all();
     }
 
-    /// Nobody is to begin anything any more.
+    /// Stops all users after their current request.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        // With the lock, lest it be between looking and waiting.
+        // The lock excludes a thread between its check and its wait.
         drop(self.shared());
         self.users_changed.notify_all();
     }
@@ -90,22 +92,22 @@ impl VirtualUsers {
         if is_over { 0 } else { shared.wanted_users }
     }
 
-    /// What was measured since this was asked last.
+    /// Takes the figures since the last call.
     pub fn take_tally(&self) -> Tally {
         std::mem::take(&mut self.shared().tally)
     }
 
-    /// Why it cannot go on.
+    /// Returns the error of a failed class.
     pub fn failure(&self) -> Option<String> {
         self.shared().failed.clone()
     }
 
-    /// What to know before the figures are believed; known when it has ended.
+    /// Returns the warnings about finished batches.
     pub fn warnings(&self) -> Vec<Warning> {
         self.shared().warnings.clone()
     }
 
-    /// What is looked at, and the processor time that it used since the beginning.
+    /// Returns the name of the watched server, and its processor time since the start.
     pub fn server_cpu(&self) -> Option<(String, Duration)> {
         let (server, before) = self.shared().server.clone()?;
         let used = server.consumed().ok()?.cpu.saturating_sub(before);
@@ -116,7 +118,7 @@ impl VirtualUsers {
         Some((name, used))
     }
 
-    /// It cannot go on.
+    /// Fails the class with a formatted error.
     pub fn fail(&self, why: String) {
         self.shared().failed.get_or_insert(why);
         self.stop();
@@ -126,7 +128,7 @@ impl VirtualUsers {
         self.shared.lock()
     }
 
-    /// Waits for another wish than that; none when it is to end.
+    /// Waits for another number of users than this one. Returns `None` when the class stops.
     fn next_user_count(&self, than: usize) -> Option<usize> {
         let mut shared = self.shared();
         loop {
@@ -165,12 +167,12 @@ impl VirtualUsers {
                 let places = next_batch_size(wish, there);
                 let count = waves.len() + usize::from(places > 0);
                 let threads_in_all = if E::BLOCKS { there + places } else { threads * count };
-                // In the place of those for the last wish.
+                // The new reservation replaces the last one.
                 drop(held.take());
                 match FdReservation::reserve(wish, threads_in_all) {
                     Ok(all) => held = Some(all),
                     Err(error) => {
-                        self.fail(format!("{error:#}"));
+                        self.fail(describe(&error));
                         continue;
                     }
                 }
@@ -191,12 +193,14 @@ impl VirtualUsers {
                         |sight: &crate::runner::RunProgress<'_>| self.add_latest(sight.latest);
                     match run_threads(stage, crew, None, reins, make, look) {
                         Ok(outcome) => self.add_result(&outcome, places),
-                        Err(error) => self.fail(format!("{error:#}")),
+                        Err(error) => self.fail(describe(&error)),
                     }
                 };
                 let spawned = thread::Builder::new().name("wave".to_owned());
-                if let Err(error) = spawned.spawn_scoped(scope, carry) {
-                    self.fail(format!("cannot start a thread: {error}"));
+                let spawned = spawned.spawn_scoped(scope, carry);
+                if let Err(error) = spawned.coded(&lab::THREAD_NOT_STARTED, "thread: cannot start")
+                {
+                    self.fail(describe(&error));
                 }
             }
         });
@@ -227,12 +231,12 @@ impl VirtualUsers {
     }
 }
 
-/// Of a wave to be begun: as many as all before it have; 0 if so many users find a place without.
+/// Returns the capacity of a new batch: as large as all before it, or 0 if they have space for all users.
 fn next_batch_size(users: usize, there: usize) -> usize {
     if users <= there { 0 } else { (users - there).max(there).max(FIRST_BATCH_USERS) }
 }
 
-/// Gives users to the waves in their order: how many find no place.
+/// Distributes users over the batches in their order. Returns the number of users without a place.
 fn distribute_users(users: usize, waves: &[UserBatch]) -> usize {
     let mut left = users;
     for wave in waves {
@@ -248,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wave_has_as_many_places_as_those_before_it() {
+    fn locust_batch_doubles_capacity() {
         for (users, there, places) in [
             (0, 0, 0),
             (5, 0, FIRST_BATCH_USERS),
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn users_take_the_places_of_the_first_waves_first() {
+    fn locust_users_fill_first_batches_first() {
         let wave = |places| UserBatch { capacity: places, present: Arc::new(AtomicUsize::new(0)) };
         let waves = [wave(16), wave(16), wave(32)];
         for (users, expected, missing) in

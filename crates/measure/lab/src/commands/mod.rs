@@ -1,4 +1,4 @@
-//! From what was typed to reports: which runs are made, in which order, and what is written of them.
+//! Subcommands: decide which runs are made, in which order, and where their reports go. Engines make the requests.
 
 mod engines;
 mod locust;
@@ -11,10 +11,13 @@ mod trace;
 mod worker;
 
 use crate::args::{self, Cli};
+use crate::coded::{Coded, describe, ensure_coded};
 use crate::compare::{self, LoadedReport, html};
 use crate::{bisect, man_pages, plan};
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use roster_messages::Message;
+use roster_messages::table::lab;
 use run_load::LoadTask;
 use serde_json::{Map, Value};
 use std::fs;
@@ -22,14 +25,14 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// It could not be run, or nothing was answered; it has been said.
+/// Exit code of a failed run, after its message.
 const FAILED: u8 = 1;
-/// A check found something.
+/// Exit code of a check with a warning.
 const FOUND: u8 = 3;
-/// Ended by Ctrl-C, as shells tell it.
+/// Exit code of a run that Ctrl-C ended, the same as of shells.
 const INTERRUPTED: u8 = 130;
 
-/// The program.
+/// Runs the program.
 pub fn main() -> ExitCode {
     if let Some(code) = tether::become_tied() {
         return code;
@@ -42,24 +45,37 @@ pub fn main() -> ExitCode {
         .and_then(|code| Ok(out.flush().map(|()| code)?));
     match result {
         Ok(code) => ExitCode::from(code),
-        // Whoever reads us has seen enough, as `head` has.
+        // The reader of the output has ended, for example `head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = out.flush();
-            print_error(&format!("roster-lab: {error:#}"));
+            print_failure(&error);
             ExitCode::from(FAILED)
         }
     }
 }
 
-/// A line on standard error; where that is full or broken, nobody is left to tell.
+/// Prints a line on standard error, and ignores a failure to print.
 fn print_error(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Prints an error with its fix and code.
+fn print_failure(error: &anyhow::Error) {
+    print_error(&format!("roster-lab: {}", describe(error)));
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io_error = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     io_error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Adds a code to a failed write, unless the reader of a pipe has ended.
+fn code_failed_write(result: Result<()>, message: &'static Message, name: &str) -> Result<()> {
+    match result {
+        Err(error) if is_broken_pipe(&error) => Err(error),
+        result => result.coded(message, format_args!("{name}: cannot be written")),
+    }
 }
 
 fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
@@ -94,7 +110,11 @@ fn compare_reports(args: &args::CompareArgs, out: &mut dyn Write) -> Result<()> 
         0 => names_of(&args.reports),
         count => {
             let files = args.reports.len();
-            ensure!(count == files, "--names: there are {count} for {files} reports");
+            ensure_coded!(
+                count == files,
+                NAMES_COUNT,
+                "--names: number of names is {count}, number of reports is {files}"
+            );
             args.names.clone()
         }
     };
@@ -105,28 +125,31 @@ fn compare_reports(args: &args::CompareArgs, out: &mut dyn Write) -> Result<()> 
         one.name == other.name && run(one) == run(other)
     };
     for (at, one) in all.iter().enumerate() {
-        // Counted twice it would look surer than it is.
+        // A run that counts twice would make a difference look more certain.
         let twice = all[..at].iter().any(|before| is_same(before, one));
-        ensure!(
+        ensure_coded!(
             !twice,
-            "{}: is the report of a run that was given before",
+            REPORT_TWICE,
+            "{}: the same run as in another argument",
             args.reports[at].display()
         );
     }
     let all = if args.names.is_empty() { all } else { compare::pooled(all) };
-    let write = |path: &Path, bytes: &[u8]| {
-        fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-    };
     if let Some(path) = &args.html {
-        write(path, html::html(&all).as_bytes())?;
+        write_file(path, html::html(&all).as_bytes())?;
     }
     if let Some(path) = &args.png {
-        write(path, &html::png(&all)?)?;
+        write_file(path, &html::png(&all)?)?;
     }
     Ok(compare::write_text(&all, out)?)
 }
 
-/// File names without their ends, or whole paths where these would be the same.
+fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let text = format_args!("{}: cannot be written", path.display());
+    fs::write(path, bytes).coded(&lab::FILE_UNWRITABLE, text)
+}
+
+/// Returns file names without their extensions, or whole paths if these would be equal.
 fn names_of(paths: &[PathBuf]) -> Vec<String> {
     let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().display().to_string();
     let stems: Vec<String> = paths.iter().map(stem).collect();
@@ -137,7 +160,7 @@ fn names_of(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().zip(&stems).map(named).collect()
 }
 
-/// The options as they were given or left, for the report; passwords that stand in them are left out.
+/// Returns the options with their defaults for the report, without passwords.
 fn options(matches: &ArgMatches) -> Value {
     let mut plan = Map::new();
     if let Some((name, given)) = matches.subcommand() {

@@ -1,16 +1,16 @@
-//! What reports leave out of the options that they tell: passwords. Reports are sent around and kept for
-//! years.
+//! Removes passwords from the options of reports, because reports are shared and kept for years. Options of the run
+//! itself stay unchanged.
 
 const REDACTED: &str = "(left out)";
-/// Parts of the names of options, variables and attributes that hold one.
+/// Parts of the names of options, variables and attributes with a password.
 const NAMES: [&str; 9] =
     ["passw", "passphrase", "pwd", "secret", "token", "apikey", "api-key", "api_key", "nthash"];
-/// Attributes whose values are as good as passwords.
+/// Attributes whose values are equivalent to passwords.
 const ATTRIBUTES: [&str; 2] = ["krbprincipalkey", "krbmkey"];
-/// By this the tools of LDAP are given one.
+/// Option of LDAP tools for a password.
 const SHORT: &str = "-w";
 
-/// A value of the option of this name, as it may be told. `@FILE` is a place, and no secret.
+/// Returns the value of an option without secrets. `@FILE` is a path, and stays.
 pub fn redact_value(option: &str, value: &str) -> String {
     if option.contains("password") && !value.starts_with('@') {
         return REDACTED.to_owned();
@@ -23,8 +23,8 @@ pub fn redact_value(option: &str, value: &str) -> String {
     }
 }
 
-/// The words of a command, and those within them, without what looks like a password by what stands
-/// before it.
+/// Returns the arguments of a command without secrets. A secret is recognized by the name before it, also within an
+/// argument.
 pub fn redact_arguments(words: &[String]) -> Vec<String> {
     let mut follows = false;
     let mut shown = |piece: &str| {
@@ -47,12 +47,12 @@ fn is_secret(name: &str) -> bool {
     !is_file && (NAMES.iter().any(|part| name.contains(part)) || ATTRIBUTES.contains(&&*name))
 }
 
-/// Whether the word behind it is one.
+/// Returns whether the next argument is a secret.
 fn is_option_of_secret(word: &str) -> bool {
     word == SHORT || word.starts_with("--") && !word.contains('=') && is_secret(word)
 }
 
-/// `NAME=SECRET`, or `scheme://user:SECRET@host`.
+/// Redacts `NAME=SECRET` and `scheme://user:SECRET@host`.
 fn redact_argument(text: &str) -> String {
     if let Some((name, behind)) = text.split_once('=')
         && is_secret(name)
@@ -67,7 +67,7 @@ fn redact_argument(text: &str) -> String {
     place.unwrap_or_else(|| text.to_owned())
 }
 
-/// Unless it is the name of a file or variable.
+/// Redacts a value unless it is the name of a file or variable.
 fn redact(value: &str) -> &str {
     let is_name =
         ['@', '$'].iter().any(|&mark| value.trim_start_matches(['"', '\'']).starts_with(mark));

@@ -1,9 +1,10 @@
-//! One load, carried out: what is asked of the server before, the runs, the report.
+//! One load: its pre-run checks, its runs, and its report. `engines` makes the load from options.
 
 use super::locust_users::{VirtualUsers, WaveLoad};
-use super::{FAILED, FOUND, INTERRUPTED, print_error};
+use super::{FAILED, FOUND, INTERRUPTED, code_failed_write, print_error, print_failure};
 use crate::args::CommonArgs;
 use crate::clock_checks::{self, ClockCheck};
+use crate::coded::{Coded, bail_coded, ensure_coded};
 use crate::compare::{LoadedReport, html};
 use crate::ephemeral_ports::PortBudget;
 use crate::fd_limit::FdReservation;
@@ -15,10 +16,12 @@ use crate::recorder::Recorder;
 use crate::report::{
     self, CheckFinding, Host, Knee, Origin, PORT_REMEDIES, RunReport, RunStats, Warning, text,
 };
+use crate::request_error::RequestError;
 use crate::runner::{RunResult, ThreadPlan, run_threads};
 use crate::schedule::{LoadModel, RateSchedule, RateSpec, knee};
 use crate::server_usage::WatchedServer;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::Result;
+use roster_messages::table::lab;
 use serde::Serialize;
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -30,50 +33,51 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Requests at a time that nobody asked for.
+/// Default number of users.
 const USERS: u32 = 16;
+/// Default maximum number of concurrent requests with a requested rate.
 const USERS_OPEN: u32 = 64;
-/// Runs of one curve.
+/// Maximum number of runs.
 const STAGES_MAX: usize = 100;
 
-/// What was asked for, whatever the load.
+/// The task of a load, independent of its kind.
 pub struct LoadTask {
-    /// As they were given, for the report.
+    /// The options for the report.
     pub options: Value,
-    /// Whether the run itself is left out.
+    /// Whether only the pre-run checks are made.
     pub checks_only: bool,
-    /// Users that a master of Locust has come and go, in the place of runs.
+    /// Users of a Locust master, which replace the runs.
     pub virtual_users: Option<Arc<VirtualUsers>>,
 }
 
 impl LoadTask {
-    /// Runs and their report, or what goes before them.
+    /// Returns a task with runs, or with checks only.
     pub fn new(options: Value, checks_only: bool) -> Self {
         Self { options, checks_only, virtual_users: None }
     }
 }
 
-/// Carries a run out in which nothing is done.
+/// Makes a run of processes that do nothing.
 pub type StartupRun<'a> = dyn Fn(RunSpec, ThreadPlan, &Arc<AtomicBool>) -> Result<RunResult> + 'a;
 
-/// A load that is ready to be carried out.
+/// A load that is ready for its runs.
 pub struct LoadJob<'a> {
     pub common: &'a CommonArgs,
     pub task: LoadTask,
-    /// Unless there is a wish for others.
+    /// Default number of threads.
     pub threads: usize,
-    /// What can be compared.
+    /// Properties for the pre-run checks.
     pub traits: LoadTraits,
-    /// What is to be said of a run's ports.
+    /// Returns a warning about the ports of a run.
     pub port_warning: &'a dyn Fn(&PlannedRun) -> Option<Warning>,
-    /// Sees what requests do to the server's entries.
+    /// Check for changed password hashes.
     pub hash_check: Option<HashUpgradeCheck>,
-    /// Of commands: a run of one that does nothing, to set the start of processes apart.
+    /// For commands: a run of processes that do nothing.
     pub startup: Option<&'a StartupRun<'a>>,
 }
 
 impl LoadJob<'_> {
-    /// The load for users that come and go.
+    /// Returns the load for users of a Locust master.
     fn wave_load(&self) -> WaveLoad<'_> {
         WaveLoad {
             common: self.common,
@@ -83,29 +87,31 @@ impl LoadJob<'_> {
     }
 }
 
-/// How fast a closed loop is nobody knows before; what its ports allow is.
+/// Prints the rate of connections that the ports permit. The rate of a closed loop is unknown before the run.
 pub fn print_port_budget(budget: PortBudget, common: &CommonArgs) {
     if let (None, Some(rate), true) = (&common.rate, budget.rate(), budget.is_port_limited()) {
         print_error(&format!(
-            "roster-lab: {} ports, each taken for {} s after its connection, allow {rate:.0} connections/s \
-             in the long run",
+            "roster-lab: {} ports, each in use for {} s after its connection, permit {rate:.0} connections/s. \
+             {PORT_REMEDIES} [{}]",
             budget.ports,
-            budget.hold.as_secs()
+            budget.hold.as_secs(),
+            lab::PORT_BUDGET.code
         ));
     }
 }
 
-/// What is said of ports before a run that does not fit them.
+/// Returns a warning if a run needs more ports than there are.
 pub fn port_warning(budget: PortBudget, stage: &PlannedRun, rate: f64) -> Option<Warning> {
     let time = stage.spec.warm_up + stage.spec.duration;
     let share = budget.share(stage.users.into(), rate, time);
     (share > 1.0).then(|| Warning {
         kind: "ports",
+        message: &lab::PORTS_SHORT,
         ratio: share,
         text: format!(
-            "this run needs {share:.1} times the {} ports that there are, each taken for {} s after \
-             its connection: at most {:.0} connections/s can be kept up, and others will fail with \
-             \"Cannot assign requested address\". {PORT_REMEDIES}",
+            "this run needs {share:.1} times the {} ports of this host, each in use for {} s after its connection. \
+             At most {:.0} connections/s succeed, and others fail with \"Cannot assign requested address\". \
+             {PORT_REMEDIES}",
             budget.ports,
             budget.hold.as_secs(),
             budget.rate().unwrap_or(f64::INFINITY)
@@ -113,7 +119,7 @@ pub fn port_warning(budget: PortBudget, stage: &PlannedRun, rate: f64) -> Option
     })
 }
 
-/// One run that is to be made.
+/// One planned run.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedRun {
     users: u32,
@@ -121,7 +127,7 @@ pub struct PlannedRun {
 }
 
 impl PlannedRun {
-    /// The rate that is asked for; none in a closed loop.
+    /// Returns the requested rate; `None` in a closed loop.
     fn offered(&self) -> Option<f64> {
         match self.spec.load {
             LoadModel::Closed { .. } => None,
@@ -129,7 +135,7 @@ impl PlannedRun {
         }
     }
 
-    /// The highest rate of connections that is sure to come; in a closed loop none is.
+    /// Returns the highest known rate of connections; zero in a closed loop.
     pub fn rate_max(&self) -> f64 {
         match self.spec.load {
             LoadModel::Closed { .. } => 0.0,
@@ -145,7 +151,7 @@ impl PlannedRun {
     }
 }
 
-/// What the runs together came to.
+/// Figures of all runs together.
 #[derive(Default)]
 struct RunTotals {
     outcome: RunResult,
@@ -159,7 +165,7 @@ impl RunTotals {
         report::add_worst(&mut self.warnings, warnings);
         self.outcome.recorder.add(outcome.recorder);
         self.outcome.measured += outcome.measured;
-        // Runs that follow each other have no common pieces.
+        // Consecutive runs have no common batches.
         self.outcome.planned = Duration::ZERO;
         self.outcome.threads.extend(outcome.threads);
         self.outcome.interrupted |= outcome.interrupted;
@@ -172,7 +178,7 @@ impl RunTotals {
     }
 }
 
-/// What was found out before the runs.
+/// Results of the pre-run checks.
 #[derive(Default)]
 struct CheckResult {
     findings: Vec<CheckFinding>,
@@ -180,17 +186,17 @@ struct CheckResult {
     requests: u64,
 }
 
-/// What the runs of a session have in common.
+/// State of all runs of a load.
 struct LoadRun<'a, M> {
     job: LoadJob<'a>,
     make: M,
     server: Option<WatchedServer>,
     stop: Arc<AtomicBool>,
-    /// No two runs have a request in common: the next one's numbers begin here.
+    /// First request number of the next run. No two runs share a request.
     next: Cell<u64>,
 }
 
-/// Carries a load out and reports it. `make` makes an engine for each thread.
+/// Makes the runs of a load and writes the report. `make` creates an engine for each thread.
 pub fn run_load<
     E: Engine + Send + 'static,
     M: Fn(ThreadShare, RequestStyle) -> Result<E> + Sync,
@@ -208,9 +214,10 @@ pub fn run_load<
     if let Some(server) = &server {
         server.consumed()?;
     }
-    ensure!(
+    ensure_coded!(
         !job.task.checks_only || (common.html.is_none() && common.hdr.is_none()),
-        "--html, --hdr: a check makes no run that they could be of"
+        CHECK_WITHOUT_RUN,
+        "--html and --hdr require a run; `check` performs none"
     );
     let mut files = ReportFiles::create(common)?;
     let session = LoadRun { job, make, server, stop: stop_on_signals()?, next: Cell::new(0) };
@@ -262,7 +269,7 @@ where
         CheckRun { users: planned.users, spec: planned.spec, style: manner }
     }
 
-    /// A run, whose requests are none of an earlier one's.
+    /// Makes a run with new requests.
     fn run(
         &self,
         trial: CheckRun,
@@ -276,23 +283,23 @@ where
         let make = &self.make;
         let make = |seat| make(seat, trial.style);
         let outcome = run_threads(stage, crew, server, &self.stop, make, |sight| view.show(sight))?;
-        // Threads do not come equally far.
+        // Threads make different numbers of requests.
         let made = outcome.recorder.requests + outcome.recorder.warm_up + 1;
         let past = stage.numbers.advanced_by(made.saturating_mul(crew.threads as u64));
-        // The first identity begins again.
+        // The next run begins with the first identity.
         let period = self.job.traits.period.max(1);
         let whole = past.div_ceil(period).saturating_mul(period);
         self.next.set(self.next.get().wrapping_add(whole));
         Ok(outcome)
     }
 
-    /// Everything that is asked before the runs.
+    /// Makes all pre-run checks.
     fn check(&self) -> Result<CheckResult> {
         let LoadJob { common, ref task, traits, hash_check: ref look, .. } = self.job;
         let mut checked = CheckResult::default();
         checked.warnings.extend(clock_checks::check_read_cost());
         if common.probe.is_zero() {
-            ensure!(!task.checks_only, "--probe 0: leaves nothing to check");
+            ensure_coded!(!task.checks_only, CHECK_DISABLED, "--probe 0: no check remains");
             return Ok(checked);
         }
         let planned = planned_runs(common)?;
@@ -324,14 +331,13 @@ where
         Ok(checked)
     }
 
-    /// What some of the requests, each once, do to the entries that they name. What cannot be seen is no
-    /// reason to leave the run out.
+    /// Compares entries before and after one bind each. An unreadable entry does not prevent the run.
     fn check_hash_upgrade(
         &self,
         look: &HashUpgradeCheck,
         requests: &mut u64,
-    ) -> Result<Result<EntryChanges, String>> {
-        // Others than those that an earlier check bound as.
+    ) -> Result<Result<EntryChanges, RequestError>> {
+        // The sample differs from the one of an earlier check.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (period, from) = (self.job.traits.period.max(1), u64::from(now.subsec_micros()));
         let sample: Vec<u64> = if period <= hash_upgrade_check::SAMPLE_ENTRIES {
@@ -345,7 +351,7 @@ where
         };
         let before = match look.read_entries(&sample) {
             Ok(before) => before,
-            Err(failure) => return Ok(Err(failure.to_string())),
+            Err(failure) => return Ok(Err(failure)),
         };
         let seat = ThreadShare { thread: 0, threads: 1, users: 1, total_users: 1 };
         let manner = RequestStyle { same_bytes: false, saves_ports: true };
@@ -353,12 +359,10 @@ where
         let asked = sample.iter().copied().inspect(|_| *requests += 1);
         let made = run_sequentially(&mut engine, asked, self.job.common.timeout);
         let after = made.and_then(|()| look.read_entries(&sample));
-        Ok(after
-            .map(|after| hash_upgrade_check::compare(&before, &after))
-            .map_err(|failure| failure.to_string()))
+        Ok(after.map(|after| hash_upgrade_check::compare(&before, &after)))
     }
 
-    /// All runs that were asked for.
+    /// Makes all runs.
     fn runs(&self) -> Result<(RunTotals, Option<Knee>)> {
         let common = self.job.common;
         let mut sum = RunTotals::default();
@@ -387,7 +391,7 @@ where
     ) -> Result<RunResult> {
         let before = (self.job.port_warning)(&planned);
         if let Some(warning) = &before {
-            print_error(&format!("roster-lab: {}", warning.text));
+            print_error(&format!("roster-lab: {}", warning.with_code()));
         }
         let mut view = LiveView::new(&planned.spec, planned.name(), self.job.common.quiet);
         let trial = self.check_run(planned);
@@ -410,7 +414,7 @@ where
 }
 
 impl<M> LoadRun<'_, M> {
-    /// What the start and end of a process takes at this load, at the median.
+    /// Returns the median time of a process that does nothing, at this load.
     fn startup(&self, planned: PlannedRun) -> Result<Option<f64>> {
         let (common, Some(startup)) = (self.job.common, self.job.startup) else { return Ok(None) };
         if common.probe.is_zero() || self.stop.load(Ordering::Relaxed) {
@@ -437,12 +441,12 @@ impl<M> LoadRun<'_, M> {
     }
 }
 
-/// Where a report goes: open before the run, so that none is made whose report cannot be written, and
-/// emptied only when there is one, so that a run that fails takes no earlier report with it.
+/// The file of a report. It is opened before the run, so that an unwritable path is reported early. It is truncated only
+/// after the run, so that a failed run keeps an earlier report.
 struct ReportFile {
     path: PathBuf,
     file: File,
-    /// Made by us, and still empty.
+    /// Whether this process created the file and has not written it.
     is_blank: bool,
 }
 
@@ -450,7 +454,8 @@ impl ReportFile {
     fn open(path: &Path) -> Result<Self> {
         let is_blank = !path.exists();
         let opened = File::options().write(true).create(true).truncate(false).open(path);
-        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
+        let text = format_args!("{}: cannot be written", path.display());
+        let file = opened.coded(&lab::FILE_UNWRITABLE, text)?;
         Ok(Self { path: path.to_owned(), file, is_blank })
     }
 
@@ -465,7 +470,7 @@ impl ReportFile {
             Ok(file.flush()?)
         };
         let path = self.path.display().to_string();
-        written().with_context(|| format!("cannot write {path}"))
+        code_failed_write(written(), &lab::FILE_UNWRITABLE, &path)
     }
 }
 
@@ -477,12 +482,12 @@ impl Drop for ReportFile {
     }
 }
 
-/// Where reports go.
+/// The files of all forms of a report.
 struct ReportFiles {
     json: Option<ReportFile>,
     hdr: Option<ReportFile>,
     html: Option<ReportFile>,
-    /// JSON takes the place of the text.
+    /// Whether JSON replaces the text.
     shows_json: bool,
 }
 
@@ -494,7 +499,7 @@ impl ReportFiles {
         Ok(Self { json, hdr: open(&common.hdr)?, html: open(&common.html)?, shows_json })
     }
 
-    /// The report of a run.
+    /// Writes the report of a run.
     fn write_all(
         &mut self,
         report: &RunReport,
@@ -509,7 +514,7 @@ impl ReportFiles {
         first_error([shown, hdr, page])
     }
 
-    /// A report for people and as JSON: what cannot be written in one place is in the other.
+    /// Writes a report as text and as JSON. A failure of one does not prevent the other.
     fn write(
         &mut self,
         report: &impl Serialize,
@@ -520,22 +525,22 @@ impl ReportFiles {
             if self.shows_json { write_json(report, out) } else { Ok(write_text(out)?) }
         };
         let shown = show(out).and_then(|()| Ok(out.flush()?));
-        let shown = shown.context("cannot write to the standard output");
+        let shown = code_failed_write(shown, &lab::OUTPUT_UNWRITABLE, "standard output");
         let json = |out: &mut dyn Write| write_json(report, out);
         first_error([shown, self.json.as_mut().map_or(Ok(()), |place| place.write(json))])
     }
 }
 
-/// The first that went wrong, behind all others, which are said.
+/// Returns the first error, and prints the others.
 fn first_error(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let mut wrong = results.into_iter().filter_map(Result::err);
     let Some(first) = wrong.next() else { return Ok(()) };
-    wrong.for_each(|other| print_error(&format!("roster-lab: {other:#}")));
+    wrong.for_each(|other| print_failure(&other));
     Err(first)
 }
 
 fn page(report: &RunReport) -> String {
-    // What was loaded is what a person calls the run.
+    // The loaded server names the run.
     let plan = &report.origin.plan;
     let target = ["uri", "server", "kdc", "service", "module", "lookup"];
     let target = target.iter().find_map(|key| plan.get(*key)?.as_str());
@@ -559,7 +564,7 @@ fn write_json(report: &impl Serialize, out: &mut dyn Write) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The runs of `--users` and `--rate`.
+/// Returns the runs of `--users` and `--rate`.
 fn planned_runs(common: &CommonArgs) -> Result<Vec<PlannedRun>> {
     let open = common.rate.is_some();
     let users = match (common.users.as_slice(), open) {
@@ -579,9 +584,10 @@ fn planned_runs(common: &CommonArgs) -> Result<Vec<PlannedRun>> {
         .flat_map(|&users| loads.iter().map(move |&load| (users, load)))
         .map(|(users, load)| PlannedRun { users, spec: run_spec(common, load) })
         .collect();
-    ensure!(
+    ensure_coded!(
         stages.len() <= STAGES_MAX,
-        "these are {} runs; make it {STAGES_MAX} or fewer",
+        TOO_MANY_RUNS,
+        "--users and --rate: {} runs exceed the maximum of {STAGES_MAX}",
         stages.len()
     );
     Ok(stages)
@@ -602,14 +608,14 @@ fn find_knee(
     carry: &mut impl FnMut(PlannedRun) -> Result<RunResult>,
 ) -> Result<Knee> {
     let (Some(RateSpec::Steps(rates)), [] | [_]) = (&common.rate, common.users.as_slice()) else {
-        return Err(anyhow!("--knee: begins at one --rate, with one number of --users"));
+        bail_coded!(KNEE_RATE, "--knee: needs one --rate, and one number of --users");
     };
     let [first] = rates.as_slice() else {
-        return Err(anyhow!("--knee: begins at one --rate, not at several"));
+        bail_coded!(KNEE_RATE, "--knee: needs one --rate, not a list");
     };
     let users = common.users.first().copied().unwrap_or(USERS_OPEN);
     let mut tries = Vec::new();
-    // What failed once may have been a moment's trouble: it is tried again before it counts.
+    // A rate that exceeds the bound once is tried again before it counts.
     let mut has_failed = false;
     while let Some(rate) = knee::next_rate(*first, &tries) {
         let load = LoadModel::Open(rate_schedule(common, rate, rate));
@@ -626,18 +632,20 @@ fn find_knee(
         }
         has_failed = !held && !has_failed;
     }
+    let rate = knee::best_rate(&tries);
     Ok(Knee {
-        rate: knee::best_rate(&tries),
+        rate,
         p99_ms: p99.as_secs_f64() * 1e3,
         failures: common.knee_failures,
+        code: rate.is_none().then_some(lab::KNEE_NOT_FOUND.code),
     })
 }
 
-/// The first signal ends the run, the second the program.
+/// Returns a flag that the first signal sets. The second signal ends the program.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in signals() {
-        // In this order: the first one finds the flag not yet set.
+        // The order matters: the first signal finds the flag unset.
         signal_hook::flag::register_conditional_shutdown(
             signal,
             i32::from(INTERRUPTED),
@@ -649,8 +657,7 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Any signal ends the run, and none the program before what it changed is as it was: all that is waited
-/// for until then has a deadline.
+/// Returns a flag that signals set. No signal ends the program before its cleanup, and each wait has a deadline.
 pub fn stop_after_cleanup() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in signals() {
@@ -659,12 +666,12 @@ pub fn stop_after_cleanup() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Those that ask us to end. A terminal that goes away does, unless `nohup` said not to care.
+/// Returns the signals that end a run. SIGHUP counts unless `nohup` ignores it.
 fn signals() -> impl Iterator<Item = i32> {
     [SIGINT, SIGTERM].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP))
 }
 
-/// Whether whoever started us has us pass over a signal.
+/// Returns whether the parent made this process ignore a signal.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,7 +1,9 @@
-//! Ties a process to its parent: the kernel ends it when the parent ends, SIGKILL included. `up` starts its
-//! master and its workers this way.
+//! Ties a process to its parent: the kernel ends it when the parent ends, even by SIGKILL. `locust` starts its master
+//! and its workers this way.
 
-use super::{FAILED, print_error};
+use super::{FAILED, print_failure};
+use roster_messages::CodedError;
+use roster_messages::table::lab;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::env;
 use std::ffi::OsString;
@@ -9,10 +11,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// First argument of this program where it stands in for a tied process. It is not an option for people.
+/// First argument of this program as a stand-in for a tied process. It is not documented.
 const OPTION: &str = "--tied-to";
 
-/// A command that runs `program` and receives SIGTERM when this process ends.
+/// Returns a command that runs `program` and receives SIGTERM when this process ends.
 pub fn tied(program: impl Into<OsString>) -> io::Result<Command> {
     let mut command = Command::new(env::current_exe()?);
     command.arg(OPTION).arg(std::process::id().to_string()).arg(program.into());
@@ -27,12 +29,13 @@ pub fn become_tied() -> Option<ExitCode> {
     }
     let (parent, program) = (words.next()?, words.next()?);
     let error = match set_parent_process_death_signal(Some(Signal::TERM)) {
-        // The parent ended before the kernel was told.
+        // The parent ended before the call.
         Ok(()) if !is_parent(&parent) => return Some(ExitCode::from(FAILED)),
         Ok(()) => Command::new(&program).args(words).exec(),
         Err(error) => error.into(),
     };
-    print_error(&format!("roster-lab: {}: cannot start: {error}", program.display()));
+    let text = format!("{}: cannot start", program.display());
+    print_failure(&CodedError::new(&lab::CHILD_NOT_STARTED, text).caused_by(error).into());
     Some(ExitCode::from(FAILED))
 }
 

@@ -1,31 +1,33 @@
-//! `roster-lab trace`: whose probes, for how long, and where the report goes.
+//! `roster-lab trace`: selects the probes and the duration, and writes the report. [`trace`](crate::trace) reads the
+//! probes.
 
 use super::run_load::stop_on_signals;
-use super::{FAILED, INTERRUPTED, print_error};
+use super::{FAILED, INTERRUPTED, print_error, print_failure, write_file};
 use crate::args;
+use crate::coded::{bail_coded, coded};
 use crate::compare::{LoadedOrigin, ReportedWarning};
 use crate::report::Host;
 use crate::trace::bpftrace_script::ProbeTarget;
 use crate::trace::collect::{TraceCapture, collect, ensure_possible, probes_of};
 use crate::trace::processes::{self, RosterdProcesses};
 use crate::trace::{StageTimes, TraceReport, html, rosterd_probes, rows, sssd_probes};
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use roster_messages::Message;
+use roster_messages::table::lab;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What is done.
+/// Traces, and writes the report.
 pub fn run(args: &args::TraceArgs, plan: Value, out: &mut dyn Write) -> Result<u8> {
     ensure_possible()?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (collected, joined, pids) =
         if args.sssd { trace_sssd(args)? } else { trace_rosterd(args)? };
     if joined.times.is_empty() {
-        print_error(&no_events_reason(args, &collected, &joined));
+        print_failure(&no_events_error(args, &collected, &joined));
         return Ok(if collected.interrupted { INTERRUPTED } else { FAILED });
     }
     let origin = LoadedOrigin {
@@ -61,65 +63,53 @@ pub fn run(args: &args::TraceArgs, plan: Value, out: &mut dyn Write) -> Result<u
 }
 
 fn write(args: &args::TraceArgs, report: &TraceReport, out: &mut dyn Write) -> Result<()> {
-    let write = |path: &Path, text: String| {
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
     if let Some(path) = &args.html {
-        write(path, html::html(report))?;
+        write_file(path, html::html(report).as_bytes())?;
     }
     let json = || serde_json::to_string_pretty(report).map(|text| text + "\n");
     match &args.json {
         Some(path) if path.as_os_str() == "-" => return Ok(out.write_all(json()?.as_bytes())?),
-        Some(path) => write(path, json()?)?,
+        Some(path) => write_file(path, json()?.as_bytes())?,
         None => {}
     }
     Ok(report.write_text(out)?)
 }
 
-/// Why there is nothing to tell.
-fn no_events_reason(
+/// Returns the reason for a trace without requests.
+fn no_events_error(
     args: &args::TraceArgs,
     collected: &TraceCapture,
     joined: &StageTimes,
-) -> String {
+) -> anyhow::Error {
     let seconds = collected.seconds;
-    if joined.unfinished > 0 {
-        return format!(
-            "roster-lab: in {seconds:.1} s no request was seen from its begin to its end, and {} in part: \
-             make --duration longer",
-            joined.unfinished
-        );
-    }
-    if collected.others > 0 && collected.events.is_empty() {
-        return format!(
-            "roster-lab: in {seconds:.1} s all {} events were of other processes than these; if this is a container, \
-             run it on the host, whose numbers of processes bpftrace sees",
-            collected.others
-        );
-    }
-    match args.sssd {
-        true => format!(
-            "roster-lab: nobody asked SSSD's back-ends anything in {seconds:.1} s; what its caches have it \
-             answers without them (sss_cache -E has them asked again)"
-        ),
-        false => format!(
-            "roster-lab: nobody asked rosterd anything in {seconds:.1} s; programs do only where the snapshot \
-             leaves something open, that is of domains with mode = \"on-demand\""
-        ),
-    }
+    let (message, text) = if joined.unfinished > 0 {
+        let text = format!("no complete request in {seconds:.1} s, {} in part", joined.unfinished);
+        (&lab::TRACE_TOO_SHORT, text)
+    } else if collected.others > 0 && collected.events.is_empty() {
+        let text =
+            format!("all {} events in {seconds:.1} s are of other processes", collected.others);
+        (&lab::TRACE_OTHER_PID_NAMESPACE, text)
+    } else if args.sssd {
+        (&lab::TRACE_NO_REQUESTS_SSSD, format!("SSSD: no backend got a request in {seconds:.1} s"))
+    } else {
+        (&lab::TRACE_NO_REQUESTS, format!("rosterd: no request in {seconds:.1} s"))
+    };
+    coded(message, text)
 }
 
 fn warnings(collected: &TraceCapture) -> Vec<ReportedWarning> {
     let mut warnings = Vec::new();
-    let mut warn = |kind: &str, text: String| {
-        warnings.push(ReportedWarning { kind: kind.to_owned(), text });
+    let mut warn = |kind: &str, message: &Message, text: String| {
+        let code = Some(message.code.to_owned());
+        warnings.push(ReportedWarning { kind: kind.to_owned(), code, text });
     };
     if collected.lost > 0 {
         warn(
             "lost",
+            &lab::EVENTS_LOST,
             format!(
-                "{} events came faster than bpftrace took them, so counts are too low and some requests lack \
-                 hops: trace at a lower load",
+                "bpftrace lost {} events, because they arrived faster than it read them. Counts are too low, and some \
+                 requests lack stages. Trace at a lower load.",
                 collected.lost
             ),
         );
@@ -127,7 +117,11 @@ fn warnings(collected: &TraceCapture) -> Vec<ReportedWarning> {
     if collected.is_full {
         warn(
             "full",
-            format!("it ended after {:.1} s, with as many events as are kept", collected.seconds),
+            &lab::EVENTS_FULL,
+            format!(
+                "the trace ended after {:.1} s at the maximum number of events. Use a shorter --duration.",
+                collected.seconds
+            ),
         );
     }
     warnings
@@ -140,10 +134,11 @@ fn trace_rosterd(args: &args::TraceArgs) -> Result<TraceResult> {
     let (monitor, file) = (rosterd.monitor, rosterd.file.clone());
     let probes = probes_of(&file, rosterd_probes::PROVIDER, &rosterd_probes::PROBES)?;
     if probes.len() < rosterd_probes::PROBES.len() {
-        bail!(
-            "{file} (process {monitor}) has {} of rosterd's probes: take a rosterd of this program's version, \
-             {}, whose notes were not stripped",
-            if probes.is_empty() { "none" } else { "not all" },
+        bail_coded!(
+            ROSTERD_PROBES_MISSING,
+            "{file} (process {monitor}): {} of {} probes of roster-lab {}",
+            probes.len(),
+            rosterd_probes::PROBES.len(),
             env!("CARGO_PKG_VERSION")
         );
     }
@@ -176,10 +171,7 @@ fn trace_sssd(args: &args::TraceArgs) -> Result<TraceResult> {
     }
     if targets.is_empty() {
         let files: Vec<&str> = files.iter().map(|file| file.as_str()).collect();
-        bail!(
-            "this SSSD has no probes ({}): it was built without them (--enable-systemtap)",
-            files.join(", ")
-        );
+        bail_coded!(SSSD_PROBES_MISSING, "SSSD: no probes in {}", files.join(", "));
     }
     let domains: HashMap<u32, String> =
         back_ends.iter().map(|one| (one.pid, one.domain.clone())).collect();
@@ -189,7 +181,7 @@ fn trace_sssd(args: &args::TraceArgs) -> Result<TraceResult> {
     Ok((collected, joined, back_ends.iter().map(|one| one.pid).collect()))
 }
 
-/// Collects, with a bar that shows how it goes.
+/// Collects events with a progress bar.
 fn collect_with_progress(
     args: &args::TraceArgs,
     what: &str,
@@ -204,13 +196,13 @@ fn collect_with_progress(
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} % {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_prefix(what.to_owned());
-    bar.set_message("putting probes in place");
+    bar.set_message("attaching probes");
     bar.tick();
     let mut is_told = args.quiet;
     let collected = collect(targets, args.duration, &stop, belongs, |elapsed, events| {
         if !std::mem::replace(&mut is_told, true) {
             let seconds = args.duration.as_secs_f64();
-            let text = format!("looking at {what} for {seconds} s; Ctrl-C ends it with a report");
+            let text = format!("tracing {what} for {seconds} s; Ctrl-C ends it with a report");
             bar.suspend(|| print_error(&text));
         }
         bar.set_position(millis(elapsed));

@@ -1,19 +1,20 @@
-//! `roster-lab worker`: what a master of Locust says becomes crowds of users, and what they measured its
-//! reports. One thread talks; each class of users has threads of its own.
+//! `roster-lab worker`: starts users for the messages of a Locust master, and reports their figures. One thread
+//! communicates, and each class of users has its own threads. `locust::zmtp` has the wire protocol.
 
-use super::engines::{self, host_and_port};
+use super::engines::{self, resolve_address};
 use super::locust_users::VirtualUsers;
 use super::run_load::{LoadTask, stop_on_signals};
 use super::{INTERRUPTED, print_error};
 use crate::args::{self, LoadCommand};
+use crate::coded::{Coded, bail_coded, coded, describe, ensure_coded};
 use crate::locust::message::{self, MasterMessage, SpawnRequest};
 use crate::locust::stats::{self, ExtraStats, StatsKey, Tally, now};
 use crate::locust::zmtp::{self, ZmtpSender};
-use crate::net::resolve;
 use crate::plan;
 use crate::server_usage::WatchedServer;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
+use roster_messages::table::lab;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,27 +28,27 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Heartbeats and reports, as Locust's own workers send heartbeats.
+/// Interval of heartbeats and reports, the same as of Locust's own workers.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// A worker that was not heard is told of again.
+/// Interval of introductions until the master acknowledges one.
 const HELLO_INTERVAL: Duration = Duration::from_secs(5);
-/// Between two tries to connect.
+/// Interval of attempts to connect.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// A master answers each heartbeat; one that does not for so long is gone.
+/// Maximum time without a message. A master replies to each heartbeat.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// A master that was served and has ended may be started again within this time.
+/// Time for a restart of a master that has ended.
 const RESTART_WITHIN: Duration = Duration::from_secs(5);
-/// Between two looks at signals and at crowds that failed.
+/// Interval of checks for signals and failed classes.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Requests in flight end in this time when the master ends, which waits half a second for reports.
+/// Time for requests in flight when the master ends. It waits 500 ms for reports.
 const FINISH_WITHIN: Duration = Duration::from_millis(350);
-/// Messages that were heard and not looked at yet.
+/// Maximum number of received messages in the queue.
 const UNREAD_MESSAGES_MAX: usize = 64;
-/// For any Locust 2: no version is compared.
+/// Version that the master does not compare, for any Locust 2.
 const ANY_VERSION: i8 = -1;
-/// Where the classes of `roster_locust` put what their users do.
+/// Option in which the classes of `roster_locust` define their load.
 const OPTION: &str = "roster_lab";
-/// What a master itself says, and files that are written here.
+/// Keys that the master or this worker sets.
 const NOT_FOR_WORKERS: [&str; 12] = [
     "json",
     "hdr",
@@ -63,13 +64,10 @@ const NOT_FOR_WORKERS: [&str; 12] = [
     "threads",
 ];
 
-/// Serves the master to its end.
+/// Serves the master until it ends.
 pub fn run(args: &args::WorkerArgs) -> Result<u8> {
-    let form = || format!("--master {}: write HOST:PORT", args.master);
-    let (host, port) = host_and_port(&args.master).with_context(form)?;
-    let master = resolve(host, port.unwrap_or(5557))
-        .with_context(|| format!("--master {}: cannot find {host}", args.master))?;
-    // So that a slip is said before a master has users come.
+    let master = resolve_address("--master", &args.master, 5557)?;
+    // An invalid plan is reported before the first users.
     if let Some(path) = &args.plan {
         plan::read(path, &[])?;
     }
@@ -82,19 +80,20 @@ pub fn run(args: &args::WorkerArgs) -> Result<u8> {
             alone_since = Instant::now();
             patience = args.patience.min(RESTART_WITHIN);
         }
-        // Without a master nobody says when to stop.
+        // Without a master no message would stop the users.
         worker.end_run(Duration::ZERO, None);
         worker.clear_run();
-        let why = match served {
+        let error = match served {
             Ok(ConnectionEnd::Quit) => return Ok(0),
             Ok(ConnectionEnd::Interrupted) => return Ok(INTERRUPTED),
             Ok(ConnectionEnd::Reconnect) => continue,
-            Err(why) => why,
+            Err(error) => error.context(format!("--master {}", args.master)),
         };
-        let what = format!("--master {}: {why:#}", args.master);
-        ensure!(alone_since.elapsed() < patience, "{what}");
+        if alone_since.elapsed() >= patience {
+            return Err(error);
+        }
         if worker.acknowledged {
-            print_error(&format!("roster-lab: {what}; trying again"));
+            print_error(&format!("roster-lab: connecting again: {}", describe(&error)));
         }
         worker.acknowledged = false;
         if wait_for(&stop, RETRY_EVERY) {
@@ -103,7 +102,7 @@ pub fn run(args: &args::WorkerArgs) -> Result<u8> {
     }
 }
 
-/// True if a signal came meanwhile.
+/// Waits for this time. Returns true early if a signal arrived.
 fn wait_for(stop: &AtomicBool, time: Duration) -> bool {
     let until = Instant::now() + time;
     while Instant::now() < until && !stop.load(Ordering::Relaxed) {
@@ -112,7 +111,7 @@ fn wait_for(stop: &AtomicBool, time: Duration) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-/// Why a conversation ended.
+/// Reasons for the end of a connection.
 enum ConnectionEnd {
     Quit,
     Interrupted,
@@ -131,11 +130,11 @@ struct LocustWorker<'a> {
     node: String,
     acknowledged: bool,
     index: u64,
-    /// The classes of the run that is on.
+    /// The classes of the current run.
     classes: BTreeMap<String, UserClass>,
-    /// Those that failed, of which the master knows.
+    /// Failed classes that the master knows.
     reported_failures: BTreeSet<String>,
-    /// When the run began.
+    /// Start of the run.
     start: f64,
     last_spawn: f64,
     usage: ProcessUsage,
@@ -170,7 +169,7 @@ impl<'a> LocustWorker<'a> {
             loop {
                 let word = match from.receive() {
                     Ok(Some(bytes)) => message::read(&bytes),
-                    Ok(None) => Err(anyhow!("the master closed the connection")),
+                    Ok(None) => Err(coded(&lab::MASTER_CLOSED, "the master closed the connection")),
                     Err(error) => Err(error),
                 };
                 let is_last = word.is_err();
@@ -187,7 +186,7 @@ impl<'a> LocustWorker<'a> {
         to: &mut ZmtpSender,
         heard: &Receiver<Result<MasterMessage>>,
     ) -> Result<ConnectionEnd> {
-        // Of words of an earlier connection none can come late.
+        // No message of an earlier connection can arrive now.
         self.last_spawn = 0.0;
         self.send(to, "client_ready", &ANY_VERSION)?;
         let (mut next_report, mut introduced) = (Instant::now(), Instant::now());
@@ -201,7 +200,9 @@ impl<'a> LocustWorker<'a> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => bail!("the connection has ended"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail_coded!(MASTER_CLOSED, "the connection ended")
+                }
             }
             if self.stop.load(Ordering::Relaxed) {
                 self.end_run(FINISH_WITHIN, Some(to));
@@ -221,7 +222,12 @@ impl<'a> LocustWorker<'a> {
                 introduced = Instant::now();
                 self.send(to, "client_ready", &ANY_VERSION)?;
             }
-            ensure!(last_word.elapsed() < SILENCE_MAX, "the master says nothing any more");
+            ensure_coded!(
+                last_word.elapsed() < SILENCE_MAX,
+                MASTER_SILENT,
+                "no message for {} s",
+                SILENCE_MAX.as_secs()
+            );
         }
     }
 
@@ -249,7 +255,7 @@ impl<'a> LocustWorker<'a> {
                 self.send(to, "client_ready", &ANY_VERSION)?;
             }
             MasterMessage::Quit => {
-                // What is known already, lest a slow server keep it from the master.
+                // The first report does not wait for a slow server.
                 self.send_report(to)?;
                 self.end_run(FINISH_WITHIN, None);
                 self.send_report(to)?;
@@ -261,7 +267,7 @@ impl<'a> LocustWorker<'a> {
         Ok(None)
     }
 
-    /// Has so many users of each class there.
+    /// Sets the number of users of each class.
     fn spawn(&mut self, to: &mut ZmtpSender, spawn: &SpawnRequest) -> Result<()> {
         self.send(to, "spawning", &())?;
         if spawn.timestamp <= self.last_spawn {
@@ -289,7 +295,7 @@ impl<'a> LocustWorker<'a> {
         self.send(to, "spawning_complete", &data)
     }
 
-    /// Users of a class, who begin at once; if they cannot, they have failed.
+    /// Starts the users of a class. An error fails the class.
     fn start_class(&self, class: &str, users: usize, spawn: &SpawnRequest) -> UserClass {
         let crowd = Arc::new(VirtualUsers::new(self.index, users));
         let load = self.class_options(class, spawn).and_then(|told| self.load(told.as_ref()));
@@ -303,13 +309,13 @@ impl<'a> LocustWorker<'a> {
             };
             let served = load.and_then(|load| engines::run(&load, task, &mut io::sink()));
             if let Err(error) = served {
-                own.fail(format!("{error:#}"));
+                own.fail(describe(&error));
             }
         });
         UserClass { kind, virtual_users: crowd, thread }
     }
 
-    /// What is said of a class, by whoever may say it.
+    /// Returns the options of a class, from the file of --classes or from the master.
     fn class_options(&self, class: &str, spawn: &SpawnRequest) -> Result<Option<Value>> {
         let Some(path) = &self.args.classes else {
             let all = spawn.parsed_options.get(OPTION);
@@ -317,35 +323,32 @@ impl<'a> LocustWorker<'a> {
         };
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
-            // No class of the master's file is ours.
+            // The master's file has no class of roster_locust.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+                let text = format_args!("{}: cannot be read", path.display());
+                return Err(error).coded(&lab::FILE_UNREADABLE, text);
             }
         };
-        let mut all: Map<String, Value> = serde_json::from_str(&text)
-            .with_context(|| format!("{}: is no list of classes", path.display()))?;
+        let invalid = format_args!("{}: not a list of classes", path.display());
+        let mut all: Map<String, Value> =
+            serde_json::from_str(&text).coded(&lab::CLASSES_FORMAT, invalid)?;
         Ok(all.remove(class))
     }
 
-    /// What users of a class do: what was said of it, or else the plan.
+    /// Returns the load of a class: its options, or the plan.
     fn load(&self, told: Option<&Value>) -> Result<LoadCommand> {
         let load = match (told, &self.args.plan) {
             (Some(told), _) => {
                 let keys = told.as_object().into_iter().flat_map(|loads| loads.values());
                 let mut keys = keys.filter_map(Value::as_object).flat_map(|keys| keys.keys());
                 if let Some(key) = keys.find(|key| NOT_FOR_WORKERS.contains(&key.as_str())) {
-                    bail!(
-                        "{key}: is not for users of Locust: it is said by the master or a worker"
-                    );
+                    bail_coded!(KEY_OF_MASTER, "{key}: the master or the worker sets this value");
                 }
                 plan::from_master(told, &self.options(told))?
             }
             (None, Some(path)) => plan::read(path, &[])?.0,
-            (None, None) => bail!(
-                "nothing says what these users do: write their class with roster_locust, or start \
-                 this worker with --plan"
-            ),
+            (None, None) => bail_coded!(CLASS_UNDEFINED, "the class has no load"),
         };
         let wants_code = match &load {
             LoadCommand::Shell(_) => true,
@@ -353,19 +356,19 @@ impl<'a> LocustWorker<'a> {
             LoadCommand::Pam(pam) => pam.config_folder.is_some(),
             _ => false,
         };
-        ensure!(
+        ensure_coded!(
             self.args.classes.is_some()
                 || told.is_none()
                 || !wants_code
                 || self.args.allow_commands,
-            "the master names a command or module to run on {}: start its worker with \
-             --allow-commands if it may",
+            COMMANDS_NOT_ALLOWED,
+            "{}: the master requested a command or module",
             self.node
         );
         Ok(load)
     }
 
-    /// What this worker says of any load.
+    /// Returns the options that this worker adds to a load.
     fn options(&self, told: &Value) -> Vec<OsString> {
         let mut options = Vec::new();
         if let Some(threads) = self.args.threads {
@@ -384,7 +387,7 @@ impl<'a> LocustWorker<'a> {
         self.classes.iter().map(|(class, member)| (class.clone(), of(member))).collect()
     }
 
-    /// Each class that cannot go on is an exception of the master's, once.
+    /// Reports each failed class to the master once, as an exception.
     fn report_failures(&mut self, to: &mut ZmtpSender) -> Result<()> {
         for (class, member) in &self.classes {
             let Some(why) =
@@ -413,7 +416,7 @@ impl<'a> LocustWorker<'a> {
         self.send(to, "heartbeat", &data)
     }
 
-    /// What was measured since the last report.
+    /// Sends the figures since the last report.
     fn send_report(&self, to: &mut ZmtpSender) -> Result<()> {
         let taken = |member: &UserClass| (member.kind.clone(), member.virtual_users.take_tally());
         let tallies: Vec<(StatsKey, Tally)> = self.classes.values().map(taken).collect();
@@ -428,7 +431,9 @@ impl<'a> LocustWorker<'a> {
         beyond.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         for (class, member) in &self.classes {
             let warnings = member.virtual_users.warnings().into_iter();
-            beyond.warnings.extend(warnings.map(|one| (class.clone(), one.kind, one.text)));
+            beyond
+                .warnings
+                .extend(warnings.map(|one| (class.clone(), one.kind, one.text, one.message.code)));
             let server = member.virtual_users.server_cpu();
             let server = server.map(|(what, cpu)| (class.clone(), what, cpu.as_secs_f64()));
             beyond.server_cpu.extend(server);
@@ -436,8 +441,7 @@ impl<'a> LocustWorker<'a> {
         beyond
     }
 
-    /// Has everybody leave when their last request is answered, and waits for that so long. The master
-    /// hears of us meanwhile.
+    /// Stops all users after their last reply, and waits for that. Meanwhile the master gets heartbeats.
     fn end_run(&mut self, at_most: Duration, mut to: Option<&mut ZmtpSender>) {
         self.classes.values().for_each(|member| member.virtual_users.stop());
         let (since, mut next_beat) = (Instant::now(), Instant::now() + REPORT_EVERY);
@@ -448,7 +452,7 @@ impl<'a> LocustWorker<'a> {
             thread::sleep(POLL_INTERVAL / 10);
             if let (Some(to), true) = (to.as_deref_mut(), Instant::now() >= next_beat) {
                 next_beat = Instant::now() + REPORT_EVERY;
-                // If it is gone, the next message says so.
+                // The next message reports a closed connection.
                 let _ = self.send_heartbeat(to);
             }
         }
@@ -460,7 +464,7 @@ impl<'a> LocustWorker<'a> {
     }
 }
 
-/// As Locust lists it: `LDAP bind`.
+/// Returns the method in Locust's list: `LDAP bind`.
 fn method(load: &LoadCommand) -> String {
     fn name(of: &impl ValueEnum) -> String {
         of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -475,7 +479,7 @@ fn method(load: &LoadCommand) -> String {
     }
 }
 
-/// What this program itself uses.
+/// Processor time and memory of this process.
 #[derive(Debug)]
 struct ProcessUsage {
     last: Option<(Instant, Duration)>,
@@ -500,12 +504,12 @@ impl ProcessUsage {
         self.run_start = Self::cpu().0;
     }
 
-    /// Seconds on a processor since the run began.
+    /// Returns the processor time since the start of the run in seconds.
     fn run_seconds(&self) -> f64 {
         Self::cpu().0.saturating_sub(self.run_start).as_secs_f64()
     }
 
-    /// Percent of a processor since the last look, and memory in bytes.
+    /// Returns percent of a processor since the last call, and memory in bytes.
     fn sample(&mut self) -> (f64, u64) {
         let (cpu, memory) = Self::cpu();
         let before = self.last.replace((Instant::now(), cpu));

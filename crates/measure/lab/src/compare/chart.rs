@@ -1,38 +1,38 @@
-//! Charts as SVG, drawn by hand: bars, boxes and lines, in colours of a page or of their own.
+//! Charts as SVG: bars, boxes and lines, in the colours of a page or in fixed ones. `html` selects the charts.
 
 use crate::report::text::milliseconds;
 use std::fmt::Write;
 
-/// Of every chart.
+/// Width of every chart.
 pub const WIDTH: f64 = 720.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 44.0;
 const RIGHT: f64 = 24.0;
-/// Room for names, and for numbers.
+/// Width of names, and of numbers.
 const NAMES: f64 = 150.0;
 const NUMBERS: f64 = 74.0;
 const ROW: f64 = 34.0;
 const LINES_HEIGHT: f64 = 300.0;
 const LEGEND_ROW: f64 = 20.0;
-/// About what a character takes.
+/// Approximate width of a character.
 const CHARACTER: f64 = 6.7;
 const NAME_CHARACTERS: usize = 20;
-/// Colours are used again beyond these.
+/// Number of colours. More series reuse them.
 const SERIES: usize = 6;
 
-/// Where colours come from.
+/// Source of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// The page's variables, which follow its reader's wish.
+    /// Variables of the page, which follow the light or dark mode.
     Page,
-    /// Fixed, on white.
+    /// Fixed colours on white.
     Light,
 }
 
-/// Colours for light and dark, which people who see few colours can tell apart too.
+/// Colours of the light mode, distinguishable with color vision deficiency.
 pub const LIGHT: [&str; SERIES] =
     ["#1d63d8", "#c2570c", "#0b7a55", "#b4237a", "#6d3fd1", "#0a7490"];
-/// The same on a dark page.
+/// Colours of the dark mode.
 pub const DARK: [&str; SERIES] = ["#6ea8fe", "#f5a458", "#4fd1a1", "#f285c1", "#b79cff", "#4cc9e0"];
 
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ impl Theme {
     }
 }
 
-/// What numbers of an axis are.
+/// Unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisUnit {
     /// A time, in milliseconds.
@@ -67,7 +67,7 @@ pub enum AxisUnit {
     Microseconds,
     /// A number.
     Count,
-    /// A percentile, of which the high ones are told apart.
+    /// A percentile, with space for the high ones.
     Percentile,
 }
 
@@ -83,7 +83,7 @@ impl AxisUnit {
         }
     }
 
-    /// With more digits, as beside a bar.
+    /// Formats a value with more digits, for the label of a bar.
     fn show_exactly(self, value: f64) -> String {
         match self {
             Self::Milliseconds => milliseconds(value),
@@ -95,7 +95,7 @@ impl AxisUnit {
     }
 }
 
-/// `12 345`.
+/// Formats a number in groups of digits: `12 345`.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let first = digits.len() % 3;
@@ -118,13 +118,13 @@ fn milliseconds_short(value: f64) -> String {
     }
 }
 
-/// Without zeros at the end.
+/// Formats a number without trailing zeros.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// From values to places.
+/// Mapping from values to positions.
 #[derive(Clone, Copy, Debug)]
 struct AxisScale {
     low: f64,
@@ -135,7 +135,7 @@ struct AxisScale {
 }
 
 impl AxisScale {
-    /// From 0 to a round number that holds all values.
+    /// Creates a linear scale from 0 to a round number above all values.
     fn linear(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { 1.0 };
@@ -143,14 +143,14 @@ impl AxisScale {
         Self { low: 0.0, high: (most / step).ceil() * step, from, to, is_log: false }
     }
 
-    /// By powers of ten.
+    /// Creates a logarithmic scale.
     fn log(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let positive = values.filter(|value| *value > 0.0 && value.is_finite());
         let (least, most) = positive.fold((f64::INFINITY, 0.0_f64), |(least, most), value| {
             (least.min(value), most.max(value))
         });
         let (least, most) = if least.is_finite() { (least, most) } else { (0.1, 1.0) };
-        // A tenth of a power of ten on either side, so that nothing lies on the edge.
+        // The margin keeps points off the edge.
         Self { low: least / 1.25, high: most * 1.25, from, to, is_log: true }
     }
 
@@ -178,7 +178,7 @@ impl AxisScale {
     }
 }
 
-/// A round number of which a handful make the whole.
+/// Returns a round step for about five ticks.
 fn step(most: f64) -> f64 {
     let rough = most / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
@@ -186,7 +186,7 @@ fn step(most: f64) -> f64 {
     fits.unwrap_or(10.0) * power
 }
 
-/// A drawing.
+/// A chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
     height: f64,
@@ -202,19 +202,19 @@ impl Chart {
         chart
     }
 
-    /// How high it is.
+    /// Returns the height.
     #[must_use]
     pub fn height(&self) -> f64 {
         self.height
     }
 
-    /// What it shows, without a frame.
+    /// Returns the content without the SVG element.
     #[must_use]
     pub fn body(&self) -> &str {
         &self.body
     }
 
-    /// As it stands in a page.
+    /// Returns the SVG element for a page.
     #[must_use]
     pub fn svg(&self) -> String {
         format!(
@@ -235,7 +235,7 @@ impl Chart {
         );
     }
 
-    /// A name, cut to what there is room for, whole when it is pointed at.
+    /// Draws a name, shortened to the available width, with the whole name as a tooltip.
     fn name(&mut self, x: f64, y: f64, anchor: &str, ink: Ink, name: &str) {
         if name.chars().count() <= NAME_CHARACTERS {
             return self.text(x, y, anchor, ink, 12.0, name);
@@ -277,7 +277,7 @@ impl Chart {
         );
     }
 
-    /// The grid and numbers of an axis below.
+    /// Draws the grid and the numbers of the lower axis.
     fn axis_below(&mut self, scale: AxisScale, unit: AxisUnit, label: &str, bottom: f64) {
         for tick in scale.ticks() {
             let x = scale.at(tick);
@@ -288,7 +288,7 @@ impl Chart {
         self.text(middle, bottom + 34.0, "middle", Ink::Muted, 11.0, label);
     }
 
-    /// A bar for each row, with how far it may be off.
+    /// Draws a bar for each row, with its error.
     #[must_use]
     pub fn bars(theme: Theme, title: &str, unit: AxisUnit, label: &str, rows: &[Bar]) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a few")]
@@ -331,8 +331,8 @@ impl Chart {
         chart
     }
 
-    /// A box for each row, whose points are percentiles: from the 25th to the 75th percentile, the median in it, whiskers from the 1st
-    /// to the 99th, a dot at the longest. The axis is long enough for all of `among`, so that several charts have the same.
+    /// Draws a box for each row of percentiles: box from the 25th to the 75th percentile with the median, whiskers from
+    /// the 1st to the 99th, and a dot at the maximum. The axis covers all of `among`, so that several charts have the same.
     #[must_use]
     pub fn boxes(theme: Theme, title: &str, rows: &[Series], among: &[Series]) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a few")]
@@ -379,7 +379,7 @@ impl Chart {
         chart
     }
 
-    /// A line for each series.
+    /// Draws a line for each series.
     #[must_use]
     pub fn lines(theme: Theme, title: &str, x: Axis, y: Axis, series: &[Series]) -> Self {
         let legend = legend(series);
@@ -448,48 +448,48 @@ impl Chart {
 }
 
 const PERCENTILES_SHOWN: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
-/// As on every system that has any.
+/// Fonts of common systems.
 pub const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Roboto, sans-serif";
 
-/// A row of bars.
+/// A bar of a chart.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What it is of.
+    /// Name.
     pub name: String,
-    /// Its colour's number.
+    /// Number of its colour.
     pub series: usize,
-    /// How long it is.
+    /// Value of the bar.
     pub value: f64,
-    /// How far that may be off.
+    /// Error of the value.
     pub spread: Option<f64>,
 }
 
-/// A line.
+/// A line of a chart.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What it is of.
+    /// Name.
     pub name: String,
-    /// Its colour's number.
+    /// Number of its colour.
     pub series: usize,
-    /// From left to right.
+    /// Points from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
-/// One side of a chart of lines.
+/// An axis of a chart of lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
-    /// What its numbers are.
+    /// Unit of its numbers.
     pub unit: AxisUnit,
-    /// What they are of.
+    /// Label.
     pub label: &'static str,
-    /// Whether it goes by powers.
+    /// Whether the axis is logarithmic.
     pub is_log: bool,
 }
 
 impl Axis {
-    /// A percentile becomes one in so many.
+    /// Converts a percentile to the number of requests of which one is above it.
     fn transform(self, value: f64) -> f64 {
-        // What one request in a million exceeds is at the right end.
+        // The right end is one request in a million.
         if self.unit == AxisUnit::Percentile {
             (1.0 / (1.0 - value / 100.0)).min(1e6)
         } else {
@@ -499,7 +499,7 @@ impl Axis {
 
     fn scale(self, values: impl Iterator<Item = f64>, from: f64, to: f64) -> AxisScale {
         match self.unit {
-            // To the next nine.
+            // The axis ends at the next power of ten.
             AxisUnit::Percentile => {
                 let most = values.map(|value| self.transform(value)).fold(10.0, f64::max);
                 let high = 10_f64.powf((most.log10() - 0.001).ceil());
@@ -511,7 +511,7 @@ impl Axis {
     }
 }
 
-/// Row and place of each name of a legend.
+/// Returns row and position of each name of a legend.
 fn legend(series: &[Series]) -> Vec<(usize, f64)> {
     let (mut row, mut at) = (0, NUMBERS);
     let place = |line: &Series| {
@@ -527,7 +527,7 @@ fn legend(series: &[Series]) -> Vec<(usize, f64)> {
     series.iter().map(place).collect()
 }
 
-/// For text within HTML and SVG, attributes included.
+/// Escapes text for HTML and SVG, attributes included.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -537,7 +537,7 @@ pub fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // Controls are not allowed in XML.
+            // XML does not permit control characters.
             control if control.is_control() => out.push('\u{fffd}'),
             other => out.push(other),
         }

@@ -1,30 +1,31 @@
-//! The page: one file that needs no other, in the colours of its reader's choice; and the picture of its
-//! charts.
+//! The self-contained HTML page, in light or dark colours, and the picture of its charts. `chart` draws the charts.
 
 use super::chart::{self, Axis, AxisUnit, Bar, Chart, Series, Theme, WIDTH, escaped};
 use super::html_table::HtmlTable;
 use super::{
     LoadedOrigin, LoadedReport, compare_pair, differing_options, is_open, is_repeated, percent,
-    samples, sentences, stats,
+    samples, sentences, stats, with_code,
 };
+use crate::coded::{Coded, ensure_coded};
 use crate::report::RunStats;
 use crate::report::text::milliseconds;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use resvg::{tiny_skia, usvg};
+use roster_messages::table::lab;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Around and between the charts of a picture.
+/// Space around and between the charts of a picture.
 const GAP: f32 = 24.0;
-/// Pixels of a picture for each of a page, for screens that have twice as many.
+/// Pixels of a picture for each pixel of a page, for screens of high resolution.
 const SCALE: f32 = 2.0;
-/// Where fonts are on Linux.
+/// Directories of fonts.
 const FONT_DIRS: [&str; 2] = ["/usr/share/fonts", "/usr/local/share/fonts"];
 
-/// The charts that these runs can fill.
+/// Returns the charts with data of these runs.
 fn charts(all: &[LoadedReport], theme: Theme) -> Vec<Chart> {
-    // Low ones first, two by two, so that a page of two columns has no gaps.
+    // Pairs of low charts come first, so that a page of two columns has no gaps.
     let mut charts = vec![rates(all, theme), boxes(all, theme)];
     charts.extend(processor(all, theme));
     charts.extend([false, true].into_iter().flat_map(|open| curves(all, open, theme)));
@@ -57,7 +58,7 @@ fn rates(all: &[LoadedReport], theme: Theme) -> Chart {
     Chart::bars(theme, "Requests a second", AxisUnit::Count, label, &bars.collect::<Vec<_>>())
 }
 
-/// Load curves if there is one with several runs, by users or by the rate that was asked for.
+/// Returns load curves by users or by requested rate, if a report has several runs.
 fn curves(all: &[LoadedReport], open: bool, theme: Theme) -> Vec<Chart> {
     let of_kind = |one: &LoadedReport| one.runs().iter().any(is_open) == open;
     if !all.iter().any(|one| of_kind(one) && one.stages.len() > 1) {
@@ -107,7 +108,7 @@ fn curves(all: &[LoadedReport], open: bool, theme: Theme) -> Vec<Chart> {
 
 fn percentiles(at: usize, one: &LoadedReport) -> Series {
     let run = one.best();
-    // A percentile that fewer requests than one are above is the longest again.
+    // A percentile with less than one request above it equals the maximum.
     #[expect(clippy::cast_precision_loss, reason = "a count")]
     let known = |percentile: f64| (1.0 - percentile / 100.0) * run.requests as f64 >= 0.999;
     let points = run.percentiles_ms.iter().filter(|point| point.0 < 100.0 && known(point.0));
@@ -115,7 +116,7 @@ fn percentiles(at: usize, one: &LoadedReport) -> Series {
     Series { name: one.name.clone(), series: at, points }
 }
 
-/// Processor time, of the servers that were looked at, and of the client.
+/// Returns charts of the processor time of watched servers and of the client.
 fn processor(all: &[LoadedReport], theme: Theme) -> Vec<Chart> {
     let bars = |of: fn(&RunStats) -> Option<f64>| -> Vec<Bar> {
         let bar = |(at, one): (usize, &LoadedReport)| {
@@ -135,7 +136,7 @@ fn processor(all: &[LoadedReport], theme: Theme) -> Vec<Chart> {
         .collect()
 }
 
-/// The run from its begin to its end, so that what is not steady is seen.
+/// Returns the chart of the rate over time.
 fn over_time(all: &[LoadedReport], theme: Theme) -> Option<Chart> {
     let line = |(at, one): (usize, &LoadedReport)| {
         let run = one.best();
@@ -153,7 +154,7 @@ fn over_time(all: &[LoadedReport], theme: Theme) -> Option<Chart> {
     (!lines.is_empty()).then(|| Chart::lines(theme, "Requests a second, over time", x, y, &lines))
 }
 
-/// The whole page.
+/// Returns the whole page.
 #[must_use]
 pub fn html(all: &[LoadedReport]) -> String {
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
@@ -178,7 +179,7 @@ pub fn html(all: &[LoadedReport]) -> String {
     framed(&title, &body)
 }
 
-/// A page with that title; what it shows is HTML already.
+/// Returns a page with that title and that HTML body.
 #[must_use]
 pub fn framed(title: &str, body: &str) -> String {
     let (light, dark) = (variables(&chart::LIGHT), variables(&chart::DARK));
@@ -201,19 +202,27 @@ fn variables(colours: &[&str]) -> String {
 
 fn write_warnings(all: &[LoadedReport], body: &mut String) {
     let unlike = differing_options(all);
-    let said: Vec<(&str, &str)> = all
+    let differences = unlike.iter().map(|difference| {
+        ("These runs have different options", with_code(difference, Some(lab::RUNS_DIFFER.code)))
+    });
+    let warnings: Vec<(&str, String)> = all
         .iter()
-        .flat_map(|one| one.warnings.iter().map(|said| (one.name.as_str(), said.text.as_str())))
-        .chain(unlike.iter().map(|said| ("These runs were not alike", said.as_str())))
+        .flat_map(|one| one.warnings.iter().map(|said| (one.name.as_str(), said.with_code())))
+        .chain(differences)
         .collect();
-    if said.is_empty() {
+    if warnings.is_empty() {
         return;
     }
-    body.push_str("<section class=\"warnings\"><h2>Before these figures are believed</h2><ul>");
-    for (name, text) in said {
-        let _ = write!(body, "<li><b>{}</b>: {}</li>", escaped(name), escaped(text));
+    begin_warnings(body);
+    for (name, text) in warnings {
+        let _ = write!(body, "<li><b>{}</b>: {}</li>", escaped(name), escaped(&text));
     }
     body.push_str("</ul></section>");
+}
+
+/// Begins the list of warnings.
+pub fn begin_warnings(body: &mut String) {
+    body.push_str("<section class=\"warnings\"><h2>Warnings about these figures</h2><ul>");
 }
 
 fn write_table(all: &[LoadedReport], body: &mut String) {
@@ -233,7 +242,7 @@ fn write_table(all: &[LoadedReport], body: &mut String) {
     }
     let compares = all.len() > 1;
     if compares {
-        heads.extend(["rate against the first", "mean latency against the first"]);
+        heads.extend(["rate, compared", "mean latency, compared"]);
     }
     let mut table = HtmlTable::new(heads);
     for (at, one) in all.iter().enumerate() {
@@ -244,12 +253,12 @@ fn write_table(all: &[LoadedReport], body: &mut String) {
     body.push_str(&table.html());
     if compares {
         body.push_str(
-            "<p class=\"note\">In brackets: where the difference lies with 95 % confidence.</p>",
+            "<p class=\"note\">Compared with the first row; 95 % confidence intervals in brackets.</p>",
         );
     }
 }
 
-/// Returns whether the reports are of commands. Their latency includes the start of a process.
+/// Returns whether the reports are of commands, which have a start-up time.
 fn has_startup(all: &[LoadedReport]) -> bool {
     all.iter().flat_map(LoadedReport::runs).any(|run| run.startup_ms.is_some())
 }
@@ -305,26 +314,23 @@ fn write_probes(all: &[LoadedReport], body: &mut String) {
     for one in all {
         for probe in &one.probes {
             let ratio = probe.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
-            let finding = format!("<span class=\"text\">{}</span>", escaped(&probe.seen));
+            let seen = with_code(&probe.seen, probe.code.as_deref());
+            let finding = format!("<span class=\"text\">{}</span>", escaped(&seen));
             table.add_row(&escaped(&one.name), &[escaped(&probe.what), ratio, finding]);
         }
     }
-    let _ = write!(
-        body,
-        "<details><summary>What was compared before the runs</summary>{}</details>",
-        table.html()
-    );
+    let _ = write!(body, "<details><summary>Pre-run checks</summary>{}</details>", table.html());
 }
 
 fn write_origins(all: &[LoadedReport], body: &mut String) {
-    body.push_str("<details><summary>Where these figures come from</summary>");
+    body.push_str("<details><summary>Origin of these figures</summary>");
     for one in all {
         write_origin(&one.name, &one.origin, body);
     }
     body.push_str("</details>");
 }
 
-/// The origin of the figures of a report.
+/// Writes the origin of figures.
 pub fn write_origin(name: &str, from: &LoadedOrigin, body: &mut String) {
     let host = &from.host;
     let plan = serde_json::to_string_pretty(&from.plan).unwrap_or_default();
@@ -342,7 +348,7 @@ pub fn write_origin(name: &str, from: &LoadedOrigin, body: &mut String) {
     );
 }
 
-/// `2026-11-22 13:27:10 UTC`.
+/// Formats a time: `2026-11-22 13:27:10 UTC`.
 fn moment(time: u64) -> String {
     let since = std::time::Duration::from_secs(time.min(253_402_300_799));
     let stamp = crate::krb5::message::KerberosTime::from_time(std::time::UNIX_EPOCH + since).text;
@@ -373,9 +379,10 @@ h3{font-size:15px;margin:16px 0 4px}
 .warnings li{max-width:110ch;margin:4px 0}
 table{border-collapse:collapse;margin:16px 0 4px;font-variant-numeric:tabular-nums}
 th,td{padding:5px 8px;text-align:right;vertical-align:baseline;border-bottom:1px solid var(--grid)}
+td{white-space:nowrap}
 thead th{color:var(--muted);font-weight:500;font-size:13px;vertical-align:bottom}
 tbody th{text-align:left;font-weight:600;min-width:9em;overflow-wrap:anywhere}
-.text{display:block;text-align:left}
+.text{display:block;text-align:left;white-space:normal}
 tbody i{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:8px}
 small{color:var(--muted);font-weight:400}
 td small{display:block}
@@ -399,7 +406,7 @@ td:empty{display:none}
 }
 ";
 
-/// The charts below each other, as PNG.
+/// Draws the charts below each other, as PNG.
 pub fn png(all: &[LoadedReport]) -> Result<Vec<u8>> {
     let charts = charts(all, Theme::Light);
     #[expect(clippy::cast_possible_truncation, reason = "pixels")]
@@ -421,23 +428,23 @@ pub fn png(all: &[LoadedReport]) -> Result<Vec<u8>> {
         fonts.load_fonts_dir(folder);
     });
     let any = fonts.faces().find_map(|face| face.families.first()).map(|family| family.0.clone());
-    let any =
-        any.context("this host has no fonts to write into a picture (Debian: fonts-dejavu-core)")?;
+    let any = any.coded(&lab::FONTS_MISSING, "--png: this host has no fonts")?;
     fonts.set_sans_serif_family(if fonts.faces().any(|face| is_of(face, "DejaVu Sans")) {
         "DejaVu Sans".to_owned()
     } else {
         any
     });
     let options = usvg::Options { fontdb: Arc::new(fonts), ..usvg::Options::default() };
-    let tree = usvg::Tree::from_str(&svg, &options)?;
-    // Far below what overflows: a chart is a few hundred pixels high.
+    let failed = "--png: the picture cannot be drawn";
+    let tree = usvg::Tree::from_str(&svg, &options).coded(&lab::PICTURE_FAILED, failed)?;
+    // A chart is a few hundred pixels high, so the numbers do not overflow.
     let (across, down) = ((width * SCALE) as u32, (height * SCALE) as u32);
     let pixels = tiny_skia::Pixmap::new(across, down);
-    let mut pixels = pixels.context("the picture is too large")?;
+    let mut pixels = pixels.coded(&lab::PICTURE_FAILED, "--png: the picture is too large")?;
     let scale = tiny_skia::Transform::from_scale(SCALE, SCALE);
     resvg::render(&tree, scale, &mut pixels.as_mut());
-    let png = pixels.encode_png()?;
-    ensure!(!png.is_empty(), "the picture is empty");
+    let png = pixels.encode_png().coded(&lab::PICTURE_FAILED, failed)?;
+    ensure_coded!(!png.is_empty(), PICTURE_FAILED, "--png: the picture is empty");
     Ok(png)
 }
 

@@ -1,14 +1,16 @@
-//! Reports side by side: what differs, how sure that is, and a sentence that says it. Shown in the
-//! terminal, as a [page](html) that needs nothing but itself, and as a picture.
+//! Comparison of reports: the differences, their confidence, and a sentence about each. The result is written as text,
+//! as a self-contained [page](html), and as a picture. This module makes no runs.
 
 pub mod chart;
 pub mod html;
 pub mod html_table;
 pub mod stats;
 
-use crate::report::text::milliseconds;
-use crate::report::{CheckFinding, Host, RunReport, RunStats};
-use anyhow::{Context, Result, ensure};
+use crate::coded::{Coded, ensure_coded};
+use crate::report::text::{milliseconds, server_column};
+use crate::report::{CheckFinding, Host, RunReport, RunStats, Warning};
+use anyhow::Result;
+use roster_messages::table::lab;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -16,9 +18,9 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Of a report: hundreds of runs.
+/// Maximum size of a report: hundreds of runs.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Options in which runs may differ and be alike still.
+/// Options that may differ between comparable runs.
 const OPTIONS_THAT_MAY_DIFFER: [&str; 12] = [
     "uri",
     "server",
@@ -34,52 +36,84 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 12] = [
     "probe",
 ];
 
-/// A report, read.
+/// A report from a file.
 #[derive(Clone, Debug, Deserialize)]
 pub struct LoadedReport {
-    /// What it is called here.
+    /// Name in the comparison.
     #[serde(skip)]
     pub name: String,
-    /// Requests a second and mean latency of each of several reports that this one stands for.
+    /// Requests per second and mean latency of each of several pooled reports.
     #[serde(skip)]
     pub repeated: Vec<(f64, f64)>,
-    /// Of all its runs.
+    /// Figures of all its runs.
     #[serde(flatten)]
     pub figures: RunStats,
-    /// Each of them, where there are several.
+    /// Figures of each run, if there are several.
     #[serde(default)]
     pub stages: Vec<RunStats>,
-    /// What to know before they are believed.
+    /// Warnings about the figures.
     pub warnings: Vec<ReportedWarning>,
-    /// What was compared before.
+    /// Results of the pre-run checks.
     #[serde(default)]
     pub probes: Vec<ReportedCheck>,
-    /// Where they come from.
+    /// Origin of the figures.
     pub origin: LoadedOrigin,
 }
 
+/// A warning of a report from a file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ReportedWarning {
-    /// A word.
+    /// Word for programs.
     pub kind: String,
-    /// What it says.
+    /// Code of the message. A report of an older version has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Consequence and remedy.
     pub text: String,
 }
 
-/// A comparison before the run.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ReportedCheck {
-    /// What was compared.
-    pub what: String,
-    /// How far apart it is.
-    pub ratio: Option<f64>,
-    pub seen: String,
+impl ReportedWarning {
+    /// Formats the text with its code.
+    #[must_use]
+    pub fn with_code(&self) -> String {
+        with_code(&self.text, self.code.as_deref())
+    }
 }
 
-/// Where figures come from.
+/// Formats a text with its code, if it has one.
+#[must_use]
+pub fn with_code(text: &str, code: Option<&str>) -> String {
+    let code = code.map(|code| format!(" [{code}]"));
+    format!("{text}{}", code.unwrap_or_default())
+}
+
+impl From<&Warning> for ReportedWarning {
+    fn from(warning: &Warning) -> Self {
+        Self {
+            kind: warning.kind.to_owned(),
+            code: Some(warning.message.code.to_owned()),
+            text: warning.text.clone(),
+        }
+    }
+}
+
+/// A pre-run check of a report from a file.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReportedCheck {
+    /// The compared loads.
+    pub what: String,
+    /// Ratio of both sides.
+    pub ratio: Option<f64>,
+    pub seen: String,
+    /// Code of a comparison without a result.
+    #[serde(default)]
+    pub code: Option<String>,
+}
+
+/// The origin of figures.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct LoadedOrigin {
-    /// Of the lab.
+    /// Version of roster-lab.
     pub version: String,
     /// The machine that made the load.
     pub host: Host,
@@ -90,31 +124,33 @@ pub struct LoadedOrigin {
 }
 
 impl LoadedReport {
-    /// The report in a file, called by this name.
+    /// Reads a report from a file.
     pub fn read(path: &Path, name: String) -> Result<Self> {
         let shown = path.display();
         let mut text = String::new();
-        let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+        let unreadable = format!("{shown}: cannot be read");
+        let file = File::open(path).coded(&lab::FILE_UNREADABLE, &unreadable)?;
         let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-        let length = read.with_context(|| format!("cannot read {shown}"))?;
-        ensure!(length as u64 <= FILE_BYTES_MAX, "{shown}: is longer than a report");
-        let read: Self = serde_json::from_str(&text).with_context(|| {
-            format!("{shown}: is no report of roster-lab (make one with --json {shown})")
-        })?;
+        let length = read.coded(&lab::FILE_UNREADABLE, &unreadable)?;
+        ensure_coded!(
+            length as u64 <= FILE_BYTES_MAX,
+            REPORT_TOO_LONG,
+            "{shown}: longer than {} MiB",
+            FILE_BYTES_MAX >> 20
+        );
+        let read: Self = serde_json::from_str(&text)
+            .coded(&lab::REPORT_FORMAT, format_args!("{shown}: not a report of roster-lab"))?;
         Ok(Self { name, ..read })
     }
 
-    /// A report that was just made.
+    /// Converts the report of this process.
     #[must_use]
     pub fn from_report(report: &RunReport, name: String) -> Self {
-        let said = |kind: &str, text: &str| ReportedWarning {
-            kind: kind.to_owned(),
-            text: text.to_owned(),
-        };
         let probe = |one: &CheckFinding| ReportedCheck {
             what: one.what.to_owned(),
             ratio: one.ratio,
             seen: one.seen.clone(),
+            code: one.code.map(str::to_owned),
         };
         let origin = &report.origin;
         Self {
@@ -122,7 +158,7 @@ impl LoadedReport {
             repeated: Vec::new(),
             figures: report.figures.clone(),
             stages: report.stages.clone(),
-            warnings: report.warnings.iter().map(|one| said(one.kind, &one.text)).collect(),
+            warnings: report.warnings.iter().map(ReportedWarning::from).collect(),
             probes: report.probes.iter().map(probe).collect(),
             origin: LoadedOrigin {
                 version: origin.version.to_owned(),
@@ -133,7 +169,7 @@ impl LoadedReport {
         }
     }
 
-    /// The run that stands for all: the only one, or of a curve the one with the highest rate.
+    /// Returns the representative run: of a curve, the run with the highest rate.
     #[must_use]
     pub fn best(&self) -> &RunStats {
         let stages = self.stages.iter();
@@ -146,7 +182,7 @@ impl LoadedReport {
     }
 }
 
-/// Reports of the same name as one: that of the run with the middle rate, which knows of the others.
+/// Pools reports of the same name into the one with the median rate, which gets the figures of the others.
 #[must_use]
 pub fn pooled(all: Vec<LoadedReport>) -> Vec<LoadedReport> {
     let mut groups: Vec<Vec<LoadedReport>> = Vec::new();
@@ -184,31 +220,31 @@ fn is_repeated(one: &LoadedReport) -> bool {
     one.repeated.len() >= stats::PIECES_MIN
 }
 
-/// Means of runs, if there are enough of them to tell how far they spread; or of the pieces of the one.
+/// Returns the means of pooled runs, if there are enough for a spread, otherwise the means of the batches.
 fn samples(one: &LoadedReport, repeats: bool, of: fn(&(f64, f64)) -> f64) -> Vec<f64> {
     let from = if repeats { &one.repeated } else { &one.best().batches };
     from.iter().map(of).collect()
 }
 
-/// Whether requests came at a rate that was asked for, so that the rate says nothing of the server.
+/// Returns whether the load had a requested rate. Then the rate is not a figure of the server.
 fn is_open(run: &RunStats) -> bool {
     run.offered.is_some()
 }
 
-/// How one differs from the first.
+/// Comparison of a report with the first one.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// In requests a second; none if it cannot be told.
+    /// Ratio of requests per second; `None` without enough batches.
     pub rate: Option<stats::RatioInterval>,
-    /// In mean latency.
+    /// Ratio of mean latencies.
     pub latency: Option<stats::RatioInterval>,
-    /// In processor time of the server a request.
+    /// Ratio of the server's processor time per request.
     pub server: Option<f64>,
-    /// Said plainly.
+    /// Result as a sentence.
     pub sentence: String,
 }
 
-/// The second against the first.
+/// Compares the second report with the first.
 #[must_use]
 pub fn compare_pair(first: &LoadedReport, second: &LoadedReport) -> Comparison {
     let (a, b) = (first.best(), second.best());
@@ -233,8 +269,9 @@ fn sentence(
     let (one, other) = (&first.name, &second.name);
     if is_open(a) != is_open(b) {
         return format!(
-            "{one} and {other} cannot be compared: one was loaded at a rate that was asked for, the \
-             other by users who wait for answers."
+            "{one} and {other} cannot be compared: one has a requested rate (--rate), the other has users that wait \
+             for replies. [{}]",
+            lab::RUNS_DIFFER.code
         );
     }
     let basis = match is_repeated(first) && is_repeated(second) {
@@ -247,10 +284,10 @@ fn sentence(
         false => (rate, "rate of requests", "higher", "lower"),
     };
     let mut said = match ratio {
-        // Runs that differ more among themselves tell nothing of the two, however steady each of them is.
+        // A spread between runs of the same name outweighs the steadiness of each run.
         Some(_) if overlap(first, second, is_of_latency) => format!(
-            "The runs of {one} and of {other} overlap in their {what} ({} and {}), and are too few to tell \
-             more: make {} of each.",
+            "The runs of {one} and of {other} overlap in their {what} ({} and {}), and are too few for a \
+             result. Make {} runs of each.",
             range(first, is_of_latency),
             range(second, is_of_latency),
             stats::PIECES_MIN
@@ -280,14 +317,14 @@ fn sentence(
                 (format!("{:.0}/s", a.rate), format!("{:.0}/s", b.rate))
             };
             format!(
-                "{other} has {b} where {one} has {a}; how sure that is cannot be told of these runs."
+                "{other} has {b} and {one} has {a}. These runs have too few batches for a confidence interval."
             )
         }
     };
     let (slow, quick) = (b.latency_ms.p99, a.latency_ms.p99);
     if slow > 0.0 && quick > 0.0 {
         said += &format!(
-            " Of 100 requests the slowest takes {} against {}.",
+            " The 99th percentile is {}, before {}.",
             milliseconds(slow),
             milliseconds(quick)
         );
@@ -303,7 +340,7 @@ fn sentence(
     said
 }
 
-/// The least and the most that the runs of one have, if there are several and not enough to tell how far they spread.
+/// Returns the minimum and the maximum of pooled runs, if there are several but too few for a spread.
 fn extremes(one: &LoadedReport, is_of_latency: bool) -> Option<(f64, f64)> {
     let of = |run: &(f64, f64)| if is_of_latency { run.1 } else { run.0 };
     let runs = || one.repeated.iter().map(of);
@@ -326,7 +363,7 @@ fn overlap(first: &LoadedReport, second: &LoadedReport, is_of_latency: bool) -> 
     are_several && one.0 <= other.1 && other.0 <= one.1
 }
 
-/// `900–1200/s`.
+/// Formats the range of a report's runs: `900/s to 1200/s`.
 fn range(one: &LoadedReport, is_of_latency: bool) -> String {
     let shown = |value: f64| match is_of_latency {
         true => milliseconds(value),
@@ -338,16 +375,16 @@ fn range(one: &LoadedReport, is_of_latency: bool) -> String {
     }
 }
 
-/// `+12.3 %`.
+/// Formats a ratio as a difference: `+12.3 %`.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
-    // A minus as long as the plus.
+    // The minus sign is as wide as the plus sign.
     let sign = if percent < 0.0 { '−' } else { '+' };
     format!("{sign}{:.1} %", percent.abs())
 }
 
-/// Options in which runs differ that ought to be alike.
+/// Returns the differing options of runs that should have the same ones.
 #[must_use]
 pub fn differing_options(all: &[LoadedReport]) -> Vec<String> {
     let Some(first) = all.first() else { return Vec::new() };
@@ -373,14 +410,22 @@ pub fn differing_options(all: &[LoadedReport]) -> Vec<String> {
         .collect()
 }
 
-/// Writes the table and the verdicts for a terminal.
+/// Writes the table and the sentences for a terminal.
 pub fn write_text(all: &[LoadedReport], out: &mut dyn Write) -> io::Result<()> {
     let width =
         all.iter().map(|one| one.name.chars().count()).max().unwrap_or_default().clamp(8, 32);
+    let is_watched = all.iter().any(|one| one.best().server_cpu_us_per_op.is_some());
     writeln!(
         out,
-        "{:<width$} {:>18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
-        "", "requests/s", "p50", "p90", "p99", "failed", "client µs", "server µs"
+        "{:<width$} {:>14} {:>8} {:>8} {:>8} {:>7} {:>9}{}",
+        "",
+        "requests/s",
+        "p50",
+        "p90",
+        "p99",
+        "failed",
+        "client µs",
+        if is_watched { " server µs" } else { "" }
     )?;
     for one in all {
         let run = one.best();
@@ -392,14 +437,14 @@ pub fn write_text(all: &[LoadedReport], out: &mut dyn Write) -> io::Result<()> {
         let latency = run.latency_ms;
         writeln!(
             out,
-            "{:<width$} {rate:>18} {:>9} {:>9} {:>9} {:>9} {:>10.1} {:>10}",
+            "{:<width$} {rate:>14} {:>8} {:>8} {:>8} {:>7} {:>9.1}{}",
             one.name,
             milliseconds(latency.p50),
             milliseconds(latency.p90),
             milliseconds(latency.p99),
             run.failures,
             run.client_cpu_us_per_op,
-            run.server_cpu_us_per_op.map_or("-".to_owned(), |server| format!("{server:.1}")),
+            server_column(run, is_watched),
         )?;
     }
     writeln!(out)?;
@@ -407,17 +452,21 @@ pub fn write_text(all: &[LoadedReport], out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{sentence}")?;
     }
     for difference in differing_options(all) {
-        writeln!(out, "! these runs were not alike: {difference}")?;
+        writeln!(
+            out,
+            "! these runs have different options: {difference} [{}]",
+            lab::RUNS_DIFFER.code
+        )?;
     }
     for one in all {
         for warning in &one.warnings {
-            writeln!(out, "! {}: {}", one.name, warning.text)?;
+            writeln!(out, "! {}: {}", one.name, warning.with_code())?;
         }
     }
     Ok(())
 }
 
-/// What is to be said of each against the first.
+/// Returns a sentence about each report compared with the first.
 #[must_use]
 pub fn sentences(all: &[LoadedReport]) -> Vec<String> {
     let Some((first, others)) = all.split_first() else { return Vec::new() };
@@ -471,7 +520,7 @@ mod tests {
 
     #[test]
     fn of_several_runs_each_the_spread_between_them_decides() {
-        // Each run is steady, and no two of them are the same.
+        // Each run is steady, and no two runs are equal.
         let runs = |name: &str, rates: [f64; 5]| rates.map(|rate| measured(name, rate, None, 0.01));
         let a = runs("a", [1000.0, 1200.0, 800.0, 900.0, 1100.0]);
         let b = runs("b", [1100.0, 900.0, 1300.0, 1000.0, 1200.0]);
@@ -499,7 +548,8 @@ mod tests {
     #[test]
     fn compare_open_rate_is_not_closed_rate() {
         let (a, b) = (measured("a", 9.0, None, 0.1), measured("b", 1.0, Some(1.0), 0.1));
-        assert!(compare_pair(&a, &b).sentence.contains("cannot be compared"));
+        let sentence = compare_pair(&a, &b).sentence;
+        assert!(sentence.ends_with(&format!("[{}]", lab::RUNS_DIFFER.code)), "{sentence}");
     }
 
     #[test]
@@ -524,11 +574,12 @@ mod tests {
     #[test]
     fn warnings_are_read_first() {
         let (a, mut b) = (measured("a", 1.0, None, 0.1), measured("b", 9.0, None, 0.1));
-        b.warnings.push(ReportedWarning { kind: "cache".to_owned(), text: "kept".to_owned() });
+        let (kind, text) = ("cache".to_owned(), "kept".to_owned());
+        b.warnings.push(ReportedWarning { kind, code: Some("RST-8999".to_owned()), text });
         let said = compare_pair(&a, &b).sentence;
         assert!(said.ends_with("Read the warnings of b first."), "{said}");
         let mut text = Vec::new();
         write_text(&[a, b], &mut text).unwrap();
-        assert!(String::from_utf8(text).unwrap().contains("! b: kept"));
+        assert!(String::from_utf8(text).unwrap().contains("! b: kept [RST-8999]"));
     }
 }

@@ -1,34 +1,33 @@
-//! How sure a difference is. Pure.
+//! Confidence intervals of differences. This module makes no system calls.
 //!
-//! A run is cut into pieces (batches); their means are nearly normal and, long against what one request
-//! takes, nearly independent. The quotient of two means then has an interval by its logarithm, with
-//! Student's quantile of Welch's degrees of freedom.
+//! A run has batches. Their means are nearly normal, and nearly independent if a batch is much longer than a request.
+//! The logarithm of the ratio of two means has an interval with Student's quantile of Welch's degrees of freedom.
 
 /// The 97.5th percentile of the normal distribution: 95 % lie within it on both sides.
 const NORMAL: f64 = 1.959_964;
-/// Pieces, or runs, that a comparison needs.
+/// Minimum number of batches, or of runs, for a comparison.
 pub const PIECES_MIN: usize = 5;
 
-/// A quotient, and where it lies with 95 % confidence.
+/// A ratio with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioInterval {
-    /// As measured.
+    /// The measured ratio.
     pub value: f64,
-    /// Not below this,
+    /// Lower end of the interval.
     pub low: f64,
-    /// nor above this.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl RatioInterval {
-    /// Whether the two differ, as far as can be told.
+    /// Returns whether the interval excludes equality.
     #[must_use]
     pub fn is_sure(self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
 
-/// The mean, and the square of its standard error relative to it, of enough positive values.
+/// Returns the mean, and the square of its relative standard error; `None` with too few values or a mean of zero.
 fn mean(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < PIECES_MIN {
         return None;
@@ -41,7 +40,7 @@ fn mean(values: &[f64]) -> Option<(f64, f64)> {
     (mean > 0.0).then(|| (mean, error / (mean * mean)))
 }
 
-/// The mean of the second over that of the first.
+/// Returns the ratio of the means, second to first.
 #[must_use]
 pub fn ratio(first: &[f64], second: &[f64]) -> Option<RatioInterval> {
     let ((a, error_a), (b, error_b)) = (mean(first)?, mean(second)?);
@@ -55,7 +54,7 @@ pub fn ratio(first: &[f64], second: &[f64]) -> Option<RatioInterval> {
     Some(RatioInterval { value: b / a, low: (middle - half).exp(), high: (middle + half).exp() })
 }
 
-/// A mean, and how far it may be off on either side.
+/// Returns the mean, and half of its confidence interval.
 #[must_use]
 pub fn spread(values: &[f64]) -> Option<(f64, f64)> {
     let (mean, error) = mean(values)?;
@@ -64,8 +63,8 @@ pub fn spread(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, student(freedom) * error.sqrt() * mean))
 }
 
-/// Student's 97.5th percentile, by the expansion around the normal one: right to two digits from four
-/// degrees of freedom on.
+/// Returns Student's 97.5th percentile by the expansion around the normal one, exact to two digits from four degrees of
+/// freedom on.
 fn student(freedom: f64) -> f64 {
     let z = NORMAL;
     let (n, z3, z5, z7) = (freedom.max(4.0), z.powi(3), z.powi(5), z.powi(7));
@@ -87,7 +86,7 @@ mod tests {
         }
     }
 
-    /// Values around a mean, without a generator of random numbers.
+    /// Returns values around a mean, without a random number generator.
     fn around(mean: f64, spread: f64) -> Vec<f64> {
         (0..20).map(|at| mean + spread * f64::from(at * 7 % 20 - 10) / 10.0).collect()
     }
@@ -108,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_interval_holds_the_truth_nineteen_times_in_twenty() {
-        // A generator of Lehmer's, its values made normal by adding up twelve.
+        // Sums of twelve values of a Lehmer generator are nearly normal.
         let mut state = 42_u64;
         let mut normal = || {
             let sum: f64 = (0..12)

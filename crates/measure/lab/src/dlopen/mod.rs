@@ -1,19 +1,21 @@
-//! Libraries that are loaded while we run: an NSS module without the C library around it, and PAM. The
-//! only unsafe code of the lab is here; what is called keeps the promises of its own header, and is
-//! never unloaded, for it may have left threads or hooks behind.
+//! Libraries that are loaded at run time: an NSS module without the C library, and PAM. This module has the only unsafe
+//! code of the lab. It relies on the declarations of the libraries' headers. Libraries are not unloaded, because their
+//! threads or hooks may remain.
 
 pub mod nss_module;
 pub mod pam;
 
-use anyhow::{Context, Result};
+use crate::coded::Coded;
+use anyhow::Result;
+use roster_messages::table::lab;
 use std::ffi::OsStr;
 
-/// A library that stays until the end.
+/// Loads a library for the rest of the process.
 fn load(file: &OsStr) -> Result<&'static libloading::Library> {
     let shown = file.display();
-    #[expect(unsafe_code, reason = "it runs code of its own when it is loaded")]
-    // SAFETY: whoever names a library wants its code to run; no promise of ours depends on it.
+    #[expect(unsafe_code, reason = "the library runs its initializers")]
+    // SAFETY: the caller of roster-lab selected the library; no invariant of this crate depends on its initializers.
     let library = unsafe { libloading::Library::new(file) };
-    let library = library.with_context(|| format!("{shown}: cannot be loaded"))?;
+    let library = library.coded(&lab::LIBRARY_NOT_LOADED, format_args!("{shown}: cannot load"))?;
     Ok(Box::leak(Box::new(library)))
 }

@@ -1,19 +1,21 @@
-//! An NSS module, called as the C library calls it (nss/nss.h, "Adding another Service to NSS" in its
-//! manual), without nsswitch.conf and the caches around it.
+//! Calls an NSS module as the C library does (nss/nss.h, "Adding another Service to NSS" in its manual), without
+//! nsswitch.conf and caches.
 #![allow(unsafe_code)]
 
-use crate::request_error::RequestError;
-use anyhow::{Context, Result};
+use crate::coded::Coded;
+use crate::request_error::{RequestError, SystemCall};
+use anyhow::Result;
 use libc::{c_char, c_int, c_long, gid_t, group, passwd};
+use roster_messages::table::lab;
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// What an entry may take: a group of a million members.
+/// Maximum size of an entry: a group of a million members.
 const BUFFER_BYTES_MAX: usize = 64 << 20;
-/// As the C library begins.
+/// Size of the first buffer, the same as of the C library.
 const BUFFER_BYTES: usize = 1024;
-/// Groups of one user.
+/// Maximum number of groups of a user.
 const GROUPS_MAX: c_long = 1 << 20;
 
 type ByName<T> =
@@ -29,18 +31,18 @@ type Initgroups = unsafe extern "C" fn(
     *mut c_int,
 ) -> c_int;
 
-/// What is looked up.
+/// Kinds of lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum NssLookup {
-    /// A user, by name or uid
+    /// Look up a user by name or uid
     Passwd,
-    /// A group with its members, by name or gid
+    /// Look up a group with its members by name or gid
     Group,
-    /// The groups of a user
+    /// Look up the groups of a user
     Initgroups,
 }
 
-/// The functions of a module that a lookup takes.
+/// The functions of a module for a kind of lookup.
 #[derive(Clone, Copy, Debug)]
 enum NssFunctions {
     Passwd(ByName<passwd>, ById<passwd>),
@@ -54,23 +56,28 @@ pub struct NssModule {
 }
 
 impl NssModule {
-    /// Loads `libnss_NAME.so.2`, whose functions are named after it.
+    /// Loads `libnss_NAME.so.2`. The names of its functions contain NAME.
     pub fn load(file: &Path, lookup: NssLookup) -> Result<Self> {
         let shown = file.display();
         let service = file
             .file_name()
             .and_then(|name| name.to_str()?.strip_prefix("libnss_")?.split('.').next())
-            .with_context(|| format!("--module {shown}: is not named libnss_NAME.so.2"))?;
-        // A bare name would be looked for in the folders of libraries.
-        let path = file.canonicalize().with_context(|| format!("--module {shown}"))?;
-        let library = super::load(path.as_os_str()).context("--module")?;
+            .coded(
+                &lab::MODULE_NAME,
+                format_args!("--module {shown}: not named libnss_NAME.so.2"),
+            )?;
+        // The dynamic linker would search a bare name in its directories.
+        let missing = format_args!("--module {shown}: does not exist");
+        let path = file.canonicalize().coded(&lab::MODULE_NOT_FOUND, missing)?;
+        let library = super::load(path.as_os_str())?;
         let name = |function: &str| format!("_nss_{service}_{function}");
-        let missing = |name: &str| format!("--module {shown}: has no function {name}");
         macro_rules! function {
             ($function:literal) => {{
                 let name = name($function);
                 // SAFETY: a function of this name has this type, by the C library's manual.
-                *unsafe { library.get(name.as_bytes()) }.with_context(|| missing(&name))?
+                let function = unsafe { library.get(name.as_bytes()) };
+                let missing = format_args!("--module {shown}: no function {name}");
+                *function.coded(&lab::MODULE_FUNCTION_MISSING, missing)?
             }};
         }
         let functions = match lookup {
@@ -85,11 +92,10 @@ impl NssModule {
         Ok(Self { functions })
     }
 
-    /// Looks one up, by name or, if it is a number, by id. `buffer` grows to what an entry takes.
+    /// Looks up a key by name, or by id if it is a number. `buffer` grows to the size of the entry.
     pub fn lookup(self, key: &str, buffer: &mut Vec<u8>) -> Result<(), RequestError> {
         let id = key.parse::<u32>().ok();
-        let name = CString::new(key)
-            .map_err(|_| RequestError::Setup("a key with a zero in it".to_owned()))?;
+        let name = CString::new(key).map_err(|_| RequestError::NulByte("key"))?;
         let name = name.as_ptr();
         match (self.functions, id) {
             (NssFunctions::Passwd(by_name, _), None) => {
@@ -119,8 +125,8 @@ impl NssModule {
     }
 }
 
-/// Calls with a writable entry, as many writable bytes as it is told, and a writable number, again with
-/// more room for as long as that is what is missing.
+/// Calls with a writable entry, a writable buffer of the given size, and a writable number. Repeats the call with twice
+/// the buffer while it is too small.
 fn entry<T>(
     buffer: &mut Vec<u8>,
     call: impl Fn(*mut T, *mut c_char, usize, *mut c_int) -> c_int,
@@ -140,35 +146,35 @@ fn entry<T>(
 
 fn groups(function: Initgroups, name: *const c_char) -> Result<(), RequestError> {
     const ROOM: usize = 64;
-    /// The gid that is left out, which no group has.
+    /// The gid to exclude, which is not a valid group.
     const NONE: gid_t = gid_t::MAX;
     let (mut used, mut size, mut errno) = (0, ROOM as c_long, 0);
-    // SAFETY: room for gids, of which the module takes over what it needs more of, by realloc.
+    // SAFETY: the list has space for gids, and the module enlarges it with realloc.
     let mut list: *mut gid_t = unsafe { libc::calloc(ROOM, size_of::<gid_t>()) }.cast();
     if list.is_null() {
-        return Err(RequestError::System("malloc", libc::ENOMEM));
+        return Err(RequestError::System(SystemCall::Malloc, libc::ENOMEM));
     }
     let (used_at, size_at) = (&raw mut used, &raw mut size);
     // SAFETY: the name ends with a NUL, the numbers are writable, and the list is malloc's.
     let status = unsafe {
         function(name, NONE, used_at, size_at, &raw mut list, GROUPS_MAX, &raw mut errno)
     };
-    // SAFETY: it is malloc's still, whoever made it grow.
+    // SAFETY: the list is from malloc or realloc.
     unsafe { libc::free(list.cast()) };
     status_to_result(status, errno)?;
-    // A user without groups is told as one who is there, and in no group.
+    // Modules report success for a user without groups.
     if used > 0 { Ok(()) } else { Err(RequestError::NotFound) }
 }
 
 const TRYAGAIN: c_int = -2;
 
-/// What a status means.
+/// Converts a status of a module.
 fn status_to_result(status: c_int, errno: c_int) -> Result<(), RequestError> {
     match status {
         1 => Ok(()),
         0 => Err(RequestError::NotFound),
-        TRYAGAIN => Err(RequestError::System("TRYAGAIN", errno)),
-        -1 => Err(RequestError::System("UNAVAIL", errno)),
-        _ => Err(RequestError::Malformed("a status that is none")),
+        TRYAGAIN => Err(RequestError::System(SystemCall::NssTryAgain, errno)),
+        -1 => Err(RequestError::System(SystemCall::NssUnavailable, errno)),
+        _ => Err(RequestError::Malformed("unknown status")),
     }
 }

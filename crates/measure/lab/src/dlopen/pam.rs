@@ -1,10 +1,12 @@
-//! PAM (Linux-PAM's security/pam_appl.h), as a program that logs people in calls it. Loaded when it is
-//! asked for, so that the lab runs where there is none.
+//! Calls PAM (Linux-PAM's security/pam_appl.h) as login programs do. The library is loaded on demand, so the lab runs on
+//! hosts without PAM.
 #![allow(unsafe_code)]
 
-use crate::request_error::RequestError;
-use anyhow::{Context, Result};
+use crate::coded::Coded;
+use crate::request_error::{CodeSource, RequestError};
+use anyhow::Result;
 use libc::{c_char, c_int, c_void};
+use roster_messages::table::lab;
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr};
 use std::path::Path;
@@ -20,14 +22,14 @@ const PROMPT_SHOWN: c_int = 2;
 const ESTABLISH: c_int = 2;
 const DELETE: c_int = 4;
 
-/// What is done of a log-in, in this order.
+/// Steps of a login, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum PamStep {
     /// Check the password
     Auth,
-    /// Ask whether the account may be used
+    /// Check that the account is valid
     Account,
-    /// Give the credentials, and take them back at the end
+    /// Establish the credentials, and delete them at the end
     Credentials,
     /// Open the session, and close it
     Session,
@@ -84,26 +86,23 @@ pub struct PamService {
     steps: Vec<PamStep>,
 }
 
-/// What the conversation answers with; lives as long as the log-in.
+/// Replies of the conversation. They live as long as the login.
 struct PamCredentials {
     user: CString,
     password: CString,
 }
 
 impl PamService {
-    /// Loads the library. `folder` is where services are, in place of /etc/pam.d.
+    /// Loads the library. `folder` is the directory of services, instead of /etc/pam.d.
     pub fn load(service: &str, folder: Option<&Path>, steps: &[PamStep]) -> Result<Self> {
-        let library = super::load(OsStr::new("libpam.so.0")).context("PAM")?;
+        let library = super::load(OsStr::new("libpam.so.0"))?;
         macro_rules! function {
-            ($name:literal) => {
+            ($name:literal) => {{
                 // SAFETY: a function of this name has this type, by security/pam_appl.h.
-                *unsafe { library.get($name) }.with_context(|| {
-                    format!(
-                        "libpam.so.0 has no {}: is it Linux-PAM 1.4 or newer?",
-                        $name.escape_ascii()
-                    )
-                })?
-            };
+                let function = unsafe { library.get($name) };
+                let missing = format_args!("libpam.so.0: no function {}", $name.escape_ascii());
+                *function.coded(&lab::PAM_TOO_OLD, missing)?
+            }};
         }
         let functions = PamFunctions {
             start: function!(b"pam_start_confdir"),
@@ -120,17 +119,18 @@ impl PamService {
         steps.dedup();
         Ok(Self {
             functions,
-            service: CString::new(service).context("--service: a name with a zero in it")?,
-            config_dir: folder.transpose().context("--config-folder: a name with a zero in it")?,
+            service: CString::new(service).coded(&lab::NUL_IN_OPTION, "--service: NUL byte")?,
+            config_dir: folder
+                .transpose()
+                .coded(&lab::NUL_IN_OPTION, "--config-folder: NUL byte")?,
             steps,
         })
     }
 
-    /// One log-in, from pam_start to pam_end.
+    /// Makes one login, from pam_start to pam_end.
     pub fn login(&self, user: &[u8], password: &[u8]) -> Result<(), RequestError> {
         let text = |bytes: &[u8]| {
-            CString::new(bytes)
-                .map_err(|_| RequestError::Setup("a name or password with a zero in it".to_owned()))
+            CString::new(bytes).map_err(|_| RequestError::NulByte("name or password"))
         };
         let answers = PamCredentials { user: text(user)?, password: text(password)? };
         let data = (&raw const answers).cast_mut().cast();
@@ -151,15 +151,15 @@ impl PamService {
         };
         status_to_result(status)?;
         let status = self.run_steps(handle);
-        // SAFETY: the handle is the one that was started, and is not used any more.
+        // SAFETY: the handle was started, and is not used afterwards.
         let ended = unsafe { end(handle, status) };
         status_to_result(status).and(status_to_result(ended))
     }
 
-    /// The steps, and back; the first status that is not success.
+    /// Performs the steps and undoes them. Returns the first status that is not success.
     fn run_steps(&self, handle: PamHandle) -> c_int {
         let PamFunctions { authenticate, account, credentials, open, close, .. } = self.functions;
-        // SAFETY: the handle was started, and calls come one after the other.
+        // SAFETY: the handle was started, and calls are sequential.
         let call = |function: PamCall, flags| unsafe { function(handle, flags) };
         let mut back: Vec<(PamCall, c_int)> = Vec::new();
         let mut status = SUCCESS;
@@ -187,7 +187,7 @@ impl PamService {
     }
 }
 
-/// Answers what modules ask: a hidden question with the password, another with the name.
+/// Replies to prompts of modules: to a hidden prompt with the password, to another with the name.
 extern "C" fn converse(
     count: c_int,
     messages: *const *const PamMessage,
@@ -198,15 +198,15 @@ extern "C" fn converse(
     else {
         return CONVERSATION_ERROR;
     };
-    // SAFETY: what `login` gave, which lives until pam_end.
+    // SAFETY: `login` passes this pointer, and its target lives until pam_end.
     let answers = unsafe { &*data.cast::<PamCredentials>() };
-    // SAFETY: room for as many responses as there are messages, which PAM frees.
+    // SAFETY: the list has space for a response to each message, and PAM frees it.
     let list: *mut PamResponse = unsafe { libc::calloc(size, size_of::<PamResponse>()) }.cast();
     if list.is_null() {
         return BUFFER_ERROR;
     }
     for at in 0..size {
-        // SAFETY: Linux-PAM passes an array of pointers to as many messages as it says.
+        // SAFETY: Linux-PAM passes an array of `count` pointers to messages.
         let style = unsafe { (**messages.add(at)).style };
         let answer: Option<&CStr> = match style {
             PROMPT_HIDDEN => Some(&answers.password),
@@ -214,11 +214,11 @@ extern "C" fn converse(
             _ => None,
         };
         if let Some(answer) = answer {
-            // SAFETY: the list has a place for it; the copy is malloc's, and PAM's to free.
+            // SAFETY: the list has space for the response; the copy is from malloc, and PAM frees it.
             unsafe { (*list.add(at)).text = libc::strdup(answer.as_ptr()) };
         }
     }
-    // SAFETY: where the list is to be told is writable.
+    // SAFETY: PAM passes a writable location for the list.
     unsafe { responses.write(list) };
     SUCCESS
 }
@@ -226,12 +226,12 @@ extern "C" fn converse(
 fn status_to_result(status: c_int) -> Result<(), RequestError> {
     match u32::try_from(status) {
         Ok(0) => Ok(()),
-        Ok(code) => Err(RequestError::ErrorCode("PAM", code, name(code))),
-        Err(_) => Err(RequestError::Malformed("a status of PAM that is none")),
+        Ok(code) => Err(RequestError::ErrorCode(CodeSource::Pam, code, name(code))),
+        Err(_) => Err(RequestError::Malformed("negative status of PAM")),
     }
 }
 
-/// What a status is called.
+/// Returns the name of a status.
 fn name(code: u32) -> Cow<'static, str> {
     Cow::Borrowed(match code {
         1 => "PAM_OPEN_ERR",

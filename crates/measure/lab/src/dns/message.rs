@@ -1,31 +1,31 @@
-//! Queries and answers of DNS (RFC 1035), as much of an answer as says what it answers and how it went.
-//! Any bytes are safe to read.
+//! DNS messages (RFC 1035): encodes queries, and parses the question, the code and the record types of replies. Any
+//! bytes are safe to parse.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Of a message; TCP's length has two octets.
+/// Maximum size of a message; the length over TCP has two octets.
 pub const MESSAGE_BYTES_MAX: usize = u16::MAX as usize;
 const HEADER_BYTES: usize = 12;
 const LABEL_BYTES_MAX: usize = 63;
-/// Labels with their lengths, and the root at the end.
+/// Maximum size of a name: labels with their lengths, and the root label.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What is asked for.
+/// Record types of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "UPPER")]
 pub enum RecordType {
-    /// IPv4 addresses
+    /// Query IPv4 addresses
     A = 1,
-    /// The name of an address, which may be written as such
+    /// Query the name of an address; --name may be the address
     Ptr = 12,
-    /// IPv6 addresses
+    /// Query IPv6 addresses
     Aaaa = 28,
-    /// Servers of a service
+    /// Query the servers of a service
     Srv = 33,
 }
 
-/// Writes a query. A name that cannot be one is an error.
+/// Writes a query. An invalid name is an error.
 pub fn write_query(
     id: u16,
     name: &[u8],
@@ -50,13 +50,13 @@ pub fn write_query(
     for label in name.split(|&byte| byte == b'.').filter(|_| !name.is_empty()) {
         match u8::try_from(label.len()) {
             Ok(length) if length > 0 && label.len() <= LABEL_BYTES_MAX => out.push(length),
-            _ => return Err("a name with a part of no or more than 63 characters"),
+            _ => return Err("label with no or more than 63 characters"),
         }
         out.extend_from_slice(label);
     }
     out.push(0);
     if out.len() - start > NAME_BYTES_MAX {
-        return Err("a name of more than 253 characters");
+        return Err("name longer than 253 characters");
     }
     for field in [kind as u16, CLASS_IN] {
         out.extend_from_slice(&field.to_be_bytes());
@@ -64,7 +64,7 @@ pub fn write_query(
     Ok(())
 }
 
-/// The name under which the name of an address stands.
+/// Returns the name for the reverse lookup of an address.
 fn reverse(address: &[u8]) -> Option<Vec<u8>> {
     let address: IpAddr = std::str::from_utf8(address).ok()?.parse().ok()?;
     let name = match address {
@@ -82,37 +82,37 @@ fn reverse(address: &[u8]) -> Option<Vec<u8>> {
     Some(name.into_bytes())
 }
 
-/// What an answer says of a query.
+/// Result of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsReply {
-    /// It answers another.
+    /// The reply is for another query.
     Other,
     /// The code; 0 is success.
     Code(u8),
-    /// There is such a name, but nothing of this type (NODATA, RFC 2308).
+    /// The name exists without a record of this type (NODATA, RFC 2308).
     Empty,
-    /// There is more than a datagram holds.
+    /// The records do not fit into a datagram.
     Truncated,
 }
 
-/// Reads an answer to `query`.
+/// Parses a reply to `query`.
 pub fn read(answer: &[u8], query: &[u8]) -> Result<DnsReply, &'static str> {
     const RESPONSE: u8 = 0x80;
     const TRUNCATED: u8 = 0x02;
     const FORMAT_ERROR: u8 = 1;
     let (Some(header), Some(asked)) = (answer.get(..HEADER_BYTES), query.get(..HEADER_BYTES))
     else {
-        return Err("a message that is too short");
+        return Err("message too short");
     };
     if header[..2] != asked[..2] {
         return Ok(DnsReply::Other);
     }
     if header[2] & RESPONSE == 0 {
-        return Err("a query in place of an answer");
+        return Err("query instead of a reply");
     }
     let code = header[3] & 0x0f;
     let questions = u16::from_be_bytes([header[4], header[5]]);
-    // A server that did not understand the question may leave it out.
+    // A server that rejects the format of the query may omit the question.
     if questions != 0 || code != FORMAT_ERROR {
         let question = &query[HEADER_BYTES..];
         let repeated = answer.get(HEADER_BYTES..HEADER_BYTES + question.len());
@@ -135,10 +135,9 @@ pub fn read(answer: &[u8], query: &[u8]) -> Result<DnsReply, &'static str> {
     Ok(if code == 0 && is_empty()? { DnsReply::Empty } else { DnsReply::Code(code) })
 }
 
-/// Whether one of so many records behind the question is of the type that it asks for: an alias that leads to
-/// nothing of it is no answer.
+/// Returns whether a record after the question has the requested type. An alias without such a record does not count.
 fn has_requested_type(behind: &[u8], question: &[u8], answers: u16) -> Result<bool, &'static str> {
-    const BROKEN: &str = "a record that is cut off";
+    const BROKEN: &str = "truncated record";
     let asked =
         question.len().checked_sub(4).and_then(|at| question.get(at..at + 2)).ok_or(BROKEN)?;
     let mut rest = behind.get(question.len()..).ok_or(BROKEN)?;
@@ -165,7 +164,7 @@ fn has_requested_type(behind: &[u8], question: &[u8], answers: u16) -> Result<bo
     Ok(false)
 }
 
-/// What a code is called.
+/// Returns the name of a code.
 #[must_use]
 pub fn name(code: u8) -> Cow<'static, str> {
     Cow::Borrowed(match code {
@@ -220,7 +219,7 @@ mod tests {
     fn only_an_answer_to_the_question_is_one() {
         let asked = query("h.lab", RecordType::A).unwrap();
         let mut answer = asked.clone();
-        assert_eq!(read(&answer, &asked), Err("a query in place of an answer"));
+        assert_eq!(read(&answer, &asked), Err("query instead of a reply"));
         answer[2] |= 0x80;
         answer[3] = 3;
         assert_eq!(read(&answer, &asked), Ok(DnsReply::Code(3)));
@@ -233,7 +232,7 @@ mod tests {
         assert_eq!(read(&answer, &asked), Ok(DnsReply::Empty));
         answer[7] = 1;
         assert!(read(&answer, &asked).is_err());
-        // An alias by a name and one by a pointer, then what was asked for.
+        // The records are an alias with a name, one with a pointer, and the requested type.
         let (alias, address) =
             (b"\x01a\0\0\x05\0\x01\0\0\0\0\0\x02\xc0\x0c", b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\0");
         let only = [&answer[..], alias].concat();

@@ -1,13 +1,13 @@
-//! DNS queries, over UDP or TCP.
+//! The DNS codec of queries over UDP or TCP. [`message_engine`](crate::message_engine) sends them.
 
 pub mod message;
 
 use crate::message_engine::MessageCodec;
-use crate::request_error::RequestError;
+use crate::request_error::{CodeSource, RequestError};
 use crate::template::Template;
 use message::{DnsReply, RecordType};
 
-/// What is asked.
+/// Names and record type of the queries.
 #[derive(Clone, Debug)]
 pub struct DnsCodec {
     name: Template,
@@ -16,7 +16,7 @@ pub struct DnsCodec {
 }
 
 impl DnsCodec {
-    /// Of these names.
+    /// Creates the codec for these names.
     #[must_use]
     pub fn new(name: Template, kind: RecordType) -> Self {
         Self { name, kind, scratch: Vec::new() }
@@ -30,10 +30,9 @@ impl MessageCodec for DnsCodec {
     fn write(&mut self, request: u64, out: &mut Vec<u8>) -> Result<(), RequestError> {
         self.scratch.clear();
         self.name.write(request, &mut self.scratch);
-        // One after the other: no two of a user in flight have the same.
+        // Numbers are consecutive, so no two queries of a user in flight have the same.
         let id = (request & u64::from(u16::MAX)) as u16;
-        message::write_query(id, &self.scratch, self.kind, out)
-            .map_err(|what| RequestError::Setup(what.to_owned()))
+        message::write_query(id, &self.scratch, self.kind, out).map_err(RequestError::InvalidName)
     }
 
     fn read(&self, answer: &[u8], asked: &[u8]) -> Option<Result<(), RequestError>> {
@@ -42,11 +41,14 @@ impl MessageCodec for DnsCodec {
             Ok(DnsReply::Other) => None,
             Ok(DnsReply::Code(0)) => Some(Ok(())),
             Ok(DnsReply::Code(code)) => {
-                Some(Err(RequestError::ErrorCode("DNS", code.into(), message::name(code))))
+                let name = message::name(code);
+                Some(Err(RequestError::ErrorCode(CodeSource::Dns, code.into(), name)))
             }
-            Ok(DnsReply::Empty) => Some(Err(RequestError::ErrorCode("DNS", 0, "NODATA".into()))),
+            Ok(DnsReply::Empty) => {
+                Some(Err(RequestError::ErrorCode(CodeSource::DnsNoData, 0, "NODATA".into())))
+            }
             Ok(DnsReply::Truncated) => {
-                Some(Err(RequestError::ErrorCode("DNS", 0, "truncated".into())))
+                Some(Err(RequestError::ErrorCode(CodeSource::DnsTruncated, 0, "truncated".into())))
             }
         }
     }

@@ -1,6 +1,5 @@
-//! Encryption types of Kerberos: AES with HMAC-SHA1 (RFC 3962, by the profile of RFC 3961) and with
-//! HMAC-SHA2 (RFC 8009). Ciphers, digests and PBKDF2 are libraries'; how Kerberos puts them together is
-//! here.
+//! Encryption types of Kerberos: AES with HMAC-SHA1 (RFC 3962 with the profile of RFC 3961) and with HMAC-SHA2 (RFC
+//! 8009). Libraries implement the block cipher, the digests and PBKDF2; this module implements their combination.
 
 use crate::template::least_common_multiple;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
@@ -8,36 +7,36 @@ use aes::{Aes128, Aes256};
 use ring::{hmac, pbkdf2};
 use std::num::NonZeroU32;
 
-/// Of AES, and of the confounder that goes before every text.
+/// Size of an AES block, and of the confounder before every text.
 pub const BLOCK: usize = 16;
-/// What a KDC may ask us to hash a password with: a thousand times its default.
+/// Maximum number of iterations that a KDC may request: a thousand times its default.
 pub const ITERATIONS_MAX: u32 = 32_768_000;
 
 type Block = [u8; BLOCK];
 
-/// How to encrypt.
+/// Encryption types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum EncType {
-    /// AES-128 with HMAC-SHA1
+    /// Use AES-128 with HMAC-SHA1
     #[value(name = "aes128-cts-hmac-sha1-96")]
     Aes128Sha1,
-    /// AES-256 with HMAC-SHA1
+    /// Use AES-256 with HMAC-SHA1
     #[value(name = "aes256-cts-hmac-sha1-96")]
     Aes256Sha1,
-    /// AES-128 with HMAC-SHA256
+    /// Use AES-128 with HMAC-SHA256
     #[value(name = "aes128-cts-hmac-sha256-128")]
     Aes128Sha256,
-    /// AES-256 with HMAC-SHA384
+    /// Use AES-256 with HMAC-SHA384
     #[value(name = "aes256-cts-hmac-sha384-192")]
     Aes256Sha384,
 }
 
 impl EncType {
-    /// In the order in which we ask for them.
+    /// All types, in the order of requests.
     pub const ALL: [Self; 4] =
         [Self::Aes256Sha1, Self::Aes128Sha1, Self::Aes256Sha384, Self::Aes128Sha256];
 
-    /// Its number in messages.
+    /// Returns the number in messages.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -53,7 +52,7 @@ impl EncType {
         Self::ALL.into_iter().find(|kind| u32::from(kind.number()) == number)
     }
 
-    /// The number of the checksum that goes with it.
+    /// Returns the number of the related checksum type.
     #[must_use]
     pub fn checksum_number(self) -> u8 {
         match self {
@@ -75,7 +74,7 @@ impl EncType {
         }
     }
 
-    /// Octets of a checksum.
+    /// Returns the size of a checksum in octets.
     fn mac_octets(self) -> usize {
         match self {
             Self::Aes128Sha1 | Self::Aes256Sha1 => 12,
@@ -97,7 +96,7 @@ impl EncType {
     }
 }
 
-/// A key as it is agreed on: of a password, or of a session.
+/// A base key: from a password, or of a session.
 #[derive(Clone)]
 pub struct BaseKey {
     kind: EncType,
@@ -105,13 +104,13 @@ pub struct BaseKey {
 }
 
 impl BaseKey {
-    /// As it stands in a message.
+    /// Creates a key from the octets of a message.
     #[must_use]
     pub fn new(kind: EncType, octets: &[u8]) -> Option<Self> {
         (octets.len() == kind.key_octets()).then(|| Self { kind, octets: octets.to_vec() })
     }
 
-    /// Of a password. `iterations` are the KDC's wish, if it has one.
+    /// Derives a key from a password. `iterations` is the request of the KDC, if any.
     #[must_use]
     pub fn from_password(
         kind: EncType,
@@ -136,18 +135,18 @@ impl BaseKey {
         Some(Self { kind, octets: base.derive(b"kerberos", kind.key_octets()) })
     }
 
-    /// How it encrypts.
+    /// Returns the encryption type.
     #[must_use]
     pub fn kind(&self) -> EncType {
         self.kind
     }
 
-    /// The keys for one use of it.
+    /// Derives the keys for one usage.
     #[must_use]
     pub fn for_use(&self, usage: u32) -> UsageKey {
         let label = |what: u8| [&usage.to_be_bytes()[..], &[what]].concat();
         let integrity = match self.kind {
-            // 192 bits of the digest of 384.
+            // The key has 192 bits of the digest of 384 bits.
             EncType::Aes256Sha384 => self.derive(&label(0x55), 24),
             kind => self.derive(&label(0x55), kind.key_octets()),
         };
@@ -158,7 +157,7 @@ impl BaseKey {
         }
     }
 
-    /// What makes checksums for one use.
+    /// Derives the checksum key for one usage.
     #[must_use]
     pub fn signer(&self, usage: u32) -> ChecksumKey {
         let label = [&usage.to_be_bytes()[..], &[0x99]].concat();
@@ -171,14 +170,14 @@ impl BaseKey {
         if self.kind.is_sha1() {
             return self.derive_by_cipher(label, octets);
         }
-        // SP 800-108 with one round: the digest is as long as any key.
+        // The derivation is SP 800-108 with one round, because the digest is as long as any key.
         let bits = (octets as u32 * 8).to_be_bytes();
         let text = [&1_u32.to_be_bytes()[..], label, &[0], &bits].concat();
         let key = hmac::Key::new(self.kind.digest(), &self.octets);
         hmac::sign(&key, &text).as_ref()[..octets].to_vec()
     }
 
-    /// DR of RFC 3961: blocks that follow from each other.
+    /// Implements DR of RFC 3961, a chain of encrypted blocks.
     fn derive_by_cipher(&self, label: &[u8], octets: usize) -> Vec<u8> {
         let cipher = Cipher::new(&self.octets);
         let mut block: Block = fold(label);
@@ -191,13 +190,13 @@ impl BaseKey {
     }
 }
 
-/// n-fold of RFC 3961, to one block: the text is repeated, each time turned by 13 bits, and the pieces
-/// are added up with the carry coming round.
+/// Implements n-fold of RFC 3961 to one block. The text is repeated, rotated by 13 bits each time, and the pieces are
+/// added with end-around carry.
 fn fold<const N: usize>(text: &[u8]) -> [u8; N] {
     let length = text.len();
-    // Both are small.
+    // The product is small, so it fits into usize.
     let whole = least_common_multiple(length as u64, N as u64) as usize;
-    // The bit at a place of the text, of which the copy of this number is turned right by 13 bits each.
+    // Each copy of the text is rotated right by 13 bits more than the one before.
     let octet = |place: usize| {
         let (copy, at) = (place / length, place % length);
         let bit = |bit: usize| {
@@ -224,7 +223,7 @@ fn fold<const N: usize>(text: &[u8]) -> [u8; N] {
     sum
 }
 
-/// AES with its round keys.
+/// AES with expanded round keys.
 #[derive(Clone)]
 enum Cipher {
     Aes128(Aes128),
@@ -232,7 +231,7 @@ enum Cipher {
 }
 
 impl Cipher {
-    /// Of 16 or 32 octets, which is all that keys here have.
+    /// Expands a key of 16 or 32 octets.
     fn new(key: &[u8]) -> Self {
         let mut octets = [0; 32];
         octets[..key.len()].copy_from_slice(key);
@@ -262,8 +261,8 @@ impl Cipher {
         }
     }
 
-    /// CBC from zeros with ciphertext stealing, the last two blocks always in each other's place. Of
-    /// more than a block, which a confounder sees to.
+    /// Encrypts with CBC from a zero vector with ciphertext stealing, the last two blocks swapped. The text is longer than
+    /// a block, because it begins with a confounder.
     fn encrypt_cts(&self, text: &mut [u8]) {
         let tail = tail(text.len());
         let mut before: Block = [0; BLOCK];
@@ -285,7 +284,7 @@ impl Cipher {
         rest.copy_from_slice(&before[..tail]);
     }
 
-    /// The opposite.
+    /// Decrypts the result of `encrypt_cts`.
     fn decrypt_cts(&self, text: &mut [u8]) {
         let tail = tail(text.len());
         let (whole, rest) = text.split_at_mut(text.len() - tail);
@@ -301,7 +300,7 @@ impl Cipher {
         }
         let mut last = block_at(whole, last_at);
         self.decrypt(&mut last);
-        // The end of what was stolen stands in what it made.
+        // The decrypted block contains the end of the stolen block.
         let mut stolen = last;
         stolen[..tail].copy_from_slice(rest);
         mix(&mut last, &stolen);
@@ -312,7 +311,7 @@ impl Cipher {
     }
 }
 
-/// Octets of the last block, 1 to 16.
+/// Returns the number of octets in the last block, 1 to 16.
 fn tail(length: usize) -> usize {
     (length - 1) % BLOCK + 1
 }
@@ -327,21 +326,21 @@ fn mix(block: &mut Block, other: &Block) {
     block.iter_mut().zip(other).for_each(|(octet, other)| *octet ^= other);
 }
 
-/// A key for checksums, ready.
+/// A derived key for checksums.
 pub struct ChecksumKey {
     kind: EncType,
     key: hmac::Key,
 }
 
 impl ChecksumKey {
-    /// The checksum of a text.
+    /// Returns the checksum of a text.
     #[must_use]
     pub fn sign(&self, text: &[u8]) -> Vec<u8> {
         hmac::sign(&self.key, text).as_ref()[..self.kind.mac_octets()].to_vec()
     }
 }
 
-/// Keys for one use, ready.
+/// Derived keys for one usage.
 #[derive(Clone)]
 pub struct UsageKey {
     kind: EncType,
@@ -350,7 +349,7 @@ pub struct UsageKey {
 }
 
 impl UsageKey {
-    /// Appends the encrypted text behind a confounder, and its checksum.
+    /// Appends the encrypted confounder and text, and their checksum.
     pub fn seal(&self, confounder: &Block, text: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(confounder);
@@ -367,12 +366,12 @@ impl UsageKey {
         }
     }
 
-    /// The text that was sealed; none if it was by another key, or was changed.
+    /// Decrypts a sealed text. Returns `None` if the key differs or the text was changed.
     #[must_use]
     pub fn unseal(&self, sealed: &[u8]) -> Option<Vec<u8>> {
         let end = sealed.len().checked_sub(self.kind.mac_octets())?;
         let (cipher, mac) = sealed.split_at(end);
-        // More than a block, and AES has no text of none.
+        // A sealed text is longer than the block of its confounder.
         if cipher.len() <= BLOCK {
             return None;
         }
@@ -386,7 +385,7 @@ impl UsageKey {
         (found.as_ref()[..mac.len()] == *mac).then(|| text.split_off(BLOCK))
     }
 
-    /// The first vector, which is zeros, and what was encrypted.
+    /// Starts the MAC with the zero vector and the ciphertext.
     fn mac_of_cipher(&self, cipher: &[u8]) -> hmac::Tag {
         let mut context = hmac::Context::with_key(&self.integrity);
         context.update(&[0; BLOCK]);

@@ -1,19 +1,21 @@
-//! Before a run: each client's key, out of its password as the KDC wants it hashed, and where tickets
-//! for services are to be asked for, its log-in.
+//! The setup before a run: derives the key of each client from its password, and makes the logins for service tickets.
+//! Requests of the run itself are in the parent module.
 //!
-//! Hashing a password takes milliseconds, which real clients spend where they are; here it would be
-//! measured in place of the KDC. So it is done once for each identity, on all processors, before the
-//! clock starts.
+//! A password hash takes milliseconds. Real clients spend them on their own hosts; in the run they would hide the cost of
+//! the KDC. The setup computes each hash once, on all processors.
 
 use super::crypto::{BLOCK, BaseKey, EncType};
 use super::message::{
     self, KdcReply, KdcRequestKind, KerberosTime, PREAUTH_REQUIRED, TOO_BIG, TicketReply,
 };
 use crate::ber::MessageTemplate;
+use crate::coded::{Coded, coded, ensure_coded};
 use crate::message_engine::{Transport, frame};
 use crate::net::Route;
+use crate::request_error::{CodeSource, RequestError};
 use crate::template::{Template, least_common_multiple};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result};
+use roster_messages::table::lab;
 use socket2::Socket;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,76 +23,77 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, available_parallelism};
 use std::time::{Duration, SystemTime};
 
-/// Identities whose keys are kept: a few minutes of hashing.
+/// Maximum number of identities with keys: a few minutes of hashing.
 pub const IDENTITIES_MAX: u64 = 100_000;
-/// For one answer, before a run.
+/// Timeout of one reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
-/// Datagrams are lost.
+/// Number of attempts over UDP.
 const TRIES: u32 = 3;
 
-/// Uses of keys.
+/// Key usage numbers.
 pub mod usage {
-    /// The time that shows that a client knows its password.
+    /// Timestamp of pre-authentication.
     pub const TIMESTAMP: u32 = 1;
-    /// What only the client can read of the answer to a log-in.
+    /// Encrypted part of the reply to a login.
     pub const AS_REPLY: u32 = 3;
-    /// The checksum of a request for a service.
+    /// Checksum of a request for a service ticket.
     pub const TGS_CHECKSUM: u32 = 6;
-    /// Who makes it.
+    /// Authenticator of a request for a service ticket.
     pub const TGS_AUTHENTICATOR: u32 = 7;
 }
 
+/// A client and its key.
 pub struct ClientKey {
-    /// Its name, as an element.
+    /// Name, as an element.
     pub name: Vec<u8>,
-    /// Of its password.
+    /// Key from its password.
     pub key: BaseKey,
 }
 
-/// What a client has after its log-in.
+/// The result of a login.
 pub struct TicketSession {
     /// Realm and name of the client, as elements.
     pub client: (Vec<u8>, Vec<u8>),
-    /// As an element.
+    /// Ticket, as an element.
     pub ticket: Vec<u8>,
-    /// The session's key.
+    /// Session key.
     pub key: BaseKey,
 }
 
-/// Whom to ask, and for whom.
+/// The KDC and the clients.
 pub struct KeySetup<'a> {
     /// The KDC.
     pub route: &'a Route,
-    /// How messages travel.
+    /// Transport of messages.
     pub protocol: Transport,
     pub realm: &'a str,
     /// Names of clients.
     pub principal: &'a Template,
-    /// Their passwords.
+    /// Passwords of clients.
     pub password: &'a Template,
-    /// What may be used.
+    /// Permitted encryption types.
     pub kinds: &'a [EncType],
 }
 
 impl KeySetup<'_> {
-    /// How many pairs of name and password there are.
+    /// Returns the number of pairs of name and password.
     pub fn identities(&self) -> Result<u64> {
         let pairs = least_common_multiple(self.principal.count(), self.password.count());
-        ensure!(
+        ensure_coded!(
             pairs <= IDENTITIES_MAX,
-            "--principal, --password: each of the identities needs a key before the run, and these are \
-             more than {IDENTITIES_MAX}; with --no-preauth there may be any number"
+            TOO_MANY_IDENTITIES,
+            "--principal and --password: more than {IDENTITIES_MAX} identities"
         );
         Ok(pairs)
     }
 
-    /// All clients, in the order of requests.
+    /// Returns all clients, in the order of requests.
     pub fn clients(&self) -> Result<Vec<ClientKey>> {
         let identities = self.identities()?;
         each(identities, |turn| self.client(turn))
     }
 
-    /// All log-ins, in the order of requests.
+    /// Makes all logins, in the order of requests.
     pub fn sessions(&self) -> Result<Vec<TicketSession>> {
         let identities = self.identities()?;
         each(identities, |turn| {
@@ -103,7 +106,7 @@ impl KeySetup<'_> {
         format!("{}@{}", String::from_utf8_lossy(&self.principal.text(turn)), self.realm)
     }
 
-    /// Asks how the client's key is made, and makes it.
+    /// Requests the salt of a client, and derives its key.
     fn client(&self, turn: u64) -> Result<ClientKey> {
         let principal = self.principal.text(turn);
         let mut name = Vec::new();
@@ -115,14 +118,9 @@ impl KeySetup<'_> {
         });
         let password = self.password.text(turn);
         let key = BaseKey::from_password(hint.kind, &password, &salt, hint.iterations);
-        let key = key.with_context(|| {
-            format!(
-                "{}: the KDC asks for a hash of {:?} rounds",
-                self.client_name(turn),
-                hint.iterations
-            )
-        })?;
-        Ok(ClientKey { name, key })
+        let rounds = hint.iterations.unwrap_or_default();
+        let text = format_args!("{}: {rounds} hash iterations", self.client_name(turn));
+        Ok(ClientKey { name, key: key.coded(&lab::KDC_ITERATIONS, text)? })
     }
 
     fn query_salt_params(&self, name: &[u8], turn: u64) -> Result<message::SaltParams> {
@@ -136,17 +134,13 @@ impl KeySetup<'_> {
         let list = match read(&reply)? {
             KdcReply::Refused(PREAUTH_REQUIRED, list) => list,
             KdcReply::Granted(grant) => grant.salt_params,
-            KdcReply::Refused(code, _) => bail!("Kerberos {code} {}", message::name(code)),
+            KdcReply::Refused(code, _) => return Err(rejected(code)),
         };
-        let hint =
-            message::salt_params(list).map_err(|what| anyhow!("malformed answer: {what}"))?;
-        // A KDC that says nothing of it has what everybody has.
+        let hint = message::salt_params(list).map_err(malformed)?;
+        // A KDC without salt parameters uses the defaults.
         let usual = message::SaltParams { kind: EncType::Aes256Sha1, salt: None, iterations: None };
         let hint = hint.unwrap_or(usual);
-        ensure!(
-            self.kinds.contains(&hint.kind),
-            "the KDC has no key of the kinds that were asked for (--enctype)"
-        );
+        ensure_coded!(self.kinds.contains(&hint.kind), KDC_NO_KEY, "no key of a type of --enctype");
         Ok(hint)
     }
 
@@ -175,11 +169,11 @@ impl KeySetup<'_> {
         let reply = self.exchange(&self.build_request(&request, &client.name, 0, &preauth))?;
         match read(&reply)? {
             KdcReply::Granted(grant) => session(&grant, client),
-            KdcReply::Refused(code, _) => bail!("Kerberos {code} {}", message::name(code)),
+            KdcReply::Refused(code, _) => Err(rejected(code)),
         }
     }
 
-    /// Sends a message and waits for its answer; what does not fit into a datagram goes over TCP.
+    /// Sends a message and waits for its reply. Uses TCP if the reply does not fit into a datagram.
     fn exchange(&self, message: &[u8]) -> Result<Vec<u8>> {
         if self.protocol == Transport::Udp {
             let reply = self.exchange_udp(message)?;
@@ -197,7 +191,7 @@ impl KeySetup<'_> {
         let mut reply = vec![0; usize::from(u16::MAX)];
         let mut last = None;
         for turn in 0..TRIES {
-            // Another socket each time: an answer that comes late is for nobody.
+            // Each attempt has a new socket, which does not receive late replies.
             let tried = self.route.datagrams(turn as usize).and_then(|socket| {
                 limit_wait(&socket)?;
                 (&socket).write_all(message)?;
@@ -211,30 +205,44 @@ impl KeySetup<'_> {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.map_or_else(|| anyhow!("no answer"), anyhow::Error::from))
-            .with_context(|| format!("no answer from {}", self.route.target))
+        let text = format_args!("{}: no reply", self.route.target);
+        match last {
+            Some(error) => Err(error).coded(&lab::KDC_UNREACHABLE, text),
+            None => Err(coded(&lab::KDC_UNREACHABLE, text.to_string())),
+        }
     }
 
     fn exchange_tcp(&self, message: &[u8]) -> Result<Vec<u8>> {
         const LENGTH_OCTETS: usize = 4;
-        let failed = || format!("no answer from {} over TCP", self.route.target);
-        let mut stream =
-            TcpStream::connect_timeout(&self.route.target, REPLY_TIMEOUT).with_context(failed)?;
+        let (unreachable, text) =
+            (&lab::KDC_UNREACHABLE, format!("{}: no reply over TCP", self.route.target));
+        let mut stream = TcpStream::connect_timeout(&self.route.target, REPLY_TIMEOUT)
+            .coded(unreachable, &text)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
         let length = u32::try_from(message.len())?.to_be_bytes();
-        stream.write_all(&[&length, message].concat()).with_context(failed)?;
+        stream.write_all(&[&length, message].concat()).coded(unreachable, &text)?;
         let (mut inbox, mut piece) = (Vec::new(), [0; 4096]);
         loop {
             let found = frame(&inbox, LENGTH_OCTETS);
-            if let Some((begin, end)) = found.map_err(|what| anyhow!("malformed answer: {what}"))? {
+            if let Some((begin, end)) = found.map_err(malformed)? {
                 return Ok(inbox[begin..end].to_vec());
             }
-            let length = stream.read(&mut piece).with_context(failed)?;
-            ensure!(length > 0, "{} closed the connection before it answered", self.route.target);
+            let length = stream.read(&mut piece).coded(unreachable, &text)?;
+            if length == 0 {
+                return Err(RequestError::Closed.into_error(self.route.target));
+            }
             inbox.extend_from_slice(&piece[..length]);
         }
     }
+}
+
+fn rejected(code: u32) -> anyhow::Error {
+    RequestError::ErrorCode(CodeSource::Kerberos, code, message::name(code)).into_error("KDC")
+}
+
+fn malformed(problem: &'static str) -> anyhow::Error {
+    RequestError::Malformed(problem).into_error("KDC")
 }
 
 fn limit_wait(socket: &Socket) -> std::io::Result<()> {
@@ -243,21 +251,22 @@ fn limit_wait(socket: &Socket) -> std::io::Result<()> {
 }
 
 fn read(reply: &[u8]) -> Result<KdcReply<'_>> {
-    message::read(reply, KdcRequestKind::As).map_err(|what| anyhow!("malformed answer: {what}"))
+    message::read(reply, KdcRequestKind::As).map_err(malformed)
 }
 
 fn session(grant: &TicketReply<'_>, client: &ClientKey) -> Result<TicketSession> {
-    ensure!(
-        grant.kind == u32::from(client.key.kind().number()),
-        "the answer is encrypted by another kind of key than was agreed on"
+    let expected = client.key.kind().number();
+    ensure_coded!(
+        grant.kind == u32::from(expected),
+        KDC_OTHER_KEY,
+        "reply encrypted with type {} instead of {expected}",
+        grant.kind
     );
     let text = client.key.for_use(usage::AS_REPLY).unseal(grant.sealed);
-    let text = text.context("the answer cannot be decrypted: is the password right?")?;
-    let malformed = |what| anyhow!("malformed answer: {what}");
+    let text = text.coded(&lab::KDC_REPLY_UNREADABLE, "reply cannot be decrypted")?;
     let (kind, octets) = message::session(&text).map_err(malformed)?;
     let key = EncType::from_number(kind).and_then(|kind| BaseKey::new(kind, octets));
-    let key =
-        key.with_context(|| format!("the session's key is of kind {kind}, which is not known"))?;
+    let key = key.coded(&lab::KDC_SESSION_KEY, format_args!("session key of type {kind}"))?;
     let (realm, name) = grant.client;
     Ok(TicketSession {
         client: (realm.to_vec(), name.to_vec()),
@@ -266,7 +275,7 @@ fn session(grant: &TicketReply<'_>, client: &ClientKey) -> Result<TicketSession>
     })
 }
 
-/// Does something for all identities, on all processors; the first failure ends it.
+/// Calls `make` for all identities, on all processors, up to the first failure.
 fn each<T: Send>(count: u64, make: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
     let threads = available_parallelism().map_or(1, usize::from) as u64;
     let (failed, make) = (AtomicBool::new(false), &make);
@@ -284,7 +293,7 @@ fn each<T: Send>(count: u64, make: impl Fn(u64) -> Result<T> + Sync) -> Result<V
         let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || share(first))).collect();
         let ended = running.into_iter().map(|thread| match thread.join() {
             Ok(result) => result,
-            Err(_) => Err(anyhow!("a thread has ended before its work was done")),
+            Err(_) => Err(coded(&lab::THREAD_ENDED, "a thread ended during the setup")),
         });
         ended.collect::<Result<Vec<Vec<T>>>>()
     })?;
@@ -302,7 +311,7 @@ mod tests {
         assert_eq!(each(1000, Ok).unwrap(), (0..1000).collect::<Vec<_>>());
         assert!(each(0, Ok).unwrap().is_empty());
         let failing = each(1_000_000_000, |turn| {
-            ensure!(turn != 5, "five");
+            anyhow::ensure!(turn != 5, "five");
             Ok(())
         });
         assert_eq!(failing.unwrap_err().to_string(), "five");

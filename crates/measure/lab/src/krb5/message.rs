@@ -1,5 +1,5 @@
-//! Messages of Kerberos (RFC 4120): requests as templates, and of answers what a client needs to know.
-//! Any bytes are safe to read.
+//! Messages of Kerberos (RFC 4120): templates of requests, and the parts of replies that the lab needs. Any bytes are
+//! safe to parse. `crypto` encrypts.
 
 use super::crypto::EncType;
 use crate::ber::{self, MessageTemplate, close, open, primitive};
@@ -21,25 +21,25 @@ const TICKET: u8 = 0x61;
 const PA_TGS_REQUEST: u32 = 1;
 const PA_TIMESTAMP: u32 = 2;
 const PA_ETYPE_INFO2: u32 = 19;
-/// What an answer may hold of its lists.
+/// Maximum number of elements of a list in a reply.
 const LIST_MAX: usize = 64;
 
-/// The client must show first that it knows its password.
+/// KDC_ERR_PREAUTH_REQUIRED.
 pub const PREAUTH_REQUIRED: u32 = 25;
-/// The answer does not fit into a datagram.
+/// KRB_ERR_RESPONSE_TOO_BIG.
 pub const TOO_BIG: u32 = 52;
 
-/// What is asked for.
+/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum KdcRequestKind {
-    /// A log-in: the ticket that others are asked for with
+    /// Log in: request a ticket-granting ticket
     As,
-    /// A ticket for a service, with that of a log-in
+    /// Request a service ticket after one login before the run
     Tgs,
 }
 
 impl KdcRequestKind {
-    /// The tag of its answer.
+    /// Returns the tag of the reply.
     fn reply_tag(self) -> u8 {
         match self {
             Self::As => 0x6b,
@@ -48,7 +48,7 @@ impl KdcRequestKind {
     }
 }
 
-/// The number of an element within its sequence.
+/// Returns the tag of an element with this number in its sequence.
 fn context_tag(number: u8) -> u8 {
     0xa0 | number
 }
@@ -59,10 +59,10 @@ fn element(tag: u8, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     close(start, out);
 }
 
-/// A name of one or several parts with `/` between them, as an element.
+/// Writes a name of one or several parts, separated by `/`, as an element.
 pub fn write_name(name: &[u8], out: &mut Vec<u8>) {
     let parts = name.split(|&byte| byte == b'/');
-    // Of a person or program, or of a service's instance; nothing depends on it.
+    // The name type is principal or service instance. KDCs do not compare it.
     let kind = if name.contains(&b'/') { 2 } else { 1 };
     element(SEQUENCE, out, |out| {
         element(context_tag(0), out, |out| primitive(INTEGER, &[kind], out));
@@ -72,12 +72,12 @@ pub fn write_name(name: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// A text, as an element.
+/// Writes a text as an element.
 pub fn write_text(text: &[u8], out: &mut Vec<u8>) {
     primitive(TEXT, text, out);
 }
 
-/// What was encrypted, as an element.
+/// Writes encrypted data as an element.
 pub fn write_encrypted(kind: EncType, sealed: &[u8], out: &mut Vec<u8>) {
     element(SEQUENCE, out, |out| {
         element(context_tag(0), out, |out| primitive(INTEGER, &[kind.number()], out));
@@ -85,7 +85,7 @@ pub fn write_encrypted(kind: EncType, sealed: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// A checksum, as an element.
+/// Writes a checksum as an element.
 pub fn write_checksum(kind: EncType, checksum: &[u8], out: &mut Vec<u8>) {
     element(SEQUENCE, out, |out| {
         element(context_tag(0), out, |out| primitive(INTEGER, &[kind.checksum_number()], out));
@@ -93,7 +93,7 @@ pub fn write_checksum(kind: EncType, checksum: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// What PA-ENC-TIMESTAMP encrypts.
+/// Writes the plain text of PA-ENC-TIMESTAMP.
 pub fn write_timestamp(stamp: &KerberosTime, out: &mut Vec<u8>) {
     element(SEQUENCE, out, |out| {
         element(context_tag(0), out, |out| primitive(TIME, &stamp.text, out));
@@ -101,17 +101,17 @@ pub fn write_timestamp(stamp: &KerberosTime, out: &mut Vec<u8>) {
     });
 }
 
-/// A moment as messages hold it, always of the same length.
+/// A time in the format of messages, with a constant length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KerberosTime {
-    /// `20261122133710Z`
+    /// Seconds, such as `20261122133710Z`.
     pub text: [u8; 15],
-    /// Of three octets: what would have fewer is moved on by up to 66 ms, which no KDC minds.
+    /// Microseconds in three octets. Smaller values are raised by up to 66 ms, which every KDC accepts.
     pub micros: [u8; 3],
 }
 
 impl KerberosTime {
-    /// Of a moment after 1970 and before 10000.
+    /// Converts a time between 1970 and 10000.
     #[must_use]
     pub fn from_time(time: SystemTime) -> Self {
         const THREE_OCTETS: u32 = 0x1_0000;
@@ -139,10 +139,11 @@ impl KerberosTime {
     }
 }
 
-/// Year, month and day of a day since 1970: years that begin in March have their odd day at the end.
+/// Returns year, month and day of a day since 1970. The computation uses years that begin in March, so the leap day is
+/// their last day.
 fn date(day: u64) -> (u64, u64, u64) {
     const DAYS_OF_400_YEARS: u64 = 146_097;
-    // From the first of March of the year 0 to 1970.
+    // The offset is the number of days from 1 March of the year 0 to 1970.
     let day = day + 719_468;
     let (era, of_era) = (day / DAYS_OF_400_YEARS, day % DAYS_OF_400_YEARS);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -153,13 +154,13 @@ fn date(day: u64) -> (u64, u64, u64) {
     (era * 400 + year + next, month, day)
 }
 
-/// A ticket is asked for until then: longer than any run.
+/// Returns the requested end of tickets, later than the end of any run.
 #[must_use]
 pub fn till(now: SystemTime) -> KerberosTime {
     KerberosTime::from_time(now + Duration::from_secs(86_400))
 }
 
-/// Nonces have four octets, of which the first is from 0x40 to 0x7f: so they have one length.
+/// Returns a nonce of four octets. The first is from 0x40 to 0x7f, so all nonces have the same length.
 #[must_use]
 pub fn nonce(number: u64) -> [u8; 4] {
     (0x4000_0000 | (number & 0x3fff_ffff) as u32).to_be_bytes()
@@ -169,7 +170,7 @@ fn number_at(number: u8, value: u8, message: &mut MessageTemplate) {
     message.constructed(context_tag(number), |message| message.number(INTEGER, value));
 }
 
-/// KDC-REQ-BODY. Slots: `client` if there is one, `service`, and the octets of a nonce.
+/// Writes KDC-REQ-BODY. Its slots are `client` if present, `service`, and the octets of a nonce.
 fn write_body(
     realm: &[u8],
     till: &KerberosTime,
@@ -183,7 +184,7 @@ fn write_body(
                 message.constructed(context_tag(number), |message| message.slot(slot));
             }
         };
-        // No options: a plain ticket is what is asked for.
+        // The request has no options, so it is for a plain ticket.
         message.constructed(context_tag(0), |message| message.constant(BIT_STRING, &[0; 5]));
         slot(1, client, message);
         message.constructed(context_tag(2), |message| message.constant(TEXT, realm));
@@ -213,13 +214,13 @@ fn write_request(
     message.constructed(tag, |message| {
         message.constructed(SEQUENCE, |message| {
             number_at(1, VERSION, message);
-            // The type of a message is its tag's number.
+            // The message type equals the number of the tag.
             number_at(2, tag & 0x1f, message);
             if let Some(kind) = preauth {
                 message.constructed(context_tag(3), |message| {
                     message.constructed(SEQUENCE, |message| {
                         message.constructed(SEQUENCE, |message| {
-                            // Those that we send have numbers of one octet.
+                            // The types that the lab sends have numbers of one octet.
                             number_at(1, kind as u8, message);
                             message.constructed(context_tag(2), |message| {
                                 message.constructed(OCTETS, fill);
@@ -234,8 +235,8 @@ fn write_request(
     message
 }
 
-/// AS-REQ. Slots: the client's name, the service's, the nonce's octets, and if there is to be
-/// pre-authentication what it encrypted.
+/// Returns the template of AS-REQ. Its slots are the names of client and service, the octets of the nonce, and the
+/// encrypted timestamp with pre-authentication.
 #[must_use]
 pub fn as_request(
     realm: &[u8],
@@ -252,20 +253,19 @@ pub fn as_request(
     )
 }
 
-/// The templates of a TGS-REQ, whose body is signed before it is sent.
+/// The templates of a TGS-REQ, whose body is signed.
 #[derive(Clone, Debug)]
 pub struct TgsTemplates {
-    /// Slots: the service's name, the nonce's octets.
+    /// Body. Slots: name of the service, octets of the nonce.
     pub body: MessageTemplate,
-    /// What the session's key encrypts. Slots: the client's realm and name, the checksum of the body,
-    /// octets of microseconds, octets of the time.
+    /// Plain authenticator. Slots: realm and name of the client, checksum of the body, octets of microseconds and time.
     pub authenticator: MessageTemplate,
-    /// Slots: the ticket, the encrypted authenticator, the body.
+    /// Whole message. Slots: the ticket, the encrypted authenticator, the body.
     pub whole: MessageTemplate,
 }
 
 impl TgsTemplates {
-    /// For tickets of a realm.
+    /// Creates the templates for a realm.
     #[must_use]
     pub fn new(realm: &[u8], till: &KerberosTime, kinds: &[EncType]) -> Self {
         let mut body = MessageTemplate::default();
@@ -307,37 +307,37 @@ impl TgsTemplates {
     }
 }
 
-/// What a KDC answered.
+/// Replies of a KDC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KdcReply<'a> {
     Granted(TicketReply<'a>),
-    /// A code, and what it has to say of it.
+    /// Error code and its data.
     Refused(u32, &'a [u8]),
 }
 
-/// A ticket, and what only the client can read.
+/// A ticket and the encrypted part for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketReply<'a> {
-    /// How the key was made, as a list of pre-authentication data.
+    /// Salt parameters, as a list of pre-authentication data.
     pub salt_params: &'a [u8],
-    /// The client's realm and name, as elements.
+    /// Realm and name of the client, as elements.
     pub client: (&'a [u8], &'a [u8]),
-    /// As an element.
+    /// Ticket, as an element.
     pub ticket: &'a [u8],
-    /// By what the rest is encrypted.
+    /// Encryption type of the encrypted part.
     pub kind: u32,
-    /// The rest.
+    /// Encrypted part.
     pub sealed: &'a [u8],
 }
 
-/// The elements of a sequence by their numbers.
+/// Splits a sequence into its elements by number.
 fn fields(mut rest: &[u8]) -> Result<[&[u8]; 16], &'static str> {
     let mut fields = [&rest[..0]; 16];
     while !rest.is_empty() {
         let (tag, content) = ber::take_element(&mut rest)?;
         match fields.get_mut(usize::from(tag & 0x1f)) {
             Some(field) if tag & 0xe0 == 0xa0 => *field = content,
-            _ => return Err("an element that has no number"),
+            _ => return Err("element without a number"),
         }
     }
     Ok(fields)
@@ -351,12 +351,12 @@ fn octets(mut element: &[u8]) -> Result<&[u8], &'static str> {
     ber::take_expected(OCTETS, &mut element)
 }
 
-/// Reads the answer to a request.
+/// Parses the reply to a request.
 pub fn read(bytes: &[u8], op: KdcRequestKind) -> Result<KdcReply<'_>, &'static str> {
     let mut rest = bytes;
     let (tag, mut content) = ber::take_element(&mut rest)?;
     if !rest.is_empty() {
-        return Err("something behind the message");
+        return Err("data after the message");
     }
     let fields = fields(ber::take_expected(SEQUENCE, &mut content)?)?;
     if tag == ERROR {
@@ -364,10 +364,10 @@ pub fn read(bytes: &[u8], op: KdcRequestKind) -> Result<KdcReply<'_>, &'static s
         return Ok(KdcReply::Refused(integer(fields[6])?, data));
     }
     if tag != op.reply_tag() {
-        return Err("an answer of another type");
+        return Err("reply of another type");
     }
     if fields[5].first() != Some(&TICKET) || fields[3].is_empty() || fields[4].is_empty() {
-        return Err("an answer without its ticket");
+        return Err("reply without a ticket");
     }
     let (kind, sealed) = encrypted(fields[6])?;
     let client = (fields[3], fields[4]);
@@ -385,18 +385,18 @@ fn encrypted(mut element: &[u8]) -> Result<(u32, &[u8]), &'static str> {
     Ok((integer(fields[0])?, octets(fields[2])?))
 }
 
-/// How a password becomes a key.
+/// Parameters of the key derivation from a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaltParams {
-    /// By what is encrypted.
+    /// Encryption type of the key.
     pub kind: EncType,
-    /// What is hashed with the password; none for the principal itself.
+    /// Salt; `None` means the principal.
     pub salt: Option<Vec<u8>>,
-    /// How often.
+    /// Number of iterations.
     pub iterations: Option<u32>,
 }
 
-/// The first of the ways that a KDC offers that we know, out of a list of pre-authentication data.
+/// Returns the first known parameters from a list of pre-authentication data.
 pub fn salt_params(list: &[u8]) -> Result<Option<SaltParams>, &'static str> {
     if list.is_empty() {
         return Ok(None);
@@ -408,7 +408,7 @@ pub fn salt_params(list: &[u8]) -> Result<Option<SaltParams>, &'static str> {
             break;
         }
         let data = fields(ber::take_expected(SEQUENCE, &mut rest)?)?;
-        // Some have numbers below zero, which are none of ours.
+        // Some types have negative numbers, which are errors here and are skipped.
         if integer(data[1]) == Ok(PA_ETYPE_INFO2) {
             return first_known_params(octets(data[2])?);
         }
@@ -434,7 +434,7 @@ fn first_known_params(mut list: &[u8]) -> Result<Option<SaltParams>, &'static st
             None
         } else {
             let octets = octets(entry[2])?;
-            let octets = octets.try_into().map_err(|_| "a number of iterations that is none")?;
+            let octets = octets.try_into().map_err(|_| "invalid number of iterations")?;
             Some(u32::from_be_bytes(octets))
         };
         return Ok(Some(SaltParams { kind, salt, iterations }));
@@ -442,14 +442,14 @@ fn first_known_params(mut list: &[u8]) -> Result<Option<SaltParams>, &'static st
     Ok(None)
 }
 
-/// The session's key, out of what only the client can read.
+/// Returns type and octets of the session key from the decrypted part.
 pub fn session(text: &[u8]) -> Result<(u32, &[u8]), &'static str> {
     const OF_AS: u8 = 0x79;
     const OF_TGS: u8 = 0x7a;
     let mut text = text;
-    // MIT's KDC says the one for the other.
+    // MIT's KDC uses the tag of TGS for AS replies.
     let (OF_AS | OF_TGS, mut content) = ber::take_element(&mut text)? else {
-        return Err("an answer whose secret part is none");
+        return Err("invalid encrypted part");
     };
     let outer = fields(ber::take_expected(SEQUENCE, &mut content)?)?;
     let mut key = outer[0];
@@ -457,7 +457,7 @@ pub fn session(text: &[u8]) -> Result<(u32, &[u8]), &'static str> {
     Ok((integer(key[0])?, octets(key[1])?))
 }
 
-/// What a code is called.
+/// Returns the name of an error code.
 #[must_use]
 pub fn name(code: u32) -> Cow<'static, str> {
     Cow::Borrowed(match code {

@@ -1,7 +1,7 @@
-//! Kerberos: log-ins (AS-REQ, with pre-authentication or without) and tickets for services (TGS-REQ).
+//! The Kerberos engine: logins (AS-REQ, with or without pre-authentication) and service tickets (TGS-REQ).
 //!
-//! No two requests of a run have the same bytes, unless that is wished for: a KDC answers what it has
-//! answered before from a cache. Answers are not decrypted, which would be the client's work.
+//! No two requests of a run have the same bytes unless --same-bytes is set, because a KDC caches its replies. Replies
+//! are not decrypted, because that is the work of a client.
 
 pub mod crypto;
 pub mod key_setup;
@@ -9,7 +9,7 @@ pub mod message;
 
 use crate::ber::MessageTemplate;
 use crate::message_engine::MessageCodec;
-use crate::request_error::RequestError;
+use crate::request_error::{CodeSource, RequestError};
 use crate::template::Template;
 use crypto::{BLOCK, EncType};
 use key_setup::{ClientKey, TicketSession, usage};
@@ -17,29 +17,29 @@ use message::{KdcReply, KdcRequestKind, KerberosTime, TgsTemplates};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What the requests of a run have in common.
+/// Settings of all requests of a run.
 pub struct Krb5Settings {
-    /// The service that tickets are for.
+    /// Service of the tickets.
     pub service: Template,
-    /// Nonces count from here.
+    /// First nonce.
     pub seed: u64,
-    /// When it began.
+    /// Start of the run.
     pub start: SystemTime,
-    /// What is asked for, and by whom.
+    /// Requests with their clients.
     pub request: Krb5Requests,
 }
 
-/// Requests, by what they need.
+/// Kinds of requests.
 pub enum Krb5Requests {
-    /// A log-in of a client who shows nothing.
+    /// Login without pre-authentication.
     Plain(MessageTemplate, Template),
-    /// A log-in of a client who shows that it knows its password: of each its name and its key.
+    /// Login with an encrypted timestamp: name and key of each client.
     Timestamp(MessageTemplate, Vec<(Vec<u8>, EncType, crypto::UsageKey)>),
-    /// A ticket for a service: of each client its session.
+    /// Service ticket: session of each client.
     Tgs(Box<TgsTemplates>, Vec<TgsClient>),
 }
 
-/// A log-in, with keys that are ready.
+/// A session with derived keys.
 pub struct TgsClient {
     session: TicketSession,
     authenticator: crypto::UsageKey,
@@ -47,14 +47,14 @@ pub struct TgsClient {
 }
 
 impl Krb5Requests {
-    /// Log-ins of anybody.
+    /// Returns logins without pre-authentication.
     #[must_use]
     pub fn plain(realm: &str, kinds: &[EncType], principal: Template, now: SystemTime) -> Self {
         let till = message::till(now);
         Self::Plain(message::as_request(realm.as_bytes(), &till, kinds, false), principal)
     }
 
-    /// Log-ins of these.
+    /// Returns logins of these clients.
     #[must_use]
     pub fn timestamp(
         realm: &str,
@@ -70,7 +70,7 @@ impl Krb5Requests {
         Self::Timestamp(message::as_request(realm.as_bytes(), &till, kinds, true), clients)
     }
 
-    /// Tickets for these.
+    /// Returns requests for service tickets in these sessions.
     #[must_use]
     pub fn tgs(
         realm: &str,
@@ -95,7 +95,7 @@ impl Krb5Requests {
         }
     }
 
-    /// After so many requests the first client has its turn again.
+    /// Returns the number of requests after which the clients repeat.
     fn period(&self) -> u64 {
         match self {
             Self::Plain(_, principal) => principal.count(),
@@ -105,10 +105,10 @@ impl Krb5Requests {
     }
 }
 
-/// One thread's messages.
+/// Messages of one thread.
 pub struct Krb5Codec {
     settings: Arc<Krb5Settings>,
-    /// Whether a client's second request is its first one again.
+    /// Whether a client repeats its first request.
     same_bytes: bool,
     text: Vec<u8>,
     name: Vec<u8>,
@@ -120,7 +120,7 @@ pub struct Krb5Codec {
 }
 
 impl Krb5Codec {
-    /// For a run.
+    /// Creates the codec of a run.
     #[must_use]
     pub fn new(settings: Arc<Krb5Settings>, same_bytes: bool) -> Self {
         let new = Vec::new;
@@ -137,7 +137,7 @@ impl Krb5Codec {
         }
     }
 
-    /// The number that makes a request what it is, and its moment.
+    /// Returns the number of a request for its nonce, and its time.
     fn number_and_time(&self, request: u64) -> (u64, SystemTime) {
         let Krb5Settings { seed, start, request: what, .. } = &*self.settings;
         if self.same_bytes {
@@ -147,9 +147,9 @@ impl Krb5Codec {
         }
     }
 
-    /// `plain`, sealed, as an element.
+    /// Encrypts `plain` into `element`.
     fn seal(&mut self, kind: EncType, key: &crypto::UsageKey, number: u64) {
-        // That it is another each time is all that is asked of it here.
+        // The confounder only has to differ in each request.
         let mut confounder = [0; BLOCK];
         confounder[..8].copy_from_slice(&number.to_be_bytes());
         self.sealed.clear();
@@ -191,7 +191,7 @@ impl MessageCodec for Krb5Codec {
         settings.service.write(request, &mut self.text);
         self.service.clear();
         message::write_name(&self.text, &mut self.service);
-        // Fewer than are kept in memory.
+        // The number of clients fits into usize, because they are in memory.
         let turn = (request % settings.request.period().max(1)) as usize;
         match &settings.request {
             Krb5Requests::Plain(template, principal) => {
@@ -219,7 +219,7 @@ impl MessageCodec for Krb5Codec {
         Some(match message::read(answer, self.settings.request.op()) {
             Ok(KdcReply::Granted(_)) => Ok(()),
             Ok(KdcReply::Refused(code, _)) => {
-                Err(RequestError::ErrorCode("Kerberos", code, message::name(code)))
+                Err(RequestError::ErrorCode(CodeSource::Kerberos, code, message::name(code)))
             }
             Err(what) => Err(RequestError::Malformed(what)),
         })

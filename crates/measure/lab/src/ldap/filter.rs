@@ -1,19 +1,19 @@
-//! Search filters (RFC 4515) into requests. Values may have parts that vary, and go in as they are: no
-//! identity can change what a filter means.
+//! Encodes search filters (RFC 4515). Values may have variable parts, which are inserted after the filter is parsed: an
+//! identity cannot change the structure of the filter. Extensible matches are not supported.
 
 use crate::ber::{self, MessageTemplate};
 use crate::template::Template;
 
-/// Filters within filters.
+/// Maximum nesting of filters.
 pub const DEPTH_MAX: usize = 32;
-// A comparison has elements of its own, and the filter is within a request.
+// A comparison has further elements, and the filter is within a request.
 const _: () = assert!(DEPTH_MAX + 8 <= ber::DEPTH_MAX);
 
 /// Writes a filter into a message.
 pub fn write(text: &str, message: &mut MessageTemplate) -> Result<(), String> {
     let text = text.trim();
     let bare;
-    // As ldapsearch takes it.
+    // Like ldapsearch, this accepts a filter without parentheses.
     let whole = if text.starts_with('(') {
         text
     } else {
@@ -25,26 +25,26 @@ pub fn write(text: &str, message: &mut MessageTemplate) -> Result<(), String> {
     if rest.is_empty() {
         Ok(())
     } else {
-        Err(format!("filter {text:?}: {rest:?} stands behind its end"))
+        Err(format!("filter {text:?}: text after the end: {rest:?}"))
     }
 }
 
-/// Writes the filter at the start of `text`, and returns what is behind it.
+/// Writes the filter at the start of `text`, and returns the rest.
 fn write_component<'t>(
     text: &'t str,
     message: &mut MessageTemplate,
     depth: usize,
 ) -> Result<&'t str, String> {
     if depth >= DEPTH_MAX {
-        return Err(format!("more than {DEPTH_MAX} filters within each other"));
+        return Err(format!("nested more than {DEPTH_MAX} times"));
     }
-    let inner = text.strip_prefix('(').ok_or_else(|| format!("{text:?} does not begin with ("))?;
+    let inner = text.strip_prefix('(').ok_or_else(|| format!("missing ( before {text:?}"))?;
     let tag = match inner.bytes().next() {
         Some(b'&') => 0xa0,
         Some(b'|') => 0xa1,
         Some(b'!') => 0xa2,
         _ => {
-            let end = inner.find(')').ok_or("a ( without its )")?;
+            let end = inner.find(')').ok_or("( without )")?;
             comparison(&inner[..end], message)?;
             return Ok(&inner[end + 1..]);
         }
@@ -64,13 +64,13 @@ fn write_component<'t>(
     });
     match failed {
         Some(why) => Err(why),
-        None if rest.len() + 1 == inner.len() => Err("an operator without a filter".to_owned()),
-        None => rest.strip_prefix(')').ok_or_else(|| "a ( without its )".to_owned()),
+        None if rest.len() + 1 == inner.len() => Err("operator without a filter".to_owned()),
+        None => rest.strip_prefix(')').ok_or_else(|| "( without )".to_owned()),
     }
 }
 
 fn comparison(text: &str, message: &mut MessageTemplate) -> Result<(), String> {
-    let (left, value) = text.split_once('=').ok_or_else(|| format!("{text:?} compares nothing"))?;
+    let (left, value) = text.split_once('=').ok_or_else(|| format!("{text:?} has no ="))?;
     let (tag, name) = match left.as_bytes().last() {
         Some(b'>') => (0xa5, &left[..left.len() - 1]),
         Some(b'<') => (0xa6, &left[..left.len() - 1]),
@@ -80,7 +80,7 @@ fn comparison(text: &str, message: &mut MessageTemplate) -> Result<(), String> {
     };
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_name) {
-        return Err(format!("{name:?} is no attribute"));
+        return Err(format!("{name:?} is not an attribute"));
     }
     if tag == 0xa3 && value == "*" {
         message.constant(0x87, name.as_bytes());
@@ -102,7 +102,7 @@ fn comparison(text: &str, message: &mut MessageTemplate) -> Result<(), String> {
         written.push((place, Template::from_filter_value(piece)?));
     }
     if written.is_empty() {
-        return Err(format!("{text:?}: ** compares nothing"));
+        return Err(format!("{text:?}: ** has no value"));
     }
     message.constructed(0xa4, |message| {
         message.constant(0x04, name.as_bytes());
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_refused() {
+    fn filter_invalid_rejected() {
         let deep = format!("{}(a=b){}", "(!".repeat(40), ")".repeat(40));
         for text in
             ["", "(", "(a=b", "(a)", "(=b)", "(&)", "(&(a=b)", "(a=b)x", "(a:=b)", "(a=**)", &deep]

@@ -1,5 +1,5 @@
-//! What binds leave behind in entries: some servers hash a password anew when it is used, so that a
-//! scheme that was to be measured is gone after the first bind of each user.
+//! Detects changes of entries by binds. Some servers hash a password again on a bind, so after the first bind of each
+//! user another scheme is measured. `preflight` formats the result.
 
 use super::reply::{self, EntryAttributes};
 use super::{ConnectionMode, LdapEngine, LdapRequest, LdapSettings, SearchScope, TlsMode};
@@ -10,9 +10,9 @@ use crate::template::Template;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Entries that are looked at.
+/// Number of compared entries.
 pub const SAMPLE_ENTRIES: u64 = 8;
-/// What changes with a hash: itself, where it may be read, and what tells of any change.
+/// Attributes that change with a hash.
 const ATTRIBUTES: [&str; 4] = ["userPassword", "modifyTimestamp", "entryUSN", "entryCSN"];
 
 /// Reads the entries that requests bind as.
@@ -22,11 +22,11 @@ pub struct HashUpgradeCheck {
     timeout: Duration,
 }
 
-/// What was seen of an entry; nothing if it may not be read.
+/// The readable attributes of an entry; `None` if no attribute is readable.
 pub type ObservedEntry = Option<EntryAttributes>;
 
 impl HashUpgradeCheck {
-    /// As this user, or nobody.
+    /// Creates a check that binds as this DN, or anonymously.
     pub fn new(
         route: Route,
         security: TlsMode,
@@ -42,14 +42,14 @@ impl HashUpgradeCheck {
         Ok(Self { settings: Arc::new(settings), timeout })
     }
 
-    /// The entries of these requests.
+    /// Reads the entries of these requests.
     pub fn read_entries(&self, requests: &[u64]) -> Result<Vec<ObservedEntry>, RequestError> {
         let mut ldap = LdapEngine::new(Arc::clone(&self.settings), 1, 0);
         ldap.collect_entries();
         let mut seen = Vec::new();
         for &request in requests {
             match run_sequentially(&mut ldap, std::iter::once(request), self.timeout) {
-                // Not there, or not for us to read.
+                // The entry does not exist or is not readable.
                 Ok(()) | Err(RequestError::ErrorCode(..)) => {}
                 Err(failure) => return Err(failure),
             }
@@ -62,17 +62,17 @@ impl HashUpgradeCheck {
     }
 }
 
-/// What became of the entries.
+/// Result of a comparison of entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryChanges {
-    /// Entries of which something was seen.
+    /// Number of readable entries.
     pub seen: usize,
     pub changed: usize,
-    /// From which scheme to which, if passwords may be read.
+    /// Old and new scheme, if passwords are readable.
     pub schemes: Option<(String, String)>,
 }
 
-/// Compares what was seen before with what was seen after.
+/// Compares entries before and after binds.
 #[must_use]
 pub fn compare(before: &[ObservedEntry], after: &[ObservedEntry]) -> EntryChanges {
     let both =
@@ -86,7 +86,7 @@ pub fn compare(before: &[ObservedEntry], after: &[ObservedEntry]) -> EntryChange
     EntryChanges { seen: both.len(), changed: changed.len(), schemes }
 }
 
-/// How a password is stored: what stands in braces before it.
+/// Returns the scheme of a password, in braces before it.
 fn scheme(attributes: &EntryAttributes) -> Option<String> {
     let (_, values) = attributes.iter().find(|(name, _)| name == b"userpassword")?;
     let value = values.first()?;

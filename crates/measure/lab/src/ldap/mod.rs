@@ -1,8 +1,9 @@
-//! LDAP: simple bind, search, compare and modify, over TCP, StartTLS or LDAPS.
+//! The LDAP engine: simple bind, search, compare and modify, over TCP, StartTLS or LDAPS. `commands::schemes` also adds
+//! and deletes entries with it.
 //!
-//! A user has one connection, for good or for one request, and one request at a time on it: a bind may
-//! not overtake another, and so a latency is that of one request. What is asked is encoded once, and
-//! per request only the number and what varies are written.
+//! A user has one connection, persistent or for one request, with one request at a time. A bind cannot overtake another,
+//! so a latency is the one of a single request. The request is encoded once, and only its number and its variable parts
+//! are written per request.
 
 pub mod filter;
 pub mod hash_upgrade_check;
@@ -12,64 +13,63 @@ use crate::ber::MessageTemplate;
 use crate::load_thread::{Engine, RequestProgress};
 use crate::net::{Connection, ReadOutcome, Route, TlsSettings};
 use crate::poll::{Poller, ReadyEvent};
-use crate::request_error::RequestError;
+use crate::request_error::{CodeSource, RequestError, SystemCall};
 use crate::template::Template;
 use reply::{LdapReply, tag};
 use std::sync::Arc;
 
-/// Bytes read at once: more than any answer to a bind, fewer than would push everything else out of the
-/// cache.
+/// Bytes of one read: larger than any reply to a bind, and small enough for the processor's cache.
 const SCRATCH_BYTES: usize = 32 << 10;
-/// RFC 4511, StartTLS.
+/// OID of StartTLS (RFC 4511).
 const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
-/// Numbers of messages are not negative.
+/// Maximum message number.
 const ID_MAX: u32 = 0x7fff_ffff;
 
-/// What is done with an entry.
+/// Operations of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LdapOp {
-    /// Log in with --password
+    /// Bind with --password
     Bind,
-    /// Search from the entry on, by --filter and --scope
+    /// Search from --dn, by --filter and --scope
     Search,
-    /// Compare an attribute with the value of --value
+    /// Compare an attribute with --value
     Compare,
-    /// Replace the values of an attribute by that of --value
+    /// Replace the values of an attribute with --value
     Modify,
 }
 
-/// How far below its base a search looks.
+/// Scopes of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SearchScope {
-    /// The entry alone
+    /// Search the entry only
     Base,
-    /// Those right below it
+    /// Search its children
     One,
-    /// It and all below
+    /// Search the entry and its subtree
     Sub,
 }
 
-/// When connections are opened.
+/// Use of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ConnectionMode {
-    /// One for each user, before the run
+    /// Open one for each user, before the run
     Reuse,
-    /// One for each request, which its latency then holds
+    /// Open one for each request, which its latency includes
     New,
 }
 
-/// A request of some kind about entries.
+/// LDAP requests.
 #[derive(Clone, Debug)]
 pub enum LdapRequest {
-    /// Who, and the password.
+    /// DN and password.
     Bind(Template, Template),
-    /// From where, how deep, for what, which attributes.
+    /// Base, scope, filter, attributes.
     Search(Template, SearchScope, String, Vec<String>),
     /// Entry, attribute, value.
     Compare(Template, String, Template),
     /// Entry, attribute, value.
     Modify(Template, String, Template),
-    /// Entry; attributes with their values, those of one side by side.
+    /// Entry; attributes with their values. Values of an attribute are adjacent.
     Add(Template, Vec<(&'static str, Template)>),
     /// Entry.
     Delete(Template),
@@ -84,7 +84,7 @@ impl LdapRequest {
                 message.constructed(0x63, |message| {
                     message.value(0x04, base);
                     message.number(0x0a, *scope as u8);
-                    // Aliases are not followed; neither entries nor time have a bound of ours.
+                    // The request does not dereference aliases, and has no size or time limit.
                     message.number(0x0a, 0);
                     message.number(0x02, 0);
                     message.number(0x02, 0);
@@ -133,7 +133,7 @@ impl LdapRequest {
         wrong.map(|()| message)
     }
 
-    /// The tag of its answer.
+    /// Returns the tag of the reply.
     fn reply_tag(&self) -> u8 {
         match self {
             Self::Bind(..) => tag::BIND,
@@ -146,7 +146,7 @@ impl LdapRequest {
     }
 }
 
-/// A message: its number, and what `fill` writes.
+/// Encodes a message: its number, and the content from `fill`.
 fn enveloped(fill: impl FnOnce(&mut MessageTemplate)) -> MessageTemplate {
     let mut message = MessageTemplate::default();
     message.constructed(0x30, |message| {
@@ -164,18 +164,18 @@ fn bind(message: &mut MessageTemplate, dn: &Template, password: &Template) {
     });
 }
 
-/// When a connection is under TLS.
+/// Use of TLS.
 #[derive(Clone, Debug)]
 pub enum TlsMode {
-    /// Never.
+    /// No TLS.
     Clear,
-    /// From the first byte.
+    /// TLS from the first byte.
     Ldaps(TlsSettings),
-    /// After the server was asked.
+    /// TLS after a StartTLS request.
     StartTls(TlsSettings),
 }
 
-/// What the requests of a run have in common.
+/// Settings of all requests of a run.
 #[derive(Debug)]
 pub struct LdapSettings {
     route: Route,
@@ -183,18 +183,18 @@ pub struct LdapSettings {
     connections: ConnectionMode,
     request: MessageTemplate,
     reply_tag: u8,
-    /// Who the connection belongs to before the first request.
+    /// Bind before the first request.
     bind: Option<MessageTemplate>,
     start_tls: MessageTemplate,
 }
 
 impl LdapSettings {
-    /// What varies of the requests.
+    /// Returns the variable parts of the requests.
     pub fn values(&self) -> impl Iterator<Item = &Template> {
         self.request.values()
     }
 
-    /// Encodes the requests.
+    /// Encodes the requests. An error is one of the search filter.
     pub fn new(
         route: Route,
         security: TlsMode,
@@ -216,33 +216,33 @@ impl LdapSettings {
     }
 }
 
-/// How far a user's connection is.
+/// State of a user's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionState {
-    /// Nothing was said yet.
+    /// No message was sent.
     Opening,
-    /// The server was asked for TLS.
+    /// StartTLS was sent.
     StartingTls,
-    /// Under TLS if it is to be, though the two sides may still agree on keys.
+    /// TLS has started if required. Its handshake may be incomplete.
     Secured,
-    /// It is being bound.
+    /// The bind was sent.
     Binding,
-    /// Nothing is asked.
+    /// No request is pending.
     Ready,
-    /// The user's request is asked.
+    /// The user's request was sent.
     AwaitingReply,
 }
 
 #[derive(Debug)]
 struct LdapSession {
     link: Option<Connection>,
-    /// Whether the connection is known to stand.
+    /// Whether the connection is known to be established.
     is_connected: bool,
     state: ConnectionState,
     id: u32,
-    /// The request to be made when the connection is ready; none while it only is to be opened.
+    /// The request for a ready connection; `None` during the preparation.
     request: Option<u64>,
-    /// Whether an entry has come in answer to it.
+    /// Whether the search returned an entry.
     has_entry: bool,
     inbox: Vec<u8>,
 }
@@ -252,16 +252,16 @@ struct LdapSession {
 pub struct LdapEngine {
     settings: Arc<LdapSettings>,
     sessions: Vec<LdapSession>,
-    /// Sources are used in turn, each thread beginning at another.
+    /// Turn of the source addresses. Threads begin at different ones.
     next_source: usize,
     scratch: Vec<u8>,
     out: Vec<u8>,
-    /// Entries that searches brought, if somebody wants to see them.
+    /// Entries of searches, if they are collected.
     collected: Option<Vec<Vec<u8>>>,
 }
 
 impl LdapEngine {
-    /// For so many users; `turn` is another number for each thread.
+    /// Creates an engine for these users. `turn` differs between threads.
     #[must_use]
     pub fn new(settings: Arc<LdapSettings>, users: usize, turn: usize) -> Self {
         let session = || LdapSession {
@@ -283,25 +283,24 @@ impl LdapEngine {
         }
     }
 
-    /// From now on entries that searches bring are kept until they are taken.
+    /// Starts to collect the entries of searches.
     pub fn collect_entries(&mut self) {
         self.collected = Some(Vec::new());
     }
 
-    /// The entries that were kept, each as the whole message of the server.
+    /// Takes the collected entries, each as the whole message of the server.
     pub fn take_entries(&mut self) -> Vec<Vec<u8>> {
         self.collected.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Connects, and says what is to be said first.
+    /// Starts a connection.
     fn open(&mut self, user: usize, poll: &Poller) -> Result<(), RequestError> {
         self.next_source = self.next_source.wrapping_add(1);
         let route = &self.settings.route;
-        let socket = route
-            .connect(self.next_source)
-            .map_err(|error| RequestError::system("connect", &error))?;
+        let failed = |call| move |error| RequestError::system(call, &error);
+        let socket = route.connect(self.next_source).map_err(failed(SystemCall::Connect))?;
         let mut link = Connection::new(socket, route.close);
-        poll.add(&link, user).map_err(|error| RequestError::system("epoll", &error))?;
+        poll.add(&link, user).map_err(failed(SystemCall::Epoll))?;
         if let TlsMode::Ldaps(tls) = &self.settings.security {
             link.start_tls(tls)?;
         }
@@ -314,8 +313,8 @@ impl LdapEngine {
         Ok(())
     }
 
-    /// Goes on as far as possible without waiting: what is said before the connection stands is sent
-    /// when it does. True when nothing is left to be asked.
+    /// Continues as far as possible without a wait. Messages before the connection is established are sent later.
+    /// Returns true when no request is left.
     fn proceed(&mut self, user: usize) -> Result<bool, RequestError> {
         let settings = Arc::clone(&self.settings);
         loop {
@@ -371,7 +370,7 @@ impl LdapEngine {
         }
     }
 
-    /// Reads answers and goes on; true when the request is over.
+    /// Reads replies and continues. Returns true when the request is complete.
     fn read_replies(
         &mut self,
         ReadyEvent { user, is_last }: ReadyEvent,
@@ -389,7 +388,7 @@ impl LdapEngine {
         session.inbox.drain(..read);
         let is_over = matches!(result, Ok(true) | Err(RequestError::ErrorCode(..)));
         match result {
-            // What a server says unasked behind its answer ends with the connection.
+            // An unsolicited message after the reply closes the connection.
             _ if is_over && (heard == ReadOutcome::End || !session.inbox.is_empty()) => {
                 self.close(user);
                 result
@@ -400,8 +399,7 @@ impl LdapEngine {
         }
     }
 
-    /// Takes what answers have come whole, up to that of the request: their length, and whether the
-    /// request is over.
+    /// Handles complete replies up to the one of the request. Returns their length, and whether the request is complete.
     fn handle_replies(&mut self, user: usize) -> (usize, Result<bool, RequestError>) {
         let mut read = 0;
         loop {
@@ -426,11 +424,11 @@ impl LdapEngine {
         }
     }
 
-    /// The code of an answer that is awaited; none of one that goes before it.
+    /// Returns the result code of the expected reply; `None` for a message before it.
     fn expected_code(&self, user: usize, reply: LdapReply) -> Result<Option<u32>, RequestError> {
         let session = &self.sessions[user];
         if reply.id == 0 {
-            // Notice of disconnection.
+            // The message is a notice of disconnection.
             return Err(RequestError::Closed);
         }
         let wanted = match session.state {
@@ -438,20 +436,20 @@ impl LdapEngine {
             ConnectionState::Binding => tag::BIND,
             ConnectionState::AwaitingReply => self.settings.reply_tag,
             ConnectionState::Opening | ConnectionState::Secured | ConnectionState::Ready => {
-                return Err(RequestError::Malformed("an answer to nothing"));
+                return Err(RequestError::Malformed("reply without a request"));
             }
         };
         if reply.id != session.id {
-            return Err(RequestError::Malformed("an answer to another request"));
+            return Err(RequestError::Malformed("reply to another request"));
         }
         match reply.code {
             Some(code) if reply.tag == wanted => Ok(Some(code)),
             None if wanted == tag::SEARCH => Ok(None),
-            _ => Err(RequestError::Malformed("an answer of another type")),
+            _ => Err(RequestError::Malformed("reply of another type")),
         }
     }
 
-    /// Takes the answer to what was asked last; true when the request is over.
+    /// Handles the result of the last message. Returns true when the request is complete.
     fn handle_result(&mut self, user: usize, code: u32) -> Result<bool, RequestError> {
         const SUCCESS: u32 = 0;
         const COMPARE_FALSE: u32 = 5;
@@ -470,10 +468,11 @@ impl LdapEngine {
             session.request = None;
         }
         if asked && is_well && settings.reply_tag == tag::SEARCH && !found {
-            return Err(RequestError::ErrorCode("LDAP", code, "nothing found".into()));
+            let name = "nothing found".into();
+            return Err(RequestError::ErrorCode(CodeSource::LdapEmptySearch, code, name));
         }
         if !is_well {
-            return Err(RequestError::ErrorCode("LDAP", code, reply::name(code)));
+            return Err(RequestError::ErrorCode(CodeSource::Ldap, code, reply::name(code)));
         }
         if session.state == ConnectionState::StartingTls {
             if let (TlsMode::StartTls(tls), Some(link)) = (&settings.security, &mut session.link) {
@@ -490,7 +489,7 @@ impl LdapEngine {
         let session = &mut self.sessions[user];
         session.request = None;
         if let Some(link) = session.link.take() {
-            // Unbind.
+            // The farewell is an unbind request.
             let mut farewell = *b"\x30\x08\x02\x04\0\0\0\0\x42\0";
             let id = if session.id == ID_MAX { 1 } else { session.id + 1 };
             farewell[4..8].copy_from_slice(&id.to_be_bytes());
@@ -498,7 +497,7 @@ impl LdapEngine {
         }
     }
 
-    /// What to tell of a step, with the connection closed if it is of no more use.
+    /// Converts the result of a step, and closes a connection that is no longer usable.
     fn finish_step(
         &mut self,
         user: usize,
@@ -508,13 +507,13 @@ impl LdapEngine {
         let result = match step {
             Ok(false) => return RequestProgress::Waiting,
             Ok(true) => Ok(()),
-            // However the refusal of a connection was noticed.
+            // Any call may report a failed connect(2).
             Err(RequestError::System(_, code)) if !self.sessions[user].is_connected => {
-                Err(RequestError::System("connect", code))
+                Err(RequestError::System(SystemCall::Connect, code))
             }
             Err(failure) => Err(failure),
         };
-        // After an answer, good or bad, the connection serves the next request.
+        // After a result, even an error, the connection serves the next request.
         let is_broken = !matches!(result, Ok(()) | Err(RequestError::ErrorCode(..)));
         let is_single = self.settings.connections == ConnectionMode::New && !prepares;
         if is_broken || is_single || self.sessions[user].state != ConnectionState::Ready {
@@ -531,7 +530,7 @@ impl Engine for LdapEngine {
         }
         self.sessions[user].request = None;
         match self.open(user, poll) {
-            // Even a connection that needs nothing said is there only when the system says so.
+            // The kernel reports when the connection is established.
             Ok(()) => RequestProgress::Waiting,
             Err(failure) => self.finish_step(user, Err(failure), true),
         }
@@ -553,7 +552,7 @@ impl Engine for LdapEngine {
     }
 
     fn handle_idle_event(&mut self, ReadyEvent { user, is_last }: ReadyEvent) {
-        // An edge of epoll without news, or the server's good-bye.
+        // The event has no data, or the server closed the connection.
         let session = &mut self.sessions[user];
         let Some(link) = &mut session.link else { return };
         let heard = link.read(&mut self.scratch, &mut session.inbox, is_last);

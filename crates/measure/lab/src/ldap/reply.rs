@@ -1,14 +1,14 @@
-//! Answers of an LDAP server (RFC 4511), as much of them as says whether a request is over and how it
-//! went. Any bytes are safe to read.
+//! Replies of an LDAP server (RFC 4511): message number, type, result code, and attributes of entries. Other parts are
+//! skipped. Any bytes are safe to parse.
 
 use crate::ber::{self, MESSAGE_BYTES_MAX};
 use std::borrow::Cow;
 
-/// Answers that end a request.
+/// Tags of replies.
 pub mod tag {
     /// BindResponse.
     pub const BIND: u8 = 0x61;
-    /// SearchResultEntry, which ends none.
+    /// SearchResultEntry, which does not end a request.
     pub const ENTRY: u8 = 0x64;
     /// SearchResultDone.
     pub const SEARCH: u8 = 0x65;
@@ -20,36 +20,36 @@ pub mod tag {
     pub const DELETE: u8 = 0x6b;
     /// CompareResponse.
     pub const COMPARE: u8 = 0x6f;
-    /// SearchResultReference, which ends none.
+    /// SearchResultReference, which does not end a request.
     pub const REFERENCE: u8 = 0x73;
     /// ExtendedResponse.
     pub const EXTENDED: u8 = 0x78;
-    /// IntermediateResponse, which ends none.
+    /// IntermediateResponse, which does not end a request.
     pub const INTERMEDIATE: u8 = 0x79;
 }
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LdapReply {
-    /// Number of the request; 0 for what answers none.
+    /// Number of the request; 0 for an unsolicited message.
     pub id: u32,
     pub tag: u8,
-    /// The result code of one that ends a request.
+    /// Result code of a reply that ends a request.
     pub code: Option<u32>,
 }
 
-/// Reads the message at the start of `bytes`, and tells how long it is; none while it is not whole.
+/// Parses the message at the start of `bytes`. Returns it with its length; `None` while it is incomplete.
 pub fn next(bytes: &[u8]) -> Result<Option<(LdapReply, usize)>, &'static str> {
     if bytes.first().is_some_and(|&first| first != 0x30) {
         return Err("not an LDAP message");
     }
     let Some((_, begin, end)) = ber::head(bytes)? else { return Ok(None) };
     if end > MESSAGE_BYTES_MAX {
-        return Err("a message that is too long");
+        return Err("message too long");
     }
     let Some(mut rest) = bytes.get(begin..end) else { return Ok(None) };
     let (0x02, id) = ber::take_element(&mut rest)? else {
-        return Err("a message without a number");
+        return Err("message without a number");
     };
     let id = ber::unsigned(id)?;
     let (tag, mut content) = ber::take_element(&mut rest)?;
@@ -63,19 +63,19 @@ pub fn next(bytes: &[u8]) -> Result<Option<(LdapReply, usize)>, &'static str> {
         | tag::COMPARE
         | tag::EXTENDED => {
             let (0x0a, code) = ber::take_element(&mut content)? else {
-                return Err("a result without a code");
+                return Err("result without a code");
             };
             Some(ber::unsigned(code)?)
         }
-        _ => return Err("a message of an unknown type"),
+        _ => return Err("message of an unknown type"),
     };
     Ok(Some((LdapReply { id, tag, code }, end)))
 }
 
-/// Values of attributes of an entry, whose names are in lower case.
+/// Names of attributes in lower case, with their values.
 pub type EntryAttributes = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
 
-/// The attributes of a SearchResultEntry, out of a whole message.
+/// Parses the attributes of a SearchResultEntry from a complete message.
 pub fn attributes(message: &[u8]) -> Result<EntryAttributes, &'static str> {
     let mut rest = message;
     let mut content = ber::take_expected(0x30, &mut rest)?;
@@ -97,7 +97,7 @@ pub fn attributes(message: &[u8]) -> Result<EntryAttributes, &'static str> {
     Ok(attributes)
 }
 
-/// What a result code is called.
+/// Returns the name of a result code.
 #[must_use]
 pub fn name(code: u32) -> Cow<'static, str> {
     Cow::Borrowed(match code {

@@ -1,52 +1,55 @@
-//! Locust's messages: a type, its data and the worker's name, as MessagePack.
+//! Locust's messages: a type, its data and the worker's name, as MessagePack. `zmtp` sends and receives the bytes.
 
-use anyhow::{Context, Result};
+use crate::coded::Coded;
+use anyhow::Result;
+use roster_messages::table::lab;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Lists and maps within each other: what a class says is at the fifth place.
+/// Maximum nesting of lists and maps. The options of a class are at the fifth level.
 const DEPTH_MAX: usize = 32;
 
-/// Any of a master's messages may be for us only; what we do not know we pass over.
+/// Messages of a master. Unknown ones are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MasterMessage {
-    /// We are known.
+    /// The master acknowledged this worker.
     Acknowledged {
-        /// Our place among the workers.
+        /// Index of this worker.
         index: u64,
     },
-    /// So many users of each class are to be there.
+    /// The master sets the number of users of each class.
     Spawn(Box<SpawnRequest>),
-    /// Everybody is to leave.
+    /// All users stop.
     Stop,
     /// The run and the master end.
     Quit,
-    /// It could not read us, and asks for another connection.
+    /// The master could not parse a message, and requests a new connection.
     Reconnect,
-    /// Everything else, of which heartbeats are the most.
+    /// Any other message, mostly heartbeats.
     Other,
 }
 
-/// Who is to be there.
+/// Numbers of users.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct SpawnRequest {
-    /// By the master's clock.
+    /// Time by the master's clock.
     #[serde(default)]
     pub timestamp: f64,
-    /// All users of each class, not more or fewer than before.
+    /// Total number of users of each class.
     pub user_classes_count: BTreeMap<String, usize>,
-    /// The master's options; ours are among them.
+    /// Options of the master, with those of roster-lab.
     #[serde(default)]
     pub parsed_options: Map<String, Value>,
 }
 
-/// The bytes of a message with these data.
+/// Encodes a message.
 pub fn pack(kind: &str, data: &impl Serialize, node: &str) -> Result<Vec<u8>> {
-    rmp_serde::to_vec_named(&(kind, data, node)).with_context(|| format!("cannot pack {kind}"))
+    let text = format_args!("message {kind}: cannot be encoded");
+    rmp_serde::to_vec_named(&(kind, data, node)).coded(&lab::SYSTEM_ERROR, text)
 }
 
-/// What a master said.
+/// Parses a message of a master.
 pub fn read(bytes: &[u8]) -> Result<MasterMessage> {
     #[derive(Deserialize)]
     struct Acknowledged {
@@ -55,16 +58,16 @@ pub fn read(bytes: &[u8]) -> Result<MasterMessage> {
     let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
     reader.set_max_depth(DEPTH_MAX);
     let (kind, data, _): (String, Value, Value) =
-        Deserialize::deserialize(&mut reader).context("a message that is none of Locust's")?;
+        Deserialize::deserialize(&mut reader).coded(&lab::MASTER_MESSAGE, "invalid message")?;
     Ok(match kind.as_str() {
         "ack" => {
-            // Masters before 2.10.2 say nothing more.
+            // Masters before 2.10.2 send no index.
             let index = serde_json::from_value(data).map_or(0, |told: Acknowledged| told.index);
             MasterMessage::Acknowledged { index }
         }
         "spawn" => {
-            let spawn =
-                serde_json::from_value(data).context("a message spawn without its users")?;
+            let spawn = serde_json::from_value(data)
+                .coded(&lab::MASTER_MESSAGE, "message spawn without users")?;
             MasterMessage::Spawn(Box::new(spawn))
         }
         "stop" => MasterMessage::Stop,
@@ -107,7 +110,7 @@ mod tests {
         assert!(read(b"GET / HTTP/1.1\r\n").is_err());
         assert!(heard("spawn", &json!({"user_classes_count": {"A": -1}})).is_err());
         assert!(heard("spawn", &Value::Null).is_err());
-        // Lists within lists, deeper than any stack.
+        // The nesting is deeper than the stack.
         assert!(read(&[&[0x93, 0xA1, b'x'][..], &vec![0x91; 1 << 20]].concat()).is_err());
     }
 }

@@ -1,5 +1,4 @@
-//! Locust's worker protocol: what a worker and a master say to each other, on the wire of ZeroMQ. Who
-//! makes the requests is not known here; that is `commands`'s.
+//! Locust's worker protocol over ZeroMQ: messages, statistics and the wire format. `commands` makes the requests.
 
 pub mod message;
 pub mod stats;

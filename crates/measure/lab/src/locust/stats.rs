@@ -1,18 +1,20 @@
-//! What a worker has measured, as Locust's masters take it: counts since the last report, latencies in
-//! milliseconds by how often they came, requests by the second.
+//! Figures of a worker in the format of Locust masters: counts since the last report, a histogram of latencies in
+//! milliseconds, and requests by second. `recorder` measures.
 //!
-//! Locust's own workers round latencies below 100 ms to whole milliseconds. Ours have three digits
-//! whatever their size, which masters add up and show as they come.
+//! Locust's own workers round latencies below 100 ms to whole milliseconds. This worker rounds to three significant
+//! digits, which masters accept.
 
 use super::message;
 use crate::recorder::Recorder;
+use crate::request_error::OTHER_KINDS;
 use anyhow::Result;
+use roster_messages::table::lab;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
@@ -27,7 +29,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds what was recorded up to this time.
+    /// Adds figures up to this time.
     pub fn add(&mut self, latest: &Recorder, time: f64) {
         if latest.requests == 0 {
             return;
@@ -46,12 +48,12 @@ impl Tally {
         self.recorder.add(latest.clone());
     }
 
-    /// Requests that it holds.
+    /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
         self.recorder.requests
     }
 
-    /// Adds another kind's.
+    /// Adds the figures of another kind.
     fn merge(&mut self, other: &Self) {
         self.recorder.add(other.recorder.clone());
         for (sum, by_second) in [
@@ -104,11 +106,15 @@ impl Tally {
     }
 
     fn errors(&self, kind: &StatsKey) -> impl Iterator<Item = (String, ErrorEntry)> {
-        let told = self.recorder.failures.iter().map(|(what, count)| (what.to_string(), *count));
-        let others = (self.recorder.other_failures > 0)
-            .then(|| ("of other kinds".to_owned(), self.recorder.other_failures));
+        let failures = self.recorder.failures.iter();
+        let known = failures
+            .map(|(failure, count)| (format!("{failure} [{}]", failure.message().code), *count));
+        let others = (self.recorder.other_failures > 0).then(|| {
+            let text = format!("{OTHER_KINDS} [{}]", lab::OTHER_FAILURES.code);
+            (text, self.recorder.other_failures)
+        });
         let seen = self.last;
-        told.chain(others).map(move |(error, occurrences)| {
+        known.chain(others).map(move |(error, occurrences)| {
             let StatsKey { name, method } = kind.clone();
             let failed =
                 ErrorEntry { name, method, error, occurrences, first_seen: seen, last_seen: seen };
@@ -117,23 +123,23 @@ impl Tally {
     }
 }
 
-/// From nanoseconds.
+/// Factor from nanoseconds to milliseconds.
 const MILLISECONDS: f64 = 1e-6;
 
-/// A latency in milliseconds, the same number for all that have their first three digits in common.
+/// Converts a latency to milliseconds, rounded to three significant digits.
 fn three_digits(nanoseconds: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "three digits")]
     let value = nanoseconds as f64 * MILLISECONDS;
-    // By way of its digits, so that it is the number that they are read as.
+    // The text form makes the number equal to its decimal digits.
     format!("{value:.2e}").parse().unwrap_or(value)
 }
 
-/// What Locust lists requests by.
+/// Key of Locust's list of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatsKey {
-    /// The class of users.
+    /// Class of users.
     pub name: String,
-    /// What they do.
+    /// Kind of requests.
     pub method: String,
 }
 
@@ -155,7 +161,7 @@ struct StatsEntry<'t> {
     num_fail_per_sec: &'t BTreeMap<u64, u64>,
 }
 
-/// A map whose keys are numbers with fractions.
+/// A map with floating-point keys.
 #[derive(Debug)]
 struct LatencyCounts(Vec<(f64, u64)>);
 
@@ -179,16 +185,16 @@ struct ErrorEntry {
     last_seen: Option<f64>,
 }
 
-/// What Locust does not ask for, for `roster_locust`; masters pass over what they do not know.
+/// Additional figures for `roster_locust`. Other masters ignore them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ExtraStats {
-    /// What to know before the figures are believed: kind and text, of each class of users.
-    pub warnings: Vec<(String, &'static str, String)>,
-    /// Of each class whose server is looked at: what is looked at, and its seconds on a processor.
+    /// Warnings about the figures: class of users, kind, text and code.
+    pub warnings: Vec<(String, &'static str, String, &'static str)>,
+    /// Class, name and processor time in seconds of each watched server.
     pub server_cpu: Vec<(String, String, f64)>,
-    /// Seconds of this program on a processor.
+    /// Processor time of this program in seconds.
     pub client_cpu: f64,
-    /// The name of this host.
+    /// Name of this host.
     pub host: String,
 }
 
@@ -203,7 +209,7 @@ struct StatsMessage<'t> {
     roster_lab: &'t ExtraStats,
 }
 
-/// The message `stats` of what was measured since the last one, by a run that began at `start`.
+/// Encodes the message `stats` with the figures since the last one, for a run that began at `start`.
 pub fn pack(
     node: &str,
     tallies: &[(StatsKey, Tally)],
@@ -229,7 +235,7 @@ pub fn pack(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_error::RequestError;
+    use crate::request_error::{RequestError, SystemCall};
     use std::time::{Duration, Instant};
 
     fn tally(latencies_us: &[u64]) -> Tally {
@@ -259,24 +265,28 @@ mod tests {
         let mut bind = tally(&[200, 300]);
         let start = Instant::now();
         let mut refused = Recorder::default();
-        refused.record(start, start, Err(RequestError::System("connect", 111)));
+        refused.record(start, start, Err(RequestError::System(SystemCall::Connect, 111)));
         bind.add(&refused, 101.5);
         let kind = |name: &str| StatsKey { name: name.to_owned(), method: "LDAP bind".to_owned() };
         let all = [(kind("A"), bind), (kind("B"), tally(&[400])), (kind("C"), Tally::default())];
         let users = BTreeMap::from([("A".to_owned(), 2), ("B".to_owned(), 1)]);
         let bytes = pack("me", &all, 99.0, &users, &ExtraStats::default()).unwrap();
-        // The keys of latencies are numbers, which no JSON has.
+        // The keys of latencies are numbers, which JSON does not support.
         let read: rmpv::Value = rmp_serde::from_slice(&bytes).unwrap();
         let text = read.to_string();
+        let error = format!(
+            r#""error": "connect: Connection refused (os error 111) [{}]", "occurrences": 1"#,
+            lab::CONNECT_FAILED.code
+        );
         for part in [
+            &error,
             r#""num_requests": 4, "num_none_requests": 1, "num_failures": 1"#,
             r#""num_reqs_per_sec": {100: 3, 101: 1}, "num_fail_per_sec": {101: 1}"#,
-            r#""error": "connect: Connection refused (os error 111)", "occurrences": 1"#,
             r#""user_count": 3"#,
             "{0.2: 1, 0.3: 1}",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(!text.contains("\"C\""), "nothing is told of who did nothing: {text}");
+        assert!(!text.contains("\"C\""), "an idle class is not listed: {text}");
     }
 }

@@ -1,104 +1,117 @@
-//! ZeroMQ's wire (ZMTP 3.0) as far as a worker of Locust needs it: one connection of a DEALER to a
-//! ROUTER, without encryption, whose messages have one frame each.
+//! The part of ZMTP 3.0, the wire protocol of ZeroMQ, that a Locust worker needs: one connection of a DEALER to a
+//! ROUTER, without encryption, with one frame per message. `message` parses the content.
 //!
-//! Put together here, because that is a greeting, one command and frames with a length, on a connection
-//! with one reader and one writer. The library in Rust brings a runtime and a dozen crates for the other
-//! kinds of sockets, that of C is under a licence that we do not link.
+//! The protocol is a greeting, one command and length-prefixed frames, with one reader and one writer. The Rust library
+//! needs an async runtime and a dozen crates for other socket types, and the C library has another licence.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::coded::{Coded, bail_coded, ensure_coded};
+use anyhow::Result;
+use roster_messages::table::lab;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What a master sends is a list of options.
+/// Maximum size of a frame. The largest messages of a master are lists of options.
 const FRAME_BYTES_MAX: u64 = 16 << 20;
-/// To connect, to greet, and for each write.
+/// Timeout of the connection, of the greeting, and of each write.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);
-/// A host that went away without a word is noticed.
+/// Idle time before keepalive probes, which detect a lost host.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// The half that writes.
+/// The writing half of a connection.
 #[derive(Debug)]
 pub struct ZmtpSender(TcpStream);
 
-/// The half that reads.
+/// The reading half of a connection.
 #[derive(Debug)]
 pub struct ZmtpReceiver(TcpStream);
 
-/// Connects to a ROUTER, which will know us by `identity`.
+/// Connects to a ROUTER with this identity.
 pub fn connect(to: SocketAddr, identity: &str) -> Result<(ZmtpSender, ZmtpReceiver)> {
-    let mut stream = TcpStream::connect_timeout(&to, IO_TIMEOUT).context("cannot connect")?;
+    let mut stream = TcpStream::connect_timeout(&to, IO_TIMEOUT)
+        .coded(&lab::MASTER_UNREACHABLE, "cannot connect")?;
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE_AFTER))?;
     stream.set_write_timeout(Some(IO_TIMEOUT))?;
     stream.set_read_timeout(Some(IO_TIMEOUT))?;
     exchange_greetings(&mut stream, identity)?;
-    // Silence is judged by the master's heartbeats, not here.
+    // The worker detects a silent master by its heartbeats.
     stream.set_read_timeout(None)?;
     Ok((ZmtpSender(stream.try_clone()?), ZmtpReceiver(stream)))
 }
 
 impl ZmtpSender {
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
-        write_frame(&mut self.0, 0, message).context("cannot send")
+        write_frame(&mut self.0, 0, message).coded(&lab::MASTER_CLOSED, "cannot send")
     }
 }
 
 impl Drop for ZmtpSender {
-    /// Whoever waits in the other half is let go.
+    /// Shuts the connection down, which wakes the reading half.
     fn drop(&mut self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
 impl ZmtpReceiver {
-    /// Waits for the next message; none when the connection has ended.
+    /// Waits for the next message. Returns `None` at the end of the connection.
     pub fn receive(&mut self) -> Result<Option<Vec<u8>>> {
         read_message(&mut self.0)
     }
 }
 
-/// Says what we are, and hears that the other side is what we need.
+/// Sends the greeting, and checks the one of the other side.
 fn exchange_greetings(stream: &mut (impl Read + Write), identity: &str) -> Result<()> {
-    stream.write_all(&greeting()).context("cannot greet")?;
+    stream.write_all(&greeting()).coded(&lab::MASTER_CLOSED, "cannot send")?;
     let mut theirs = [0; 64];
-    stream.read_exact(&mut theirs).context("it does not greet as ZeroMQ does")?;
-    ensure!(
+    stream.read_exact(&mut theirs).coded(&lab::MASTER_NOT_ZMTP, "no greeting of ZeroMQ")?;
+    ensure_coded!(
         theirs[0] == 0xFF && theirs[9] & 1 == 1 && theirs[10] >= 3,
-        "it does not speak ZeroMQ's protocol 3"
+        MASTER_NOT_ZMTP,
+        "not version 3 of ZeroMQ's protocol"
     );
     let mechanism = &theirs[12..32];
-    ensure!(
+    ensure_coded!(
         mechanism.starts_with(b"NULL\0"),
-        "it asks for ZeroMQ's {}, and masters of Locust ask for nothing",
+        MASTER_MECHANISM,
+        "the server requires {}",
         String::from_utf8_lossy(mechanism).trim_end_matches('\0')
     );
     let mut ready = b"\x05READY".to_vec();
     for (name, value) in [("Socket-Type", "DEALER"), ("Identity", identity)] {
-        let short = u8::try_from(name.len()).context("a long name")?;
+        let short = u8::try_from(name.len())?;
         ready.push(short);
         ready.extend_from_slice(name.as_bytes());
         ready.extend_from_slice(&u32::try_from(value.len())?.to_be_bytes());
         ready.extend_from_slice(value.as_bytes());
     }
-    write_frame(stream, COMMAND, &ready).context("cannot greet")?;
-    let (flags, body) = read_frame(stream)?.context("it ended the connection in its greeting")?;
+    write_frame(stream, COMMAND, &ready).coded(&lab::MASTER_CLOSED, "cannot send")?;
+    let (flags, body) = read_frame(stream)?
+        .coded(&lab::MASTER_CLOSED, "the server closed the connection in its greeting")?;
     if let Some(reason) = body.strip_prefix(b"\x05ERROR") {
         let reason = reason.get(1..).unwrap_or_default();
-        bail!("it refuses us: {}", String::from_utf8_lossy(reason));
+        bail_coded!(
+            MASTER_REJECTED,
+            "the server rejects this worker: {}",
+            String::from_utf8_lossy(reason)
+        );
     }
-    ensure!(flags & COMMAND != 0 && body.starts_with(b"\x05READY"), "it is not ready for us");
+    ensure_coded!(
+        flags & COMMAND != 0 && body.starts_with(b"\x05READY"),
+        MASTER_REJECTED,
+        "the server is not ready"
+    );
     let is_router = body.windows(6).any(|word| word == b"ROUTER");
-    ensure!(is_router, "it is no master of Locust: its socket is of another kind");
+    ensure_coded!(is_router, MASTER_NOT_LOCUST, "the socket has another type than ROUTER");
     Ok(())
 }
 
-/// Version 3.0, no mechanism, no server of one.
+/// Returns the greeting: version 3.0, mechanism NULL.
 fn greeting() -> [u8; 64] {
     let mut greeting = [0; 64];
     greeting[0] = 0xFF;
@@ -118,42 +131,51 @@ fn write_frame(to: &mut impl Write, flags: u8, body: &[u8]) -> Result<()> {
             frame.extend_from_slice(&u64::try_from(body.len())?.to_be_bytes());
         }
     }
-    // In one write, which is one packet.
+    // One write makes one packet.
     frame.extend_from_slice(body);
     Ok(to.write_all(&frame)?)
 }
 
-/// The next frame with its flags; none at the end of the connection.
+/// Reads the next frame with its flags. Returns `None` at the end of the connection.
 fn read_frame(from: &mut impl Read) -> Result<Option<(u8, Vec<u8>)>> {
     let mut flags = [0];
-    if from.read(&mut flags)? == 0 {
+    let (closed, failed) = (&lab::MASTER_CLOSED, "cannot receive");
+    if from.read(&mut flags).coded(closed, failed)? == 0 {
         return Ok(None);
     }
     let [flags] = flags;
-    ensure!(flags & !(MORE | LONG | COMMAND) == 0, "malformed frame: flags {flags:#x}");
+    ensure_coded!(
+        flags & !(MORE | LONG | COMMAND) == 0,
+        MASTER_MESSAGE,
+        "malformed frame: flags {flags:#x}"
+    );
     let length = if flags & LONG == 0 {
         let mut length = [0];
-        from.read_exact(&mut length)?;
+        from.read_exact(&mut length).coded(closed, failed)?;
         u64::from(length[0])
     } else {
         let mut length = [0; 8];
-        from.read_exact(&mut length)?;
+        from.read_exact(&mut length).coded(closed, failed)?;
         u64::from_be_bytes(length)
     };
-    ensure!(length <= FRAME_BYTES_MAX, "a frame of {length} bytes is longer than any of Locust's");
+    ensure_coded!(length <= FRAME_BYTES_MAX, MASTER_MESSAGE, "frame too long: {length} bytes");
     let mut body = Vec::new();
-    from.take(length).read_to_end(&mut body)?;
-    ensure!(body.len() as u64 == length, "the connection ended within a frame");
+    from.take(length).read_to_end(&mut body).coded(closed, failed)?;
+    ensure_coded!(
+        body.len() as u64 == length,
+        MASTER_CLOSED,
+        "the connection ended within a frame"
+    );
     Ok(Some((flags, body)))
 }
 
-/// The next message, which has one frame; commands are passed over.
+/// Reads the next message, which has one frame. Commands are skipped.
 ///
-/// Public for the fuzzer.
+/// The fuzzer calls this function.
 pub fn read_message(from: &mut impl Read) -> Result<Option<Vec<u8>>> {
     loop {
         let Some((flags, body)) = read_frame(from)? else { return Ok(None) };
-        ensure!(flags & MORE == 0, "a message of several frames is none of Locust's");
+        ensure_coded!(flags & MORE == 0, MASTER_MESSAGE, "message of several frames");
         if flags & COMMAND == 0 {
             return Ok(Some(body));
         }
@@ -165,7 +187,7 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    /// What the other side says, and what was said to it.
+    /// Bytes of the other side, and bytes sent to it.
     struct Both(Cursor<Vec<u8>>, Vec<u8>);
 
     impl Read for Both {
@@ -203,21 +225,19 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_no_master_is_named() {
-        for (mechanism, command, why) in [
-            (&b"CURVE"[..], &b""[..], "asks for ZeroMQ's CURVE"),
-            (b"NULL", b"\x05ERROR\x02no", "it refuses us: no"),
-            (b"NULL", b"\x05READY\x0bSocket-Type\0\0\0\x03PUB", "of another kind"),
-            (b"NULL", b"", "not ready"),
+    fn zmtp_other_server_has_code() {
+        for (mechanism, command, message) in [
+            (&b"CURVE"[..], &b""[..], &lab::MASTER_MECHANISM),
+            (b"NULL", b"\x05ERROR\x02no", &lab::MASTER_REJECTED),
+            (b"NULL", b"\x05READY\x0bSocket-Type\0\0\0\x03PUB", &lab::MASTER_NOT_LOCUST),
+            (b"NULL", b"", &lab::MASTER_REJECTED),
         ] {
-            let said = greeted(mechanism, command).unwrap_err();
-            assert!(said.contains(why), "{said}");
+            let text = greeted(mechanism, command).unwrap_err();
+            assert!(text.ends_with(&format!("[{}]", message.code)), "{text}");
         }
         let mut http = Both(Cursor::new(b"HTTP/1.1 400 Bad Request\r\n".repeat(4)), Vec::new());
-        assert!(
-            format!("{:#}", exchange_greetings(&mut http, "me").unwrap_err())
-                .contains("protocol 3")
-        );
+        let text = format!("{:#}", exchange_greetings(&mut http, "me").unwrap_err());
+        assert!(text.ends_with(&format!("[{}]", lab::MASTER_NOT_ZMTP.code)), "{text}");
     }
 
     #[test]
@@ -235,11 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused_without_taking_memory() {
+    fn zmtp_invalid_frame_rejected_before_allocation() {
         for (bytes, why) in [
             (&[0x80, 1, 0][..], "flags 0x80"),
             (&[0, 5, 1], "within a frame"),
-            (&[LONG, 0xFF, 0, 0, 0, 0, 0, 0, 0], "longer than any"),
+            (&[LONG, 0xFF, 0, 0, 0, 0, 0, 0, 0], "frame too long"),
             (&[MORE, 1, 0], "several frames"),
         ] {
             let error = read_message(&mut Cursor::new(bytes)).unwrap_err();

@@ -1,110 +1,137 @@
-//! What a run says: figures, and what to think of them. The same report is written as
-//! [text], as JSON (its fields are this module's structures) and as percentiles for plotters.
+//! Reports: figures of runs, and warnings about them. A report is written as [text], as JSON (its fields are the
+//! structures of this module) and as percentiles for plotters. This module measures nothing.
 
 pub mod run_warnings;
 pub mod text;
 
 use crate::recorder::{BATCHES, Batch, Recorder};
+use crate::request_error::OTHER_KINDS;
 use crate::runner::RunResult;
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use roster_messages::Message;
+use roster_messages::table::lab;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Those of which a curve is drawn.
+/// Percentiles of the curves.
 const PERCENTILES: [f64; 26] = [
     0.0, 1.0, 5.0, 10.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5,
     95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.99, 99.999, 100.0,
 ];
-/// What to do where no port is left.
+/// Remedies for a lack of ports.
 pub const PORT_REMEDIES: &str = "Connect from more addresses (--source), or close with a reset (--close \
                               reset), which the server sees as a broken connection.";
 
-/// Milliseconds from the intended start to the end.
+/// Percentiles in milliseconds from the intended start to the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct LatencyPercentiles {
-    /// Half of the requests took no longer.
+    /// Maximum of half of the requests.
     pub p50: f64,
-    /// Nine of ten.
+    /// Maximum of 90 % of the requests.
     pub p90: f64,
-    /// 99 of a hundred.
+    /// Maximum of 99 % of the requests.
     pub p99: f64,
-    /// 999 of a thousand.
+    /// Maximum of 99.9 % of the requests.
     pub p999: f64,
-    /// None took longer.
+    /// Maximum of all requests.
     pub max: f64,
 }
 
-/// What to know before a figure is believed.
+/// A warning about the figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Warning {
-    /// A word for programs.
+    /// Word for programs. Of each kind a report keeps the worst warning.
     pub kind: &'static str,
-    /// How bad it is: what the word measures.
+    /// The row of the table of codes.
+    #[serde(rename = "code", serialize_with = "serialize_code")]
+    pub message: &'static Message,
+    /// Severity: the quantity that the kind measures.
     pub ratio: f64,
-    /// What it means and what to do.
+    /// Consequence and remedy.
     pub text: String,
 }
 
-/// A comparison that was made before a run, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CheckFinding {
-    /// A word for programs: that of the warning that it may become.
-    pub kind: &'static str,
-    /// What was compared.
-    pub what: &'static str,
-    /// How far the two are apart; none if they could not be compared.
-    pub ratio: Option<f64>,
-    pub seen: String,
+impl Warning {
+    /// Formats the text with its code.
+    #[must_use]
+    pub fn with_code(&self) -> String {
+        format!("{} [{}]", self.text, self.message.code)
+    }
 }
 
-/// Figures of one run, or of several together.
+fn serialize_code<S: Serializer>(
+    message: &&'static Message,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(message.code)
+}
+
+/// A comparison before a run, and its result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckFinding {
+    /// Word for programs, the same as of the warning for this comparison.
+    pub kind: &'static str,
+    /// The compared loads.
+    pub what: &'static str,
+    /// Ratio of both sides; `None` if they could not be compared.
+    pub ratio: Option<f64>,
+    /// Figures of both sides, or the reason that they could not be compared.
+    pub seen: String,
+    /// Code of that reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
+}
+
+/// Figures of one run, or of several runs together.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct RunStats {
-    /// Users, or the most requests at a time in an open loop.
+    /// Number of users, or maximum number of concurrent requests in an open loop.
     pub users: u32,
-    /// The rate that was asked for; none in a closed loop.
+    /// The requested rate; `None` in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<f64>,
-    /// Requests that were meant to start in the measured time.
+    /// Number of requests with an intended start in the measured time.
     pub requests: u64,
     pub failures: u64,
-    /// Requests a second that the measured time saw, well or not: of each the share that lay within it.
+    /// Requests per second in the measured time, failed ones included. A request counts by its share in that time.
     pub rate: f64,
-    /// From the intended start.
+    /// Latencies from the intended start.
     pub latency_ms: LatencyPercentiles,
-    /// Processor time of the generator, microseconds a request.
+    /// Processor time of the generator in microseconds per request.
     pub client_cpu_us_per_op: f64,
-    /// Processor time of the server, if it was looked at.
+    /// Processor time of a watched server in microseconds per request.
     pub server_cpu_us_per_op: Option<f64>,
     /// Resident memory of the server at the end.
     pub server_memory_bytes: Option<u64>,
-    /// Of commands: what the start and end of a process takes that does nothing, at the same load, at
-    /// the median.
+    /// For commands: median time of a process that does nothing, at the same load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup_ms: Option<f64>,
     pub failures_by_kind: BTreeMap<String, u64>,
+    /// Codes of these kinds.
+    #[serde(default)]
+    pub failure_codes: BTreeMap<String, String>,
     pub warm_up_requests: u64,
-    /// All of the distribution: percentiles and their milliseconds.
+    /// The whole distribution: percentiles and their milliseconds.
     pub percentiles_ms: Vec<(f64, f64)>,
-    /// The run in pieces of equal length: requests a second, and the mean latency in milliseconds.
+    /// Batches of equal duration: requests per second, and the mean latency in milliseconds.
     pub batches: Vec<(f64, f64)>,
-    /// The time that the figures are of.
+    /// Duration of the measured time.
     pub seconds: f64,
 }
 
-/// Where figures come from.
+/// The origin of figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Origin {
-    /// Of this program.
+    /// Version of roster-lab.
     pub version: &'static str,
-    /// Name, kernel, processor, number of processors.
+    /// The machine that made the load.
     pub host: Host,
     /// Seconds since 1970.
     pub time: u64,
-    /// The options, secrets left out.
+    /// The options without secrets.
     pub plan: Value,
 }
 
@@ -115,7 +142,7 @@ pub struct Host {
     /// Name and release of its kernel.
     pub kernel: String,
     pub processor: String,
-    /// How many of them this program may use.
+    /// Number of processors that this program may use.
     pub processors: usize,
 }
 
@@ -139,51 +166,54 @@ impl Host {
     }
 }
 
-/// The highest rate below the bound.
+/// The highest rate within the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Knee {
-    /// Requests a second; none if the bound never held.
+    /// Requests per second; `None` if no rate was within the bound.
     pub rate: Option<f64>,
-    /// The bound on the 99th percentile.
+    /// Maximum of the 99th percentile.
     pub p99_ms: f64,
-    /// The bound on the share of failures.
+    /// Maximum share of failures.
     pub failures: f64,
+    /// Code of a search without a result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
-    /// Of all runs together.
+    /// Figures of all runs together.
     #[serde(flatten)]
     pub figures: RunStats,
-    /// What to know before the figures are believed.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
-    /// What was compared before the run.
+    /// Results of the pre-run checks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<CheckFinding>,
-    /// Requests of those comparisons, which are in no figure.
+    /// Number of requests of those checks, which no figure includes.
     pub probe_requests: u64,
-    /// Each run, where there are several.
+    /// Figures of each run, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<RunStats>,
-    /// Where there was a search for it.
+    /// Result of a search for the knee.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub knee: Option<Knee>,
-    /// Somebody ended it before its time.
+    /// Whether a signal stopped the run.
     pub interrupted: bool,
-    /// Where the figures come from.
+    /// Origin of the figures.
     pub origin: Origin,
 }
 
-/// What was found without a run.
+/// The report of `roster-lab check`.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckReport {
-    /// What was compared.
+    /// Results of the checks.
     pub probes: Vec<CheckFinding>,
-    /// What to know before a run's figures are believed.
+    /// Warnings about the figures of a run.
     pub warnings: Vec<Warning>,
-    /// Somebody ended it before its time.
+    /// Whether a signal stopped the checks.
     pub interrupted: bool,
-    /// Where this comes from.
+    /// Origin of the results.
     pub origin: Origin,
 }
 
@@ -207,13 +237,14 @@ impl RunStats {
         let at = |percentile| milliseconds(recorder.percentile(percentile));
         let cpu: Duration = outcome.threads.iter().map(|cost| cost.cpu).sum();
         let seconds = outcome.measured.as_secs_f64();
-        let mut by_kind: BTreeMap<String, u64> = recorder
-            .failures
-            .iter()
-            .map(|(failure, &count)| (failure.to_string(), count))
-            .collect();
+        let (mut by_kind, mut codes) = (BTreeMap::new(), BTreeMap::new());
+        for (failure, &count) in &recorder.failures {
+            codes.insert(failure.to_string(), failure.message().code.to_owned());
+            by_kind.insert(failure.to_string(), count);
+        }
         if recorder.other_failures > 0 {
-            by_kind.insert("of other kinds".to_owned(), recorder.other_failures);
+            codes.insert(OTHER_KINDS.to_owned(), lab::OTHER_FAILURES.code.to_owned());
+            by_kind.insert(OTHER_KINDS.to_owned(), recorder.other_failures);
         }
         let server = outcome.server;
         Self {
@@ -235,6 +266,7 @@ impl RunStats {
             server_memory_bytes: server.map(|server| server.memory),
             startup_ms: None,
             failures_by_kind: by_kind,
+            failure_codes: codes,
             warm_up_requests: recorder.warm_up,
             percentiles_ms: PERCENTILES.map(|percentile| (percentile, at(percentile))).to_vec(),
             batches: batches(outcome),
@@ -243,7 +275,16 @@ impl RunStats {
     }
 }
 
-/// The pieces of a run; none of one that was not carried out to its end.
+impl RunStats {
+    /// Formats a kind of failure with its code. A report of an older version has no codes.
+    #[must_use]
+    pub fn with_code(&self, kind: &str) -> String {
+        let code = self.failure_codes.get(kind).map(|code| format!(" [{code}]"));
+        format!("{kind}{}", code.unwrap_or_default())
+    }
+}
+
+/// Returns the batches of a complete run. An interrupted run has none.
 fn batches(outcome: &RunResult) -> Vec<(f64, f64)> {
     if outcome.interrupted || outcome.planned.is_zero() {
         return Vec::new();
@@ -258,7 +299,7 @@ fn batches(outcome: &RunResult) -> Vec<(f64, f64)> {
     outcome.recorder.batches.iter().map(each).collect()
 }
 
-/// Adds warnings of another run: of each kind, the worst.
+/// Adds warnings of another run, and keeps the worst of each kind.
 pub fn add_worst(known: &mut Vec<Warning>, others: Vec<Warning>) {
     for warning in others {
         match known.iter_mut().find(|other| other.kind == warning.kind) {
@@ -269,7 +310,7 @@ pub fn add_worst(known: &mut Vec<Warning>, others: Vec<Warning>) {
     }
 }
 
-/// The percentile distribution as HdrHistogram writes it, in milliseconds.
+/// Writes the percentile distribution in the format of HdrHistogram, in milliseconds.
 pub fn write_percentiles(recorder: &Recorder, out: &mut dyn Write) -> io::Result<()> {
     const TICKS_PER_HALF_DISTANCE: u32 = 5;
     const NANOSECONDS: f64 = 1e6;

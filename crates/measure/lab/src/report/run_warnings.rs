@@ -1,28 +1,29 @@
-//! What one run's figures must be read with. Each check is a function; `CHECKS` has them in the order of their
-//! warnings.
+//! Warnings about the figures of one run. Each check is a function; `CHECKS` has them in the order of their warnings.
+//! The checks before a run are in [`preflight`](crate::preflight).
 
 use super::{PORT_REMEDIES, Warning, milliseconds, ratio};
 use crate::load_thread::ThreadUsage;
 use crate::recorder::BATCHES;
-use crate::request_error::RequestError;
+use crate::request_error::{CodeSource, RequestError};
 use crate::runner::RunResult;
+use roster_messages::table::lab;
 use std::time::Duration;
 
-/// A thread that was on or waited for a processor for this share of the time was the limit.
+/// Minimum share of the time on or waiting for a processor at which a thread was the limit.
 const BUSY: f64 = 0.9;
-/// The share of requests that may have waited for a free user before the report speaks of it.
+/// Maximum share of requests that waited for a free user without a warning.
 const STARVED: f64 = 0.01;
-/// The share of the latency's 99th percentile that the generator's own delay may make up.
+/// Maximum share of the 99th percentile that the generator's own delay may have.
 const LAG: f64 = 0.1;
-/// The share of the time that threads which block may wait for a processor.
+/// Maximum share of the time that blocking threads may wait for a processor.
 const QUEUED: f64 = 0.25;
-/// The share of the users' time that may go with a server that cannot be talked to.
+/// Maximum share of the users' time with an unreachable server.
 const UNREACHABLE: f64 = 0.01;
-/// Pieces of a run without an answer that the report speaks of: a tenth.
+/// Minimum number of batches without a reply for a warning: a tenth.
 const STALL_PIECES: usize = BATCHES / 10;
-/// Requests that a piece has which is not one of those.
+/// Minimum mean number of requests of the other batches.
 const STALL_REQUESTS: u64 = 20;
-/// Delays of the generator that are not worth a word.
+/// Maximum delay of the generator without a warning.
 const LAG_LEAST: Duration = Duration::from_micros(200);
 
 /// KRB_AP_ERR_SKEW.
@@ -47,7 +48,7 @@ const CHECKS: [fn(&MeasuredRun<'_>) -> Option<Warning>; 12] = [
     check_failures,
 ];
 
-/// A run and the users that made its requests.
+/// A run and its number of users.
 struct MeasuredRun<'r> {
     outcome: &'r RunResult,
     users: u32,
@@ -60,19 +61,19 @@ pub fn check_run(outcome: &RunResult, users: u32) -> Vec<Warning> {
 }
 
 impl MeasuredRun<'_> {
-    /// The largest share of its time that a thread spent so.
+    /// Returns the largest share of its time that a thread spent on `time`.
     fn thread_share(&self, time: fn(&ThreadUsage) -> Duration) -> f64 {
         let threads = self.outcome.threads.iter().filter(|usage| !usage.wall.is_zero());
         let shares = threads.map(|usage| time(usage).as_secs_f64() / usage.wall.as_secs_f64());
         shares.fold(0.0, f64::max)
     }
 
-    /// On a processor, or waiting for one.
+    /// Returns the share of the time on a processor or waiting for one.
     fn busy(&self) -> f64 {
         self.thread_share(|usage| usage.cpu + usage.queued)
     }
 
-    /// Waiting for a processor.
+    /// Returns the share of the time waiting for a processor.
     fn queued(&self) -> f64 {
         self.thread_share(|usage| usage.queued)
     }
@@ -82,11 +83,11 @@ impl MeasuredRun<'_> {
         failures.filter(|(failure, _)| is_counted(failure)).map(|(_, count)| count).sum()
     }
 
-    /// Requests that a KDC refused with that code.
+    /// Returns the number of requests that the KDC rejected with that code.
     fn count_kerberos_errors(&self, wanted: u32) -> u64 {
-        self.count_failures(
-            |failure| matches!(failure, RequestError::ErrorCode("Kerberos", code, _) if *code == wanted),
-        )
+        self.count_failures(|failure| {
+            matches!(failure, RequestError::ErrorCode(CodeSource::Kerberos, code, _) if *code == wanted)
+        })
     }
 
     fn share(&self, requests: u64) -> f64 {
@@ -96,14 +97,14 @@ impl MeasuredRun<'_> {
 
 fn check_generator(run: &MeasuredRun<'_>) -> Option<Warning> {
     let (busy, queued) = (run.busy(), run.queued());
-    // Of next to no time nothing can be said.
+    // A run without requests has no load.
     let is_measured = run.outcome.recorder.requests > 0;
     if busy < BUSY || run.outcome.blocks || !is_measured {
         return None;
     }
     let why = if queued > busy / 3.0 {
         format!(
-            "it waited for a processor {:.0} % of the time, because others use this host's",
+            "it waited for a processor {:.0} % of the time, because other programs used them",
             queued * 100.0
         )
     } else {
@@ -111,10 +112,11 @@ fn check_generator(run: &MeasuredRun<'_>) -> Option<Warning> {
     };
     Some(Warning {
         kind: "generator",
+        message: &lab::GENERATOR_LIMIT,
         ratio: busy,
         text: format!(
-            "the generator was the limit: {why}. The server may be able to do more, and latencies \
-             hold waits of ours. Give it more --threads (now {}) and processors of its own.",
+            "the generator was the limit: {why}. The server may serve more, and latencies include delays of the \
+             generator. Raise --threads (now {}), and run it on dedicated processors.",
             run.outcome.threads.len()
         ),
     })
@@ -124,11 +126,11 @@ fn check_processors(run: &MeasuredRun<'_>) -> Option<Warning> {
     let queued = run.queued();
     (queued >= QUEUED && run.outcome.blocks).then(|| Warning {
         kind: "generator",
+        message: &lab::PROCESSORS_LIMIT,
         ratio: queued,
         text: format!(
-            "the processors were the limit: threads waited {:.0} % of the time for one, and this \
-             is in the latencies. Each user is a thread: have no more --users than processors \
-             (now {}), or keep others off them.",
+            "the processors were the limit: threads waited for one {:.0} % of the time, and latencies include this. \
+             Each user is a thread. Use at most as many --users as processors (now {}), or stop other programs.",
             queued * 100.0,
             run.users
         ),
@@ -140,11 +142,11 @@ fn check_reachability(run: &MeasuredRun<'_>) -> Option<Warning> {
     let unreachable = paused / run.outcome.measured.as_secs_f64().max(1e-9);
     (unreachable > UNREACHABLE).then(|| Warning {
         kind: "unreachable",
+        message: &lab::SERVER_UNREACHABLE,
         ratio: unreachable,
         text: format!(
-            "for {:.0} % of the time users had nobody to talk to: a connection failed, and each waits a \
-             moment before it tries again. So failures are few beside answers, and the rate is of both \
-             times: look at the pieces of the run (batches) for the one and the other.",
+            "the server was unreachable for {:.0} % of the run. Users wait 100 ms after a failed connection, so \
+             failures are few beside replies, and the rate covers both states. Read the batches of the report.",
             unreachable.min(1.0) * 100.0
         ),
     })
@@ -153,9 +155,10 @@ fn check_reachability(run: &MeasuredRun<'_>) -> Option<Warning> {
 fn check_server(run: &MeasuredRun<'_>) -> Option<Warning> {
     run.outcome.server_is_gone.then(|| Warning {
         kind: "server",
+        message: &lab::SERVER_RESTARTED,
         ratio: 1.0,
-        text: "the server that was looked at has ended in the run, or another took its place: what it \
-               cost is not known."
+        text: "the watched server ended or restarted during the run. The report has no cost of the server. Repeat \
+               the run."
             .to_owned(),
     })
 }
@@ -164,12 +167,12 @@ fn check_standstill(run: &MeasuredRun<'_>) -> Option<Warning> {
     let idle = idle_share(run.outcome)?;
     Some(Warning {
         kind: "standstill",
+        message: &lab::STANDSTILL,
         ratio: idle,
         text: format!(
-            "in {:.0} % of the measured time no answer came at all, in the rest many did. Something stood \
-             still: the server, the network or this host. Users who wait ask nothing meanwhile, so that in \
-             a closed loop percentiles hardly show it; look at the longest latency and at the pieces of \
-             the run (batches), and load at a --rate to have it counted.",
+            "no reply arrived for {:.0} % of the measured time, and many arrived in the rest. The server, the \
+             network or this host stood still. In a closed loop waiting users make no requests, so percentiles \
+             hardly show this. Read the longest latency and the batches, and run with --rate.",
             idle * 100.0
         ),
     })
@@ -179,10 +182,11 @@ fn check_stuck_threads(run: &MeasuredRun<'_>) -> Option<Warning> {
     let stuck = run.outcome.stuck_threads;
     (stuck > 0).then(|| Warning {
         kind: "hung",
+        message: &lab::REQUESTS_HUNG,
         ratio: run.share(stuck as u64),
         text: format!(
-            "{stuck} requests had not come back in the end, and hang still; they count as failed. What \
-             they ask (a directory, a daemon) does not answer, and has no time limit of its own."
+            "{stuck} requests did not return until the end, and count as failed. Their directory or daemon does not \
+             reply, and they have no timeout. Check the name service or PAM module."
         ),
     })
 }
@@ -194,11 +198,12 @@ fn check_lag(run: &MeasuredRun<'_>) -> Option<Warning> {
     let is_late = lag > LAG_LEAST && lag > p99.mul_f64(LAG);
     (is_late && run.busy() < BUSY && !run.outcome.blocks).then(|| Warning {
         kind: "lag",
+        message: &lab::GENERATOR_LATE,
         ratio: lag.as_secs_f64() / p99.as_secs_f64(),
         text: format!(
-            "the generator sent one request in a hundred {:.2} ms late or more, and this is in the \
-             99th percentile of {:.2} ms. Something else took its processor: see to it that none \
-             does, or read the high percentiles as upper bounds.",
+            "the generator sent 1 % of the requests at least {:.2} ms late, and the 99th percentile of {:.2} ms \
+             includes this. Another program took its processor. Stop other programs, or read the high percentiles \
+             as upper bounds.",
             milliseconds(lag),
             milliseconds(p99)
         ),
@@ -209,11 +214,11 @@ fn check_users(run: &MeasuredRun<'_>) -> Option<Warning> {
     let starved = run.share(run.outcome.recorder.starved);
     (starved > STARVED).then(|| Warning {
         kind: "users",
+        message: &lab::USERS_BUSY,
         ratio: starved,
         text: format!(
-            "{:.0} % of the requests were due while all {} users waited for answers. Their \
-             wait is counted, and is a part of the latencies. If the server was not at its limit, \
-             allow more at a time with --users.",
+            "{:.0} % of the requests were due while all {} users waited for replies. Latencies include that wait. \
+             If the server was not at its limit, raise --users.",
             starved * 100.0,
             run.users
         ),
@@ -225,10 +230,11 @@ fn check_ports(run: &MeasuredRun<'_>) -> Option<Warning> {
         run.count_failures(|failure| matches!(failure, RequestError::System(_, NO_PORT_LEFT)));
     (without_port > 0).then(|| Warning {
         kind: "ports",
+        message: &lab::PORTS_EXHAUSTED,
         ratio: run.share(without_port),
         text: format!(
-            "{without_port} requests failed because no port of ours was left: what was measured is \
-             how soon ports become free. {PORT_REMEDIES}"
+            "{without_port} requests failed because this host had no free port. The run measured how fast ports \
+             become free. {PORT_REMEDIES}"
         ),
     })
 }
@@ -237,10 +243,11 @@ fn check_datagrams(run: &MeasuredRun<'_>) -> Option<Warning> {
     let too_big = run.count_kerberos_errors(TOO_BIG);
     (too_big > 0).then(|| Warning {
         kind: "datagram",
+        message: &lab::KDC_REPLY_TOO_BIG,
         ratio: run.share(too_big),
         text: format!(
-            "{too_big} answers were too big for a datagram, so the KDC asked to be asked over TCP, as \
-             clients then do: what was measured is that request. Run again with --protocol tcp."
+            "{too_big} replies do not fit into a datagram, and the KDC requested TCP. The run measured only that \
+             request. Repeat the run with --protocol tcp."
         ),
     })
 }
@@ -249,11 +256,12 @@ fn check_clocks(run: &MeasuredRun<'_>) -> Option<Warning> {
     let skewed = run.count_kerberos_errors(CLOCK_SKEW);
     (skewed > 0).then(|| Warning {
         kind: "clock",
+        message: &lab::KDC_CLOCK_SKEW,
         ratio: run.share(skewed),
         text: format!(
-            "{skewed} requests were refused because this host's clock and the KDC's are too far \
-             apart (five minutes, unless it is set otherwise): what was measured is how soon it \
-             refuses. Set the clocks, then run again."
+            "the KDC rejected {skewed} requests because its clock and this host's differ by more than its limit \
+             (default: five minutes). The run measured how fast it rejects. Synchronize the clocks, then repeat the \
+             run."
         ),
     })
 }
@@ -263,13 +271,16 @@ fn check_failures(run: &MeasuredRun<'_>) -> Option<Warning> {
     let failed = run.share(recorder.failed());
     (failed > 0.0).then(|| {
         let kinds = recorder.failures.iter().max_by_key(|(_, count)| **count);
-        let most = kinds.map(|(failure, _)| failure.to_string()).unwrap_or_default();
+        let most = kinds
+            .map(|(failure, _)| format!("{failure} [{}]", failure.message().code))
+            .unwrap_or_default();
         Warning {
             kind: "failures",
+            message: &lab::REQUESTS_FAILED,
             ratio: failed,
             text: format!(
-                "{} of {} requests failed, most with: {most}. Rate and latencies are of all that were \
-                 answered, well or not, and of those that timed out.",
+                "{} of {} requests failed, most with: {most}. Rate and latencies cover all replies, and requests \
+                 that timed out.",
                 recorder.failed(),
                 recorder.requests
             ),
@@ -277,13 +288,13 @@ fn check_failures(run: &MeasuredRun<'_>) -> Option<Warning> {
     })
 }
 
-/// The share of a run's pieces in which nothing was answered, if that is no wonder of so many requests.
+/// Returns the share of batches without a reply, if the other batches have many.
 fn idle_share(outcome: &RunResult) -> Option<f64> {
     if outcome.planned.is_zero() {
         return None;
     }
     let counts = outcome.recorder.batches.map(|batch| batch.requests);
-    // Of a run that was stopped, those that were.
+    // A stopped run has only the batches until then.
     let until = counts.iter().rposition(|&count| count > 0)? + 1;
     let idle = counts[..until].iter().filter(|&&count| count == 0).count();
     let busy = (until - idle) as u64;
@@ -316,13 +327,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_run_with_time_to_spare_is_not_warned_about() {
+    fn run_warnings_idle_generator_none() {
         assert!(kinds(&outcome(0.5, 0.01)).is_empty());
     }
 
     #[test]
-    fn a_generator_at_its_limit_says_whether_others_took_its_processor() {
+    fn run_warnings_generator_limit_names_cause() {
         let alone = check_run(&outcome(0.97, 0.01), 4);
+        assert_eq!(alone[0].message, &lab::GENERATOR_LIMIT);
         assert!(alone[0].kind == "generator" && alone[0].text.contains("was busy"), "{alone:?}");
         let crowded = check_run(&outcome(0.5, 0.45), 4);
         assert!(crowded[0].text.contains("waited for a processor 45 %"), "{crowded:?}");
@@ -339,7 +351,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn late_starts_missing_users_and_failures_are_each_told() {
+    fn run_warnings_lag_users_failures_each_reported() {
         let mut late = outcome(0.5, 0.0);
         (0..1000).for_each(|_| late.recorder.record_lag(Duration::from_millis(5)));
         assert_eq!(kinds(&late), ["lag"]);

@@ -1,9 +1,10 @@
-//! A report as a person reads it.
+//! Reports as text for people. This module decides nothing: `run_warnings` and `preflight` do.
 
 use super::{CheckReport, RunReport, RunStats, Warning};
+use roster_messages::table::lab;
 use std::io::{self, Write};
 
-/// Writes the whole of it.
+/// Writes the report of runs.
 pub fn write(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     if report.stages.is_empty() {
         write_single(&report.figures, out)?;
@@ -18,37 +19,44 @@ pub fn write(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
         );
         match knee.rate {
             Some(rate) => writeln!(out, "\nknee: {} requests/s with {bound}", count(rate))?,
-            None => writeln!(out, "\nknee: none; no rate that was tried has {bound}")?,
+            None => writeln!(
+                out,
+                "\nknee: none; no rate of the search has {bound}. {} [{}]",
+                lab::KNEE_NOT_FOUND.fix,
+                lab::KNEE_NOT_FOUND.code
+            )?,
         }
     }
     for (kind, number) in &report.figures.failures_by_kind {
-        writeln!(out, "failed: {number} × {kind}")?;
+        writeln!(out, "failed: {number} × {}", report.figures.with_code(kind))?;
     }
     write_warnings(&report.warnings, out)?;
     if report.interrupted {
-        writeln!(out, "! ended before its time: the figures are of what ran until then.")?;
+        write_interrupted("the figures cover only the time until then", out)?;
     }
     Ok(())
 }
 
 fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> io::Result<()> {
-    warnings.iter().try_for_each(|warning| writeln!(out, "! {}", warning.text))
+    warnings.iter().try_for_each(|warning| writeln!(out, "! {}", warning.with_code()))
 }
 
-/// Writes what was found without a run.
+fn write_interrupted(consequence: &str, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "! a signal stopped the run: {consequence}. [{}]", lab::RUN_INTERRUPTED.code)
+}
+
+/// Writes the report of checks.
 pub fn write_checks(checks: &CheckReport, out: &mut dyn Write) -> io::Result<()> {
     for finding in &checks.probes {
         let ratio = finding.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-        writeln!(out, "{:<38} {ratio:>8}  {}", finding.what, finding.seen)?;
+        let code = finding.code.map(|code| format!(" [{code}]")).unwrap_or_default();
+        writeln!(out, "{:<38} {ratio:>8}  {}{code}", finding.what, finding.seen)?;
     }
     write_warnings(&checks.warnings, out)?;
     if checks.interrupted {
-        writeln!(out, "! ended before its time: not all was compared.")
+        write_interrupted("some comparisons are missing", out)
     } else if checks.warnings.is_empty() {
-        writeln!(
-            out,
-            "nothing was found that would make the figures of a run other than they seem."
-        )
+        writeln!(out, "no problems found.")
     } else {
         Ok(())
     }
@@ -58,7 +66,7 @@ fn write_single(figures: &RunStats, out: &mut dyn Write) -> io::Result<()> {
     let latency = figures.latency_ms;
     writeln!(
         out,
-        "requests   {} in {:.2} s, {} failed ({} of the warm-up left out)",
+        "requests   {} in {:.2} s, {} failed ({} of the warm-up excluded)",
         figures.requests, figures.seconds, figures.failures, figures.warm_up_requests
     )?;
     write!(out, "rate       {}/s", count(figures.rate))?;
@@ -68,10 +76,13 @@ fn write_single(figures: &RunStats, out: &mut dyn Write) -> io::Result<()> {
     }
     if figures.requests == 0 {
         let begun = figures.warm_up_requests;
-        let why = if begun > 0 { "all began in the warm-up" } else { "none began" };
-        writeln!(out, "latency    of no request: {why}; make --duration longer than one takes")?;
+        let cause =
+            if begun > 0 { "all requests began in the warm-up" } else { "no request began" };
+        let message = &lab::NO_REQUEST_MEASURED;
+        writeln!(out, "latency    n/a: {cause}. {} [{}]", message.fix, message.code)?;
     } else if latency.max == 0.0 {
-        writeln!(out, "latency    of no request: none was answered")?;
+        let code = lab::NO_REPLY_MEASURED.code;
+        writeln!(out, "latency    n/a: no request was answered. [{code}]")?;
     } else {
         writeln!(
             out,
@@ -86,7 +97,7 @@ fn write_single(figures: &RunStats, out: &mut dyn Write) -> io::Result<()> {
     if let Some(startup) = figures.startup_ms {
         writeln!(
             out,
-            "start-up   {} of the median: what a process takes that does nothing",
+            "start-up   {} of the median: time of a process that does nothing",
             milliseconds(startup)
         )?;
     }
@@ -100,14 +111,15 @@ fn write_single(figures: &RunStats, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// A line for each run.
+/// Writes a line for each run.
 fn write_curve(stages: &[RunStats], out: &mut dyn Write) -> io::Result<()> {
     let is_open = stages.iter().any(|stage| stage.offered.is_some());
     let first = if is_open { "offered/s" } else { "users" };
     let starts = stages.iter().any(|stage| stage.startup_ms.is_some());
+    let is_watched = stages.iter().any(|stage| stage.server_cpu_us_per_op.is_some());
     writeln!(
         out,
-        "{first:>10} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9}{}",
+        "{first:>9} {:>7} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9}{}{}",
         "rate/s",
         "failed",
         "p50",
@@ -115,15 +127,15 @@ fn write_curve(stages: &[RunStats], out: &mut dyn Write) -> io::Result<()> {
         "p99",
         "max",
         "client µs",
-        "server µs",
-        if starts { "   start-up" } else { "" }
+        if is_watched { " server µs" } else { "" },
+        if starts { "  start-up" } else { "" }
     )?;
     for stage in stages {
         let given = stage.offered.map_or_else(|| stage.users.to_string(), count);
         let latency = stage.latency_ms;
         writeln!(
             out,
-            "{given:>10} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>9.1} {:>9}{}",
+            "{given:>9} {:>7} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9.1}{}{}",
             count(stage.rate),
             stage.failures,
             milliseconds(latency.p50),
@@ -131,21 +143,27 @@ fn write_curve(stages: &[RunStats], out: &mut dyn Write) -> io::Result<()> {
             milliseconds(latency.p99),
             milliseconds(latency.max),
             stage.client_cpu_us_per_op,
-            stage.server_cpu_us_per_op.map_or("-".to_owned(), |server| format!("{server:.1}")),
+            server_column(stage, is_watched),
             stage
                 .startup_ms
-                .map_or(String::new(), |startup| format!(" {:>10}", milliseconds(startup))),
+                .map_or(String::new(), |startup| format!(" {:>9}", milliseconds(startup))),
         )?;
     }
     Ok(())
 }
 
-/// With as many digits as tell two apart.
+/// Formats the column of the server's processor time, which is empty if no run has it.
+pub fn server_column(run: &RunStats, is_watched: bool) -> String {
+    let time = run.server_cpu_us_per_op.map_or("-".to_owned(), |server| format!("{server:.1}"));
+    if is_watched { format!(" {time:>9}") } else { String::new() }
+}
+
+/// Formats a number with a digit after the point if it is small.
 fn count(number: f64) -> String {
     if number < 100.0 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
 
-/// In the unit that fits.
+/// Formats a time in a suitable unit.
 pub fn milliseconds(milliseconds: f64) -> String {
     match milliseconds {
         below if below < 1.0 => format!("{:.0} µs", below * 1e3),

@@ -1,6 +1,8 @@
-//! The process of bpftrace: what it writes, line by line, with a deadline; and its end.
+//! The bpftrace process: its output line by line with a deadline, and its end. `bpftrace_script` has its script.
 
-use anyhow::{Context, Result, anyhow};
+use crate::coded::{Coded, coded};
+use anyhow::Result;
+use roster_messages::table::lab;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::process::CommandExt;
@@ -9,29 +11,29 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Lines that wait to be read; beyond, bpftrace waits, and says what it loses by that.
+/// Maximum number of unread lines. Above it bpftrace blocks, and counts the events that it loses.
 const LINES_MAX: usize = 65_536;
-/// Of what it complains about.
+/// Maximum number of bytes of its standard error.
 const ERRORS_MAX: u64 = 64 << 10;
-/// Pages for each processor in which the kernel keeps events until bpftrace takes them.
+/// Pages of the kernel's event buffer for each processor.
 const PAGES: &str = "1024";
-/// Told to end, it has this long: for each probe the kernel waits until no processor uses it, seconds on a busy machine.
+/// Timeout of its end. For each probe the kernel waits for all processors, which takes seconds on a busy machine.
 const END_WITHIN: Duration = Duration::from_secs(300);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// What it says whether anything is wrong or not.
+/// Message of bpftrace without consequences.
 const HARMLESS_MESSAGE: &str = "couldn't set RLIMIT_MEMLOCK";
 
-/// What came next.
+/// Results of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum OutputLine {
     Line(String),
-    /// Nothing in time.
+    /// No line arrived in time.
     Timeout,
-    /// Its end.
+    /// The output ended.
     Closed,
 }
 
-/// The process, which does not outlive this.
+/// The process, killed on drop.
 #[derive(Debug)]
 pub struct Bpftrace {
     child: Child,
@@ -40,26 +42,26 @@ pub struct Bpftrace {
 }
 
 impl Bpftrace {
-    /// Starts it. Ctrl-C at the terminal is not meant for it.
+    /// Starts bpftrace in its own process group, so that Ctrl-C at the terminal does not end it.
     pub fn start(arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new("bpftrace");
         command.args(arguments).env("BPFTRACE_PERF_RB_PAGES", PAGES).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| match error.kind() {
-            ErrorKind::NotFound => anyhow!(
-                "there is no bpftrace, which looks at the probes: install the package bpftrace \
-                 (apt install bpftrace, dnf install bpftrace)"
-            ),
-            _ => anyhow!(error).context("cannot start bpftrace"),
-        })?;
+        let (failed, text) = (&lab::BPFTRACE_FAILED, "bpftrace: cannot start");
+        let mut child = match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(coded(&lab::BPFTRACE_MISSING, "bpftrace: not in PATH"));
+            }
+            child => child.coded(failed, text)?,
+        };
         let (sender, lines) = sync_channel(LINES_MAX);
-        let written = child.stdout.take().context("bpftrace has no output")?;
+        let written = child.stdout.take().coded(failed, text)?;
         thread::spawn(move || {
             let lines = BufReader::new(written).split(b'\n').map_while(Result::ok);
             let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
             lines.try_for_each(|line| sender.send(line))
         });
-        let complaints = child.stderr.take().context("bpftrace has no errors")?;
+        let complaints = child.stderr.take().coded(failed, text)?;
         let errors = thread::spawn(move || {
             let mut text = Vec::new();
             let mut complaints = complaints.take(ERRORS_MAX);
@@ -70,7 +72,7 @@ impl Bpftrace {
         Ok(Self { child, lines, errors: Some(errors) })
     }
 
-    /// The next line, if one comes until then.
+    /// Waits for the next line until a deadline.
     pub fn next(&self, until: Instant) -> OutputLine {
         match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => OutputLine::Line(line),
@@ -79,21 +81,22 @@ impl Bpftrace {
         }
     }
 
-    /// It is to write what it still has, and end.
+    /// Makes bpftrace write its buffered events and end.
     pub fn interrupt(&self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
     }
 
-    /// How it ended, and what it complained about.
+    /// Waits for its end. Returns the exit status, and the lines of its standard error.
     pub fn end(mut self) -> Result<(ExitStatus, Vec<String>)> {
+        let (failed, text) = (&lab::BPFTRACE_FAILED, "bpftrace: cannot wait for its end");
         let deadline = Instant::now() + END_WITHIN;
         let status = loop {
-            if let Some(status) = self.child.try_wait().context("cannot wait for bpftrace")? {
+            if let Some(status) = self.child.try_wait().coded(failed, text)? {
                 break status;
             }
             if Instant::now() >= deadline {
-                self.child.kill().context("cannot end bpftrace")?;
-                break self.child.wait().context("cannot wait for bpftrace")?;
+                self.child.kill().coded(failed, "bpftrace: cannot be ended")?;
+                break self.child.wait().coded(failed, text)?;
             }
             thread::sleep(POLL_INTERVAL);
         };

@@ -1,53 +1,54 @@
-//! What bpftrace is told to look at, and the lines that it writes: one for each time that a probe is passed.
+//! The script of bpftrace, and the lines of its output, one for each event. `bpftrace` runs the script.
 
-use anyhow::{Result, ensure};
+use crate::coded::ensure_coded;
+use anyhow::Result;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Numbers and texts that a probe's line may have.
+/// Maximum number of numbers of an event.
 pub const NUMBERS_MAX: usize = 4;
-/// See there.
+/// Maximum number of texts of an event.
 pub const TEXTS_MAX: usize = 2;
-/// The line that says that all probes are looked at.
+/// Line that reports that all probes are attached.
 pub const READY: &str = "ready";
 
-/// A probe, and which of what it carries is of use.
+/// A probe, and its used arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Probe {
     pub name: &'static str,
-    /// Places of numbers among its arguments, [`NUMBERS_MAX`] at the most.
+    /// Positions of numbers among the arguments, at most [`NUMBERS_MAX`].
     pub numbers: &'static [u8],
-    /// Places of texts, [`TEXTS_MAX`] at the most.
+    /// Positions of texts, at most [`TEXTS_MAX`].
     pub texts: &'static [u8],
 }
 
 /// Probes of one file.
 #[derive(Debug)]
 pub struct ProbeTarget {
-    /// The program or library, by a path that is seen from here.
+    /// Path of the program or library, as this process reaches it.
     pub file: String,
-    /// What probes of one program have in common.
+    /// Provider of the probes.
     pub provider: &'static str,
-    /// Those that are looked at.
+    /// Probes to attach.
     pub probes: Vec<&'static Probe>,
 }
 
-/// A probe was passed.
+/// An event of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeEvent {
-    /// Its name.
+    /// Name of the probe.
     pub probe: &'static str,
-    /// By which process.
+    /// Process of the event.
     pub pid: u32,
-    /// When, in nanoseconds of a clock that all processes share.
+    /// Time in nanoseconds of a clock that all processes share.
     pub at: u64,
-    /// What it carried; 0 for what it does not.
+    /// Numbers; 0 for missing ones.
     pub numbers: [u64; NUMBERS_MAX],
-    /// The same, by [`EventTexts`].
+    /// Texts by their number in [`EventTexts`].
     pub texts: [u32; TEXTS_MAX],
 }
 
-/// Texts of events, each once.
+/// Distinct texts of events.
 #[derive(Debug, Default)]
 pub struct EventTexts {
     all: Vec<Box<str>>,
@@ -71,20 +72,17 @@ impl EventTexts {
     }
 }
 
-/// A path may stand in a script.
+/// Checks that a path can be part of a script.
 pub fn ensure_plain(path: &str) -> Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
-    ensure!(
-        path.bytes().all(is_plain),
-        "{path:?}: bpftrace takes only paths of letters, digits and / . _ - +"
-    );
+    ensure_coded!(path.bytes().all(is_plain), PROBE_PATH, "{path:?}: unsupported characters");
     Ok(())
 }
 
-/// The script, which ends by itself after that time if nobody ends it before.
+/// Returns the script, which ends after that time at the latest.
 #[must_use]
 pub fn script(targets: &[ProbeTarget], seconds_max: u64) -> String {
-    // What is written here is read once all probes are in place.
+    // bpftrace runs BEGIN after it has attached all probes.
     let mut text = format!("BEGIN {{ printf(\"{READY}\\n\"); }}\n");
     for ProbeTarget { file, provider, probes } in targets {
         for Probe { name, numbers, texts } in probes {
@@ -108,7 +106,7 @@ pub fn script(targets: &[ProbeTarget], seconds_max: u64) -> String {
     text
 }
 
-/// What a line says; none if it is of no probe.
+/// Parses a line. Returns `None` if it is not an event.
 pub fn parse_event(
     line: &str,
     probes: &[&'static Probe],
@@ -130,7 +128,7 @@ pub fn parse_event(
     Some(event)
 }
 
-/// How many events bpftrace says that it could not keep.
+/// Parses the number of lost events from a line of bpftrace.
 #[must_use]
 pub fn lost_events(line: &str) -> Option<u64> {
     line.strip_prefix("Lost ")?.split(' ').next()?.parse().ok()

@@ -1,58 +1,56 @@
-//! From probes to events: which probes a file has, and what passes them for a time.
+//! Lists the probes of a file, and collects their events for a time. `rosterd_probes` and `sssd_probes` join the events.
 
 use super::bpftrace::{Bpftrace, OutputLine};
 use super::bpftrace_script::{self, EventTexts, Probe, ProbeEvent, ProbeTarget, READY};
-use anyhow::{Result, bail, ensure};
+use crate::coded::{bail_coded, ensure_coded};
+use anyhow::Result;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Events that are kept, which are about 100 MB.
+/// Maximum number of events, about 100 MB.
 const EVENTS_MAX: usize = 2_000_000;
-/// Until all probes are looked at.
+/// Timeout for the attachment of all probes.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Told to end, bpftrace writes what it has within this time.
+/// Time for bpftrace to write its buffered events after the end.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
-/// Between two looks at the clock and at Ctrl-C.
+/// Interval of checks of the clock and of Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Where the kernel shows that it has uprobes.
+/// Directory of a kernel with uprobes.
 const UPROBES: &str = "/sys/bus/event_source/devices/uprobe";
 
-/// What was seen.
+/// The collected events.
 #[derive(Debug, Default)]
 pub struct TraceCapture {
-    /// In no order.
+    /// Events, unordered.
     pub events: Vec<ProbeEvent>,
-    /// What they say in words.
+    /// Texts of the events.
     pub texts: EventTexts,
-    /// Events of other processes.
+    /// Number of events of other processes.
     pub others: u64,
-    /// Events that bpftrace could not keep.
+    /// Number of events that bpftrace lost.
     pub lost: u64,
-    /// For how long.
+    /// Duration.
     pub seconds: f64,
-    /// Ended by Ctrl-C.
+    /// Whether Ctrl-C ended the trace.
     pub interrupted: bool,
-    /// Ended since there were more events than are kept.
+    /// Whether the maximum number of events ended the trace.
     pub is_full: bool,
 }
 
-/// Whether this user may look at probes, and this kernel lets anybody.
+/// Checks that this user and this kernel can attach probes.
 pub fn ensure_possible() -> Result<()> {
-    ensure!(
+    ensure_coded!(
         rustix::process::geteuid().is_root(),
-        "only root may look at probes of processes: run it with sudo"
+        TRACE_NEEDS_ROOT,
+        "roster-lab trace: not started as root"
     );
-    ensure!(
-        Path::new(UPROBES).exists(),
-        "this kernel has no uprobes ({UPROBES} is not there): it takes one with CONFIG_UPROBE_EVENTS \
-         and CONFIG_BPF_EVENTS, as distributions have"
-    );
+    ensure_coded!(Path::new(UPROBES).exists(), NO_UPROBES, "{UPROBES}: does not exist");
     Ok(())
 }
 
-/// Those of the probes that a file has.
+/// Returns the wanted probes that a file has.
 pub fn probes_of(
     file: &str,
     provider: &str,
@@ -65,17 +63,21 @@ pub fn probes_of(
     loop {
         match bpftrace.next(deadline) {
             OutputLine::Line(line) => names.extend(line.rsplit(':').next().map(str::to_owned)),
-            OutputLine::Timeout => bail!("bpftrace does not say which probes {file} has"),
+            OutputLine::Timeout => bail_coded!(
+                BPFTRACE_NO_LIST,
+                "bpftrace: no list of the probes of {file} within {} s",
+                READY_WITHIN.as_secs()
+            ),
             OutputLine::Closed => break,
         }
     }
-    // That there are none is no failure to it, or is, by version.
+    // The exit code for a file without probes depends on the version, so it is ignored.
     bpftrace.end()?;
     Ok(wanted.iter().filter(|probe| names.contains(probe.name)).collect())
 }
 
-/// Looks at probes for a time, or until it is told to stop. Events count whose process `belongs`; `show` is
-/// told how long it has gone on and how many there were.
+/// Collects events of processes that `belongs` accepts, for a time or until `stop` is set. `show` gets the elapsed time
+/// and the number of events.
 pub fn collect(
     targets: &[ProbeTarget],
     duration: Duration,
@@ -125,15 +127,16 @@ pub fn collect(
     let (status, complaints) = bpftrace.end()?;
     collected.lost +=
         complaints.iter().filter_map(|line| bpftrace_script::lost_events(line)).sum::<u64>();
-    ensure!(
+    ensure_coded!(
         status.success() || !collected.events.is_empty(),
-        "bpftrace ended with {status}: {}",
+        BPFTRACE_ENDED,
+        "bpftrace: ended with {status}: {}",
         complaints.join("; ")
     );
     Ok(collected)
 }
 
-/// Waits until all probes are looked at; none if that was given up.
+/// Waits until all probes are attached. Returns `None` if `stop` is set before.
 fn wait_until_ready(bpftrace: Bpftrace, stop: &AtomicBool) -> Result<Option<Bpftrace>> {
     let deadline = Instant::now() + READY_WITHIN;
     loop {
@@ -142,15 +145,20 @@ fn wait_until_ready(bpftrace: Bpftrace, stop: &AtomicBool) -> Result<Option<Bpft
             OutputLine::Line(_) | OutputLine::Timeout => {}
             OutputLine::Closed => {
                 let (status, complaints) = bpftrace.end()?;
-                bail!("bpftrace cannot look at the probes ({status}): {}", complaints.join("; "));
+                bail_coded!(
+                    PROBES_NOT_ATTACHED,
+                    "bpftrace: cannot attach the probes ({status}): {}",
+                    complaints.join("; ")
+                );
             }
         }
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        ensure!(
+        ensure_coded!(
             Instant::now() < deadline,
-            "bpftrace did not look at the probes within {} s",
+            PROBES_TOO_SLOW,
+            "bpftrace: probes not attached within {} s",
             READY_WITHIN.as_secs()
         );
     }

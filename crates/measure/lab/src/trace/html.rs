@@ -1,13 +1,14 @@
-//! The report as a page: what has no provider in one chart, and one for each domain with its provider.
+//! The report of a trace as an HTML page: one chart for stages without a provider, and one for each domain with its
+//! provider. `compare::html` has the frame of the page.
 
 use super::{RequestStage, StageRow, TraceReport};
 use crate::compare::chart::{Chart, Series, Theme, escaped};
-use crate::compare::html::{framed, write_origin};
+use crate::compare::html::{begin_warnings, framed, write_origin};
 use crate::compare::html_table::HtmlTable;
 use crate::report::text::milliseconds;
 use std::fmt::Write;
 
-/// Charts by title: rows in the order of hops.
+/// Returns the rows of each chart by title, in the order of stages.
 fn charts(hops: &[StageRow]) -> Vec<(String, Vec<&StageRow>)> {
     let mut charts: Vec<(String, Vec<&StageRow>)> = Vec::new();
     for row in hops {
@@ -24,7 +25,7 @@ fn line((at, row): (usize, &&StageRow)) -> Series {
     Series { name: row.hop.to_owned(), series: at, points: row.percentiles_ms.clone() }
 }
 
-/// The whole page.
+/// Returns the whole page.
 #[must_use]
 pub fn html(report: &TraceReport) -> String {
     let title = format!("roster-lab trace: {}", report.of);
@@ -34,9 +35,9 @@ pub fn html(report: &TraceReport) -> String {
         let _ = write!(body, "<p class=\"verdict\">{}</p>", escaped(&line));
     }
     if !report.warnings.is_empty() {
-        body.push_str("<section class=\"warnings\"><h2>Before these figures are believed</h2><ul>");
+        begin_warnings(&mut body);
         for warning in &report.warnings {
-            let _ = write!(body, "<li>{}</li>", escaped(&warning.text));
+            let _ = write!(body, "<li>{}</li>", escaped(&warning.with_code()));
         }
         body.push_str("</ul></section>");
     }
@@ -50,11 +51,11 @@ pub fn html(report: &TraceReport) -> String {
     }
     body.push_str("</div>");
     write_table(&report.hops, &mut body);
-    body.push_str("<h2>What hops are</h2><ul>");
+    body.push_str("<h2>Stages</h2><ul>");
     for RequestStage { name, meaning } in &report.meanings {
         let _ = write!(body, "<li><b>{}</b>: {}</li>", escaped(name), escaped(meaning));
     }
-    body.push_str("</ul><details><summary>Where these figures come from</summary>");
+    body.push_str("</ul><details><summary>Origin of these figures</summary>");
     write_origin(report.of, &report.origin, &mut body);
     body.push_str("</details>");
     framed(&title, &body)

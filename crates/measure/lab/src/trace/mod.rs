@@ -1,12 +1,12 @@
-//! At which hop requests spend their time, by the probes that services have: looked at with bpftrace, joined
-//! request by request, told per hop and provider.
+//! Times of requests by stage and provider, from the USDT probes of a service. bpftrace reads the probes, and events are
+//! joined by request. This module changes no service.
 //!
 //! | | |
 //! |---|---|
-//! | [`processes`] | whose probes |
+//! | [`processes`] | processes with probes |
 //! | [`bpftrace_script`], [`bpftrace`], [`collect`] | from probes to events |
-//! | [`rosterd_probes`], [`sssd_probes`] | which probes there are, and from events to times |
-//! | here, [`html`] | from times to a report |
+//! | [`rosterd_probes`], [`sssd_probes`] | lists of probes, and from events to times |
+//! | this module, [`html`] | from times to a report |
 
 pub mod bpftrace;
 pub mod bpftrace_script;
@@ -22,26 +22,26 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// A part of a request's way.
+/// A stage of a request.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RequestStage {
     pub name: &'static str,
-    /// What of a request's time it is.
+    /// Description of the stage.
     pub meaning: &'static str,
 }
 
-/// What events tell, put together.
+/// Figures from joined events.
 #[derive(Debug, Default)]
 pub struct StageTimes {
-    /// Requests that were seen from begin to end.
+    /// Number of complete requests.
     pub requests: u64,
-    /// Others.
+    /// Number of incomplete requests.
     pub unfinished: u64,
-    /// What they were for.
+    /// Number of requests by kind.
     pub kinds: BTreeMap<String, u64>,
-    /// What came of them.
+    /// Number of requests by result.
     pub results: BTreeMap<String, u64>,
-    /// Nanoseconds, by the number of a hop and a domain with its provider, which is empty where there is none.
+    /// Nanoseconds by number of the stage, and by domain with provider. The latter may be empty.
     pub times: BTreeMap<(usize, String), Vec<u64>>,
 }
 
@@ -54,19 +54,19 @@ impl StageTimes {
     }
 }
 
-/// Of the percentiles of a hop, with the shortest and the longest.
+/// Percentiles of a stage, with minimum and maximum.
 const PERCENTILES: [f64; 9] = [0.0, 1.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 100.0];
 
-/// A hop at one provider, or one that has none.
+/// Figures of a stage at one provider, or of a stage without one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageRow {
-    /// Its name.
+    /// Name of the stage.
     pub hop: &'static str,
     /// Domain and provider.
     pub provider: Option<String>,
-    /// How often it was passed.
+    /// Number of times.
     pub count: usize,
-    /// How long it took, by percentile.
+    /// Percentiles of the times in milliseconds.
     pub percentiles_ms: Vec<(f64, f64)>,
 }
 
@@ -78,7 +78,7 @@ impl StageRow {
         Self { hop, provider, count: times.len(), percentiles_ms }
     }
 
-    /// In milliseconds.
+    /// Returns a percentile in milliseconds.
     #[must_use]
     pub fn percentile(&self, percentile: f64) -> f64 {
         let found = self.percentiles_ms.iter().find(|(at, _)| (at - percentile).abs() < 1e-9);
@@ -86,7 +86,7 @@ impl StageRow {
     }
 }
 
-/// The smallest time that so many of a hundred do not exceed, in milliseconds.
+/// Returns a percentile of sorted times in milliseconds, by the nearest rank.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -98,40 +98,40 @@ fn nearest(sorted: &[u64], percentile: f64) -> f64 {
     sorted.get(rank.max(1) - 1).map_or(0.0, |time| *time as f64 / 1e6)
 }
 
-/// What was seen.
+/// The report of a trace.
 #[derive(Debug, Serialize)]
 pub struct TraceReport {
-    /// Whose requests: `rosterd` or `sssd`.
+    /// The traced service: `rosterd` or `sssd`.
     pub of: &'static str,
     /// Its processes.
     pub pids: Vec<u32>,
-    /// Requests that were seen from begin to end.
+    /// Number of complete requests.
     pub requests: u64,
-    /// Others: they began before, or did not end within the time.
+    /// Number of requests that began before or ended after the trace.
     pub unfinished: u64,
-    /// What they were for.
+    /// Number of requests by kind.
     pub kinds: BTreeMap<String, u64>,
-    /// What came of them.
+    /// Number of requests by result.
     pub results: BTreeMap<String, u64>,
-    /// Hops in the order in which requests come by.
+    /// Stages in the order of a request.
     pub hops: Vec<StageRow>,
-    /// What hops mean.
+    /// Descriptions of the stages.
     pub meanings: Vec<RequestStage>,
-    /// How long probes were looked at.
+    /// Duration of the trace.
     pub seconds: f64,
-    /// Times that a probe was passed.
+    /// Number of events.
     pub events: usize,
-    /// Those that could not be kept.
+    /// Number of lost events.
     pub lost_events: u64,
-    /// What to know before the figures are believed.
+    /// Warnings about the figures.
     pub warnings: Vec<ReportedWarning>,
-    /// Ended by Ctrl-C.
+    /// Whether Ctrl-C ended the trace.
     pub interrupted: bool,
-    /// Where the figures come from.
+    /// Origin of the figures.
     pub origin: LoadedOrigin,
 }
 
-/// Hops as rows, and what each of them means.
+/// Returns stages as rows, and the descriptions of these stages.
 #[must_use]
 pub fn rows(
     hops: &'static [RequestStage],
@@ -146,20 +146,20 @@ pub fn rows(
     (rows, meanings)
 }
 
-/// `group_by_gid 2, user_by_name 17`.
+/// Formats counts: `group_by_gid 2, user_by_name 17`.
 fn counts(counts: &BTreeMap<String, u64>) -> String {
     let words: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
     words.join(", ")
 }
 
 impl TraceReport {
-    /// What was seen in all, in a line or two.
+    /// Returns the totals in one or two lines.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let Self { of, requests, unfinished, seconds, .. } = self;
         let mut lines = vec![format!("{of}: {requests} requests in {seconds:.1} s")];
         if *unfinished > 0 {
-            lines[0] += &format!(", and {unfinished} of which only the begin or the end was seen");
+            lines[0] += &format!(", and {unfinished} incomplete ones");
         }
         if !self.kinds.is_empty() {
             lines.push(format!("{}; {}", counts(&self.kinds), counts(&self.results)));
@@ -167,7 +167,7 @@ impl TraceReport {
         lines
     }
 
-    /// Writes it for a terminal.
+    /// Writes the report for a terminal.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         for line in self.summary() {
             writeln!(out, "{line}")?;
@@ -179,14 +179,14 @@ impl TraceReport {
         let place = place.clamp(8, 40);
         writeln!(
             out,
-            "\n{:<hop$}  {:<place$} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "\n{:<hop$}  {:<place$} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}",
             "hop", "provider", "count", "p25", "median", "p75", "p99", "longest"
         )?;
         for row in &self.hops {
             let provider = row.provider.as_deref().unwrap_or("-");
-            write!(out, "{:<hop$}  {provider:<place$} {:>8}", row.hop, row.count)?;
+            write!(out, "{:<hop$}  {provider:<place$} {:>6}", row.hop, row.count)?;
             for percentile in [25.0, 50.0, 75.0, 99.0, 100.0] {
-                write!(out, " {:>9}", milliseconds(row.percentile(percentile)))?;
+                write!(out, " {:>8}", milliseconds(row.percentile(percentile)))?;
             }
             writeln!(out)?;
         }
@@ -195,7 +195,7 @@ impl TraceReport {
             writeln!(out, "{name}: {meaning}")?;
         }
         for warning in &self.warnings {
-            writeln!(out, "! {}", warning.text)?;
+            writeln!(out, "! {}", warning.with_code())?;
         }
         Ok(())
     }

@@ -1,16 +1,18 @@
-//! Whose probes are looked at: the processes of rosterd, or the back-ends of SSSD, by what /proc shows.
+//! Finds the processes with probes in /proc: those of rosterd, or the backends of SSSD. `collect` attaches the probes.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::coded::{Coded, bail_coded, ensure_coded};
+use anyhow::Result;
+use roster_messages::table::lab;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The executable of all of rosterd's processes.
+/// Executable of rosterd's processes.
 const ROSTERD: &str = "rosterd";
-/// That of SSSD's back-ends.
+/// Executable of SSSD's backends.
 const SSSD_BACKEND: &str = "sssd_be";
-/// What its kernel adds to the name of a file that was removed.
+/// Suffix of the kernel for the name of a deleted file.
 const DELETED: &str = " (deleted)";
 
 #[derive(Clone, Debug)]
@@ -31,30 +33,32 @@ impl ProcessEntry {
         name.trim_end_matches(DELETED) == program
     }
 
-    /// The path by which a file of its mounts is reached from here.
+    /// Returns the path of a file of the process's mount namespace, as this process reaches it.
     fn reachable_path(&self, path: &Path) -> Result<String> {
         let shown = path.display().to_string();
-        ensure!(
+        ensure_coded!(
             !shown.ends_with(DELETED),
-            "process {} runs {}, which was replaced since: start it anew",
+            EXECUTABLE_REPLACED,
+            "process {}: {} was replaced since its start",
             self.pid,
             shown.trim_end_matches(DELETED)
         );
         let inside = format!("/proc/{}/root{shown}", self.pid);
         let id = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-        let theirs = id(&inside).with_context(|| format!("{inside}: is not there"))?;
+        let text = format_args!("{inside}: cannot be opened");
+        let theirs = id(&inside).coded(&lab::EXECUTABLE_UNREACHABLE, text)?;
         Ok(if id(&shown) == Some(theirs) { shown } else { inside })
     }
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may have anything in it.
+    // The name in parentheses may contain any bytes.
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn processes_running(program: &str) -> Result<BTreeMap<u32, ProcessEntry>> {
-    let folders = fs::read_dir("/proc").context("cannot read /proc")?;
+    let folders = fs::read_dir("/proc").coded(&lab::FILE_UNREADABLE, "/proc: cannot be read")?;
     let pids = folders.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let processes = pids.filter_map(ProcessEntry::read).filter(|process| process.runs(program));
     Ok(processes.map(|process| (process.pid, process)).collect())
@@ -62,31 +66,34 @@ fn processes_running(program: &str) -> Result<BTreeMap<u32, ProcessEntry>> {
 
 #[derive(Debug)]
 pub struct RosterdProcesses {
-    /// The monitor, which started the others.
+    /// The monitor, the parent of the other processes.
     pub monitor: u32,
-    /// The executable, by a path that is seen from here.
+    /// Path of the executable, as this process reaches it.
     pub file: String,
     known: HashMap<u32, bool>,
 }
 
 impl RosterdProcesses {
-    /// The one that runs, or the one that this process is of.
+    /// Finds the running rosterd, or the one with this process.
     pub fn find(pid: Option<u32>) -> Result<Self> {
         let all = processes_running(ROSTERD)?;
         let is_monitor = |process: &&ProcessEntry| !all.contains_key(&process.parent);
         let monitor = match pid {
             Some(pid) => {
-                let named = all
-                    .get(&pid)
-                    .with_context(|| format!("--pid {pid}: is no process of rosterd"))?;
+                let text = format_args!("--pid {pid}: not a process of rosterd");
+                let named = all.get(&pid).coded(&lab::ROSTERD_PID_UNKNOWN, text)?;
                 all.get(&named.parent).unwrap_or(named)
             }
             None => match all.values().filter(is_monitor).collect::<Vec<_>>().as_slice() {
-                [] => bail!("no rosterd runs on this host"),
+                [] => bail_coded!(ROSTERD_NOT_RUNNING, "rosterd: no process on this host"),
                 [one] => *one,
                 several => {
                     let pids: Vec<_> = several.iter().map(|one| one.pid.to_string()).collect();
-                    bail!("several rosterd run: say which with --pid ({})", pids.join(", "))
+                    bail_coded!(
+                        ROSTERD_SEVERAL,
+                        "rosterd: several monitors run: processes {}",
+                        pids.join(", ")
+                    )
                 }
             },
         };
@@ -94,46 +101,47 @@ impl RosterdProcesses {
         Ok(Self { monitor: monitor.pid, file, known: HashMap::from([(monitor.pid, true)]) })
     }
 
-    /// Whether a process is of it; one that was started anew is too.
+    /// Returns whether a process belongs to this rosterd, also one that was restarted.
     pub fn has_process(&mut self, pid: u32) -> bool {
         let monitor = self.monitor;
         *self.known.entry(pid).or_insert_with(|| parent_of(pid) == Some(monitor))
     }
 }
 
-/// A back-end of SSSD.
+/// A backend of SSSD.
 #[derive(Debug)]
 pub struct SssdBackend {
     /// Its process.
     pub pid: u32,
     pub domain: String,
-    /// The program and the libraries that it runs of those that may have probes, by paths that are seen from here.
+    /// Paths of the program and of its libraries with probes, as this process reaches them.
     pub files: Vec<String>,
 }
 
-/// The back-ends of SSSD that run, or the one that is named; each has its files of these names.
+/// Finds the running backends of SSSD, or the one with this process, with their files of these names.
 pub fn find_backends(pid: Option<u32>, libraries: &[&str]) -> Result<Vec<SssdBackend>> {
     let mut all = processes_running(SSSD_BACKEND)?;
     if let Some(pid) = pid {
         all.retain(|one, _| *one == pid);
-        ensure!(!all.is_empty(), "--pid {pid}: is no back-end of SSSD ({SSSD_BACKEND})");
+        ensure_coded!(
+            !all.is_empty(),
+            SSSD_PID_UNKNOWN,
+            "--pid {pid}: not a backend of SSSD ({SSSD_BACKEND})"
+        );
     }
-    ensure!(
-        !all.is_empty(),
-        "no back-end of SSSD ({SSSD_BACKEND}) runs on this host: is sssd started?"
-    );
+    ensure_coded!(!all.is_empty(), SSSD_NOT_RUNNING, "{SSSD_BACKEND}: no process on this host");
     all.values().map(|process| read_backend(process, libraries)).collect()
 }
 
 fn read_backend(process: &ProcessEntry, libraries: &[&str]) -> Result<SssdBackend> {
     let pid = process.pid;
-    let line = fs::read(format!("/proc/{pid}/cmdline"))
-        .with_context(|| format!("cannot read the command line of process {pid}"))?;
+    let [cmdline, maps] = ["cmdline", "maps"].map(|name| format!("/proc/{pid}/{name}"));
+    let unreadable = |path: &str| format!("{path}: cannot be read");
+    let line = fs::read(&cmdline).coded(&lab::FILE_UNREADABLE, unreadable(&cmdline))?;
     let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     let behind = words.iter().position(|word| word == "--domain").and_then(|at| words.get(at + 1));
     let domain = behind.map_or_else(|| format!("pid {pid}"), ToString::to_string);
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))
-        .with_context(|| format!("cannot read what process {pid} has mapped"))?;
+    let maps = fs::read_to_string(&maps).coded(&lab::FILE_UNREADABLE, unreadable(&maps))?;
     let mut files = vec![process.reachable_path(&process.exe)?];
     for library in libraries {
         let path = maps.lines().find_map(|line| {

@@ -1,5 +1,5 @@
-//! The probes of rosterd (docs/reference/probes.md), and what requests tell by them. A request has its number in all
-//! processes; so has each call of a back-end, and each question to a directory.
+//! The probes of rosterd (docs/reference/probes.md), and the times of requests from their events. A request has the same
+//! number in all processes, and so has each call of a backend and each query to a directory. `collect` reads the events.
 
 use super::bpftrace_script::{EventTexts, Probe, ProbeEvent};
 use super::{RequestStage, StageTimes};
@@ -9,7 +9,7 @@ const fn probe(name: &'static str, numbers: &'static [u8], texts: &'static [u8])
     Probe { name, numbers, texts }
 }
 
-/// Of all its probes.
+/// Provider of all probes.
 pub const PROVIDER: &str = "roster";
 
 pub static PROBES: [Probe; 12] = [
@@ -38,39 +38,36 @@ const FROM_BACKEND: usize = 7;
 const FROM_PUBLISHER: usize = 8;
 const UNSOLICITED: usize = 9;
 
-/// Where time goes, in the order in which a request comes by.
+/// Stages in the order of a request.
 pub const STAGES: [RequestStage; 10] = [
-    RequestStage {
-        name: "request",
-        meaning: "all of a request, from when it was read to its answer",
-    },
+    RequestStage { name: "request", meaning: "whole request, from its read to its reply" },
     RequestStage {
         name: "responder",
-        meaning: "in the responder, without what it waits for: turns, what it remembers, writing the answer",
+        meaning: "in the responder without its waits: queue, cache, write of the reply",
     },
     RequestStage { name: "bus to publisher", meaning: "from the responder to the publisher" },
     RequestStage {
         name: "publisher",
-        meaning: "in the publisher, without what it waits for: whose a name is, and the answer",
+        meaning: "in the publisher without its waits: owner of a name, reply",
     },
-    RequestStage { name: "bus to back-end", meaning: "from the publisher to a back-end" },
-    RequestStage {
-        name: "back-end",
-        meaning: "in a back-end, without what it waits for: what it knows, and waiting for a turn",
-    },
+    RequestStage { name: "bus to back-end", meaning: "from the publisher to a backend" },
+    RequestStage { name: "back-end", meaning: "in a backend without its waits: cache, queue" },
     RequestStage {
         name: "directory",
-        meaning: "each question to a directory, until its answer was read and taken in",
+        meaning: "each query to a directory, until its reply is processed",
     },
-    RequestStage { name: "bus from back-end", meaning: "the answer's way to the publisher" },
-    RequestStage { name: "bus from publisher", meaning: "the answer's way to the responder" },
+    RequestStage { name: "bus from back-end", meaning: "reply from the backend to the publisher" },
+    RequestStage {
+        name: "bus from publisher",
+        meaning: "reply from the publisher to the responder",
+    },
     RequestStage {
         name: "own accord",
-        meaning: "questions to a directory that are of no request: answers are kept true by asking again",
+        meaning: "queries to a directory without a request, which refresh cached replies",
     },
 ];
 
-/// As their numbers are in probes.
+/// Kinds of requests by their number in probes.
 const KINDS: [&str; 6] =
     ["user_by_name", "user_by_uid", "group_by_name", "group_by_gid", "groups_of", "several"];
 const OUTCOMES: [&str; 4] = ["found", "absent", "unavailable", "left"];
@@ -80,7 +77,7 @@ fn name_of(names: &[&str], number: u64) -> String {
     name.map_or_else(|| number.to_string(), ToString::to_string)
 }
 
-/// From when to when, as far as it was seen.
+/// Begin and end, as far as events exist.
 #[derive(Clone, Copy, Default)]
 struct Span {
     from: Option<u64>,
@@ -93,12 +90,12 @@ impl Span {
     }
 }
 
-/// What is between two moments, of different processes: the clock is one, but is read one after the other.
+/// Returns the time between two events of different processes. They share a clock, but may read it in another order.
 fn between(from: Option<u64>, to: Option<u64>) -> Option<u64> {
     from.zip(to).map(|(from, to)| to.saturating_sub(from))
 }
 
-/// What of a span is in none of the others.
+/// Returns the time of a span outside of all others.
 fn time_outside(of: (u64, u64), waits: impl Iterator<Item = (u64, u64)>) -> u64 {
     let (from, to) = of;
     let waits: BTreeSet<(u64, u64)> = waits.collect();
@@ -134,7 +131,7 @@ struct DirectoryQuery {
     domain: Option<String>,
 }
 
-/// What was seen, by numbers.
+/// Events by number of request, call and query.
 #[derive(Default)]
 struct EventIndex {
     requests: HashMap<u64, TracedRequest>,
@@ -196,8 +193,8 @@ impl EventIndex {
     }
 }
 
-/// What requests tell that were seen from their begin to their end. One that waited for the answer to an equal
-/// one has no hops of its own behind where it waited.
+/// Joins the events of complete requests. A request that waited for the reply to an equal one has no further stages of
+/// its own.
 #[must_use]
 pub fn join(events: &[ProbeEvent], texts: &EventTexts) -> StageTimes {
     let mut seen = EventIndex::default();
@@ -265,7 +262,7 @@ mod tests {
     use super::super::bpftrace_script;
     use super::*;
 
-    /// Events, as lines without their process: name, time, values.
+    /// Joins events from lines without their process: name, time, values.
     fn joined(lines: &str) -> StageTimes {
         let probes: Vec<&'static Probe> = PROBES.iter().collect();
         let mut texts = EventTexts::default();

@@ -1,20 +1,20 @@
-//! The probes that SSSD has, and what its back-ends tell by them. No number of a request goes through them: each
-//! kind of work is joined by what its begin and its end have in common, and told for itself.
+//! The probes of SSSD, and the times of its backends from their events. SSSD has no number of a request in all probes:
+//! each stage is joined by the common arguments of its begin and end, and reported separately.
 
 use super::bpftrace_script::{EventTexts, Probe, ProbeEvent};
 use super::{RequestStage, StageTimes};
 use std::collections::{HashMap, VecDeque};
 
-/// Of all its probes.
+/// Provider of all probes.
 pub const PROVIDER: &str = "sssd";
-/// Libraries of a back-end that have some.
+/// Libraries of a backend with probes.
 pub const LIBRARIES: [&str; 2] = ["libsss_ldap_common.so", "libsss_util.so"];
 
 const fn probe(name: &'static str, numbers: &'static [u8], texts: &'static [u8]) -> Probe {
     Probe { name, numbers, texts }
 }
 
-/// Those that are looked at; where a begin and an end carry the same, both carry where it lies in memory.
+/// Probes to attach. Begin and end of a stage carry the same addresses in memory.
 pub static PROBES: [Probe; 11] = [
     probe("dp_req_send", &[], &[1]),
     probe("dp_req_done", &[3], &[0]),
@@ -34,33 +34,30 @@ const ACCOUNT: usize = 1;
 const DIRECTORY: usize = 2;
 const CACHE: usize = 3;
 
-/// Where time goes. Each lies within those before it.
+/// Stages, each within those before it.
 pub const STAGES: [RequestStage; 4] = [
-    RequestStage { name: "request", meaning: "all of a request of a responder, at the back-end" },
+    RequestStage { name: "request", meaning: "whole request of a responder, in the backend" },
     RequestStage {
         name: "LDAP provider",
-        meaning: "a look-up of users or groups, with all its searches",
+        meaning: "lookup of users or groups, with all its searches",
     },
-    RequestStage {
-        name: "directory",
-        meaning: "each search, from when it was sent to its last entry",
-    },
+    RequestStage { name: "directory", meaning: "each search, from its start to its last entry" },
     RequestStage {
         name: "cache",
         meaning: "each transaction of the cache, from its begin to its commit",
     },
 ];
 
-/// What began and did not end yet, of one process.
+/// Open spans of one process.
 #[derive(Default)]
 struct OpenSpans {
-    /// By what begin and end have in common; the first to begin is the first to end.
+    /// Begin times by the common arguments; the first to begin is the first to end.
     spans: HashMap<(usize, [u64; 2], u32), VecDeque<u64>>,
-    /// Transactions, within each other.
+    /// Begin times of nested transactions.
     transactions: Vec<u64>,
 }
 
-/// What back-ends tell; `domains` are theirs, by process.
+/// Joins the events of backends. `domains` has their domains by process.
 #[must_use]
 pub fn join(
     events: &[ProbeEvent],
@@ -68,7 +65,7 @@ pub fn join(
     domains: &HashMap<u32, String>,
 ) -> StageTimes {
     let mut events: Vec<&ProbeEvent> = events.iter().collect();
-    // Of each processor they come in order, but not of all.
+    // Events are in order only for each processor.
     events.sort_by_key(|event| event.at);
     let mut begun: HashMap<u32, OpenSpans> = HashMap::new();
     let mut joined = StageTimes::default();
@@ -103,7 +100,7 @@ fn add(
         "sdap_deref_search_recv" => (DIRECTORY, (both, 1), false),
         "sysdb_transaction_start" => return begun.transactions.push(event.at),
         _ => {
-            // Within another it is a part of that.
+            // A nested transaction is a part of the outer one.
             if let (Some(from), true) = (begun.transactions.pop(), begun.transactions.is_empty()) {
                 joined.add(CACHE, Some(domain), Some(event.at - from));
             }
@@ -124,7 +121,7 @@ fn add(
         return;
     }
     joined.requests += 1;
-    // `Account #17`.
+    // The text is the kind with a number, such as `Account #17`.
     let name = texts.get(event.texts[0]);
     let kind = name.split('#').next().unwrap_or(name).trim();
     *joined.kinds.entry(kind.to_owned()).or_default() += 1;

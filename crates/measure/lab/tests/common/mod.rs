@@ -1,46 +1,47 @@
-//! What the tests share: the built program, its report, and a directory of users.
+//! Helpers of the tests: the built program, its report, and a directory with users.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use roster_messages::Message;
 use roster_system_tests::{DirectoryServer, Schema, Slapd, SlapdOptions, find_tool};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Users `u0` to `u99`, each with the password `secret`.
+/// DNs of the users `u0` to `u99`. Each has the password `secret`.
 pub const DN: &str = "uid=u{0..99},ou=people,dc=example,dc=com";
 pub const PASSWORD: &str = "secret";
 
-/// The program with these arguments.
+/// Returns a command of roster-lab.
 pub fn lab(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_roster-lab"));
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-/// Runs it to its end.
+/// Runs roster-lab until it ends.
 pub fn run(arguments: &[&str]) -> Output {
     lab(arguments).output().expect("start roster-lab")
 }
 
-/// Runs it with `--json -` and without comparisons before; the exit code and the report.
+/// Runs roster-lab with `--json -` and without pre-run checks. Returns its exit code and its report.
 pub fn report(arguments: &[&str]) -> (i32, Value) {
     read(&run(&[arguments, &["--json", "-", "--probe", "0"]].concat()))
 }
 
-/// Runs it with `--json -` as it is; the exit code and the report.
+/// Runs roster-lab with `--json -`. Returns its exit code and its report.
 pub fn whole_report(arguments: &[&str]) -> (i32, Value) {
     read(&run(&[arguments, &["--json", "-"]].concat()))
 }
 
-/// The ratio of a comparison of a report.
+/// Returns the ratio of a pre-run check.
 pub fn compared(report: &Value, kind: &str) -> Option<f64> {
     let probes = report["probes"].as_array().expect("a list");
     let found = probes.iter().find(|probe| probe["kind"] == kind);
     found.unwrap_or_else(|| panic!("{kind}: {report}"))["ratio"].as_f64()
 }
 
-/// The exit code and the report of what was run with `--json -`.
+/// Returns the exit code and the report of a run with `--json -`.
 pub fn read(output: &Output) -> (i32, Value) {
     let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("no report ({error}): {}", String::from_utf8_lossy(&output.stderr))
@@ -48,30 +49,35 @@ pub fn read(output: &Output) -> (i32, Value) {
     (output.status.code().expect("ended by itself"), report)
 }
 
-/// A number of a report.
+/// Returns a number of a report.
 pub fn number(report: &Value, pointer: &str) -> f64 {
     report.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {report}"))
 }
 
-/// A count of a report.
+/// Returns a count of a report.
 pub fn count(report: &Value, pointer: &str) -> u64 {
     report.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {report}"))
 }
 
-/// The kinds of warnings of a report.
+/// Returns the kinds of the warnings of a report.
 pub fn warnings(report: &Value) -> Vec<&str> {
     let warnings = report["warnings"].as_array().expect("a list");
     warnings.iter().filter_map(|warning| warning["kind"].as_str()).collect()
 }
 
-/// A slapd with the users.
+/// Returns whether a text has the code of a message.
+pub fn has_code(text: &str, message: &Message) -> bool {
+    text.contains(&format!("[{}]", message.code))
+}
+
+/// Starts a slapd with the users.
 pub fn slapd(setup: impl FnOnce(&mut SlapdOptions)) -> Slapd {
     let mut slapd = loaded(setup);
     slapd.start();
     slapd
 }
 
-/// The same, which a test starts in its own way.
+/// Returns a slapd with the users, which the test starts.
 pub fn slapd_that_is_not_started() -> Slapd {
     loaded(|_| {})
 }

@@ -52,7 +52,7 @@ impl Server {
                 None => self.send_status(token, 0),
             },
             AdminRequest::Shutdown => {
-                self.log("ends: told to over the socket");
+                self.log("stopped by a request over the socket");
                 self.send_status(token, 0);
                 self.is_shutting_down = true;
             }

@@ -7,6 +7,7 @@ use super::{HELPERS, Server, add, socket};
 use crate::live_map::{MapLookup, find};
 use crate::nss_helper::HelperReply;
 use crate::protocol::{self, MapLookupKind, NscdRequest, ParsedRequest, Table};
+use roster_messages::table::tools;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -175,7 +176,8 @@ impl Server {
                     }
                     Err(error) if self.handover_error != Some(error.kind()) => {
                         self.handover_error = Some(error.kind());
-                        self.log(&format!("cannot hand a map over: {error}"));
+                        let text = format!("{}: cannot send a map: {error}", table.name());
+                        self.log_fault(&tools::NSCD_MAP_NOT_SENT, &text);
                     }
                     Err(_) => {}
                 }

@@ -3,6 +3,8 @@
 //! server therefore reads both users from /etc/passwd.
 
 use crate::starter::Starter;
+use roster_messages::Message;
+use roster_messages::table::tools;
 use roster_passwd_format::lines::{ParsedLine, passwd_line};
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, fstat, openat, statat,
@@ -22,7 +24,7 @@ const HELPER: &str = "roster-nscd-helper";
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
     /// The passwd file cannot be read.
-    #[error("cannot read {path}")]
+    #[error("{path}: cannot be read")]
     Passwd {
         /// Path of the passwd file.
         path: PathBuf,
@@ -30,10 +32,7 @@ pub enum PrivilegeError {
         source: io::Error,
     },
     /// The passwd file does not contain the user.
-    #[error(
-        "{path} has no user {name}: make it with systemd-sysusers, or with \
-         `useradd --system {group} {name}`"
-    )]
+    #[error("{path}: no user {name}")]
     Unknown {
         /// Path of the passwd file.
         path: PathBuf,
@@ -43,7 +42,7 @@ pub enum PrivilegeError {
         group: &'static str,
     },
     /// Both users have the same uid or gid, so helpers could open the server's files.
-    #[error("{path}: {HELPER} has the uid or the group of {name}: give it both of its own")]
+    #[error("{path}: {HELPER} has the uid or the gid of {name}")]
     SameUser {
         /// Path of the passwd file.
         path: PathBuf,
@@ -51,22 +50,22 @@ pub enum PrivilegeError {
         name: String,
     },
     /// Helpers cannot be started.
-    #[error("cannot start helpers as {HELPER}")]
+    #[error("{HELPER}: cannot start helpers")]
     Starter(#[source] io::Error),
     /// The user has the uid or gid of root.
-    #[error("{name} is root: start the server without --user, or with a user of its own")]
+    #[error("{name}: has the uid or the gid of root")]
     IsRoot {
         /// Name of the user.
         name: String,
     },
     /// The caller is not root.
-    #[error("only root can start a server as {name}")]
+    #[error("--user {name}: the server was not started as root")]
     NotRoot {
         /// Name of the user.
         name: String,
     },
     /// The owner of the map directory cannot be changed.
-    #[error("cannot give {path} to {name}")]
+    #[error("{path}: cannot be given to {name}")]
     MapDir {
         /// Path of the directory.
         path: PathBuf,
@@ -76,13 +75,37 @@ pub enum PrivilegeError {
         source: io::Error,
     },
     /// The system calls that change the user failed.
-    #[error("cannot become {name}")]
+    #[error("--user {name}: cannot change to this user")]
     System {
         /// Name of the user.
         name: String,
         /// Error of the system.
         source: io::Error,
     },
+}
+
+impl PrivilegeError {
+    /// Returns the code of the error.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::Passwd { .. } => &tools::NSCD_PASSWD_UNREADABLE,
+            Self::Unknown { .. } => &tools::NSCD_USER_MISSING,
+            Self::SameUser { .. } => &tools::NSCD_USERS_SHARED,
+            Self::Starter(_) => &tools::NSCD_STARTER_FAILED,
+            Self::IsRoot { .. } => &tools::NSCD_USER_IS_ROOT,
+            Self::NotRoot { .. } => &tools::NSCD_NOT_STARTED_AS_ROOT,
+            Self::MapDir { .. } => &tools::NSCD_MAP_DIR_OWNER,
+            Self::System { .. } => &tools::NSCD_USER_NOT_CHANGED,
+        }
+    }
+
+    /// Returns the fix with values. `None` means the fix of the table.
+    #[must_use]
+    pub fn fix(&self) -> Option<String> {
+        let Self::Unknown { name, group, .. } = self else { return None };
+        Some(format!("Run systemd-sysusers, or `useradd --system {group} {name}`."))
+    }
 }
 
 /// A user other than root, read from a passwd file.
@@ -204,7 +227,7 @@ fn change_owner(path: &Path, uid: Uid, gid: Gid) -> io::Result<()> {
         return Ok(());
     }
     if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 {
-        return Err(io::Error::other("it is another user's, or others may write to it"));
+        return Err(io::Error::other("it belongs to another user, or others may write to it"));
     }
     let folder = readable(&place)?;
     for entry in Dir::read_from(&folder)? {
@@ -237,34 +260,28 @@ mod tests {
     }
 
     #[test]
-    fn nscd_users_unfit_are_told() {
+    fn nscd_unfit_user_has_code() {
         let folder = tempfile::tempdir().unwrap();
         let passwd = folder.path().join("passwd");
         let told = |name, lines: &str| {
             fs::write(&passwd, format!("root:x:0:0:::\ntoor:x:0:0:::\nwheel:x:7:0:::\n{lines}"))
                 .unwrap();
-            ServerAccounts::from_passwd(name, &passwd).unwrap_err().to_string()
+            ServerAccounts::from_passwd(name, &passwd).unwrap_err()
         };
         let server = "roster-nscd:x:906:901:::\n";
-        let missing = told("roster-nscd", "");
-        let advice = "no user roster-nscd: make it with systemd-sysusers, or with `useradd --system --gid roster \
-                      roster-nscd`";
-        assert!(missing.contains(advice), "{missing}");
-        let missing = told("roster-nscd", server);
-        let advice = "no user roster-nscd-helper: make it with systemd-sysusers, or with `useradd --system \
-                      --user-group roster-nscd-helper`";
-        assert!(missing.contains(advice), "{missing}");
+        let fix = told("roster-nscd", "").fix().unwrap();
+        assert!(fix.contains("`useradd --system --gid roster roster-nscd`"), "{fix}");
+        let fix = told("roster-nscd", server).fix().unwrap();
+        assert!(fix.contains("`useradd --system --user-group roster-nscd-helper`"), "{fix}");
         for ids in ["906:907", "907:901"] {
-            let told = told("roster-nscd", &format!("{server}{HELPER}:x:{ids}:::\n"));
-            assert!(
-                told.contains("roster-nscd-helper has the uid or the group of roster-nscd"),
-                "{told}"
-            );
+            let error = told("roster-nscd", &format!("{server}{HELPER}:x:{ids}:::\n"));
+            assert_eq!(error.message(), &tools::NSCD_USERS_SHARED, "{error}");
         }
         for name in ["root", "toor", "wheel"] {
-            assert!(told(name, "").contains("is root"), "{name}");
+            assert_eq!(told(name, "").message(), &tools::NSCD_USER_IS_ROOT, "{name}");
         }
-        let root = told("roster-nscd", &format!("{server}{HELPER}:x:0:907:::\n"));
-        assert!(root.contains("roster-nscd-helper is root"), "{root}");
+        let error = told("roster-nscd", &format!("{server}{HELPER}:x:0:907:::\n"));
+        assert_eq!(error.message(), &tools::NSCD_USER_IS_ROOT, "{error}");
+        assert!(error.to_string().starts_with("roster-nscd-helper: "), "{error}");
     }
 }

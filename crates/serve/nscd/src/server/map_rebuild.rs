@@ -9,6 +9,7 @@ use super::table_state::BuildOutcome;
 use super::{Server, services, with_causes};
 use crate::map_builder::MapError;
 use crate::protocol::Table;
+use roster_messages::table::tools;
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
@@ -152,7 +153,8 @@ impl Server {
             self.rebuild.building.clear();
             self.rebuild.not_before = Instant::now() + STABLE_FOR;
             self.rebuild.dirty.extend(tables);
-            self.log(&format!("cannot start a thread: {error}"));
+            let text = format!("map thread: cannot start: {error}");
+            self.log_fault(&tools::NSCD_THREAD_FAILED, &text);
         }
     }
 
@@ -222,8 +224,10 @@ impl Server {
             Ok((current, lacks)) => {
                 self.statistics.table(table).made += 1;
                 self.maps(table).replace(current, now);
-                let lacks = lacks
-                    .map(|why| format!("{why}; the name services are asked for what is in it"));
+                let lacks = lacks.map(|error| {
+                    let text = format!("{error}. Name services serve its entries");
+                    (error.message(), text)
+                });
                 (BuildOutcome::Made, lacks)
             }
             Err(error) => {
@@ -245,24 +249,24 @@ impl Server {
                 if error.is_out_of_space() {
                     self.free_space(now);
                 }
-                (outcome, Some(with_causes(&error)))
+                (outcome, Some((error.message(), with_causes(&error))))
             }
         };
         let state = self.tables.get_mut(table);
         state.outcome = outcome;
-        if state.logged_problem != problem {
-            state.logged_problem.clone_from(&problem);
+        let logged = problem.as_ref().map(|(_, text)| text);
+        if state.logged_problem.as_ref() != logged {
+            state.logged_problem = logged.cloned();
             let name = table.name();
             match &problem {
-                Some(problem) => {
-                    let what = if outcome.is_failure() { "no new map" } else { "a map of a part" };
-                    let text = format!("{what} of {name}: {problem}");
-                    self.log(&text);
+                Some((message, problem)) => {
+                    let what = if outcome.is_failure() { "no new map" } else { "incomplete map" };
+                    self.log_fault(message, &format!("{name}: {what}: {problem}"));
                 }
                 None => self.log(&format!("{name} has a map again")),
             }
         }
-        self.statistics.table(table).problem = problem;
+        self.statistics.table(table).problem = problem.map(|(_, text)| text);
     }
 }
 

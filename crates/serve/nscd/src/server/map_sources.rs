@@ -3,6 +3,8 @@
 use crate::map_builder::{MapError, MapPlan, MapSources, ServiceLayer};
 use crate::nsswitch::{Service, ServiceLine, ServiceLines};
 use crate::protocol::Table;
+use roster_messages::Message;
+use roster_messages::table::tools;
 use roster_snapshot::{Floor, Snapshot};
 use roster_snapshot_build::compile::{self, CompileError};
 use roster_snapshot_build::floor_file;
@@ -151,7 +153,7 @@ pub enum BuildError {
     #[error(transparent)]
     Text(#[from] CompileError),
     /// The snapshot cannot be used.
-    #[error("{path} cannot be used: {why}")]
+    #[error("{path}: cannot be used: {why}")]
     Snapshot {
         /// Path of the snapshot.
         path: PathBuf,
@@ -159,7 +161,7 @@ pub enum BuildError {
         why: String,
     },
     /// nsswitch.conf cannot be read.
-    #[error("cannot read {path}: {why}")]
+    #[error("{path}: cannot be read: {why}")]
     Services {
         /// Path of the file.
         path: PathBuf,
@@ -170,7 +172,7 @@ pub enum BuildError {
     #[error(transparent)]
     Map(#[from] MapError),
     /// The map file cannot be created.
-    #[error("cannot make {path}")]
+    #[error("{path}: cannot be created")]
     File {
         /// Path of the file.
         path: PathBuf,
@@ -180,6 +182,20 @@ pub enum BuildError {
 }
 
 impl BuildError {
+    /// Returns the code of the error.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::Text(_) => &tools::NSCD_SOURCE_INVALID,
+            Self::Snapshot { .. } => &tools::NSCD_SNAPSHOT_UNUSABLE,
+            Self::Services { .. } => &tools::NSCD_SERVICES_UNREADABLE,
+            Self::Map(MapError::Damaged) => &tools::NSCD_SNAPSHOT_DAMAGED,
+            Self::Map(MapError::TooLarge { .. }) => &tools::NSCD_MAP_TOO_LARGE,
+            Self::Map(MapError::Write(_)) => &tools::NSCD_MAP_WRITE_FAILED,
+            Self::File { .. } => &tools::NSCD_MAP_FILE_FAILED,
+        }
+    }
+
     /// Returns whether the file system of maps is full.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
@@ -207,7 +223,7 @@ pub struct BuiltMap {
     /// Time that the build took.
     pub build_time: Duration,
     /// Reason that the snapshot is missing from the map.
-    pub missing_snapshot: Option<String>,
+    pub missing_snapshot: Option<BuildError>,
 }
 
 /// Builds maps at these paths, all from the same snapshot.
@@ -234,7 +250,7 @@ pub fn build(
                 if names_roster =>
             {
                 let made = build_one(table, files, &lines.without_roster(), None, (path, room));
-                made.map(|built| BuiltMap { missing_snapshot: Some(error.to_string()), ..built })
+                made.map(|built| BuiltMap { missing_snapshot: Some(error), ..built })
             }
             whole => whole,
         };
@@ -355,7 +371,7 @@ fn read_published(path: &Path, floor: &Path) -> Result<Option<PublishedSnapshot>
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     let is_plain = metadata.is_file() && (metadata.mode() | folder.mode()) & 0o022 == 0;
     if !is_plain || ![0, folder.uid()].contains(&metadata.uid()) {
-        return Err("somebody else may write to it; see roster doctor".to_owned());
+        return Err("users other than its owner may write to it".to_owned());
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
     file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;

@@ -31,6 +31,8 @@ use map_files::{RetiredMap, TableMaps, parse_file_name};
 use map_rebuild::{CheckReason, MapRebuild};
 use map_sources::{SourceFiles, SourceState};
 use roster_fd_passing::{deferred_close, refuse_descriptors};
+use roster_messages::Message;
+use roster_messages::table::tools;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 use setup::{ServerSetup, read_only_mount_point};
@@ -92,19 +94,47 @@ pub struct ServerOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The map directory cannot be used.
-    #[error("cannot keep maps in {path}: {why}")]
+    #[error("{path}: cannot keep maps: {problem}")]
     MapDir {
         /// Path of the directory.
         path: PathBuf,
-        /// Reason.
-        why: String,
+        /// Problem of the directory.
+        problem: MapDirProblem,
     },
     /// The starter exited, so no helper can be started.
-    #[error("the process that starts helpers has ended: a new start of the server starts it")]
+    #[error("the process that starts helpers has ended")]
     NoStarter,
     /// A system call failed.
-    #[error("cannot go on")]
+    #[error("fatal I/O error")]
     System(#[from] io::Error),
+}
+
+/// Problems of the map directory.
+#[derive(Debug, thiserror::Error)]
+pub enum MapDirProblem {
+    /// A system call failed.
+    #[error("{0}")]
+    System(io::Error),
+    /// The directory belongs to another user, or others have access.
+    #[error("it does not belong to this user with mode 0700")]
+    Access,
+    /// Another server uses the directory.
+    #[error("another server has locked it")]
+    Locked,
+}
+
+impl ServerError {
+    /// Returns the code of the error.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::MapDir { problem: MapDirProblem::System(_), .. } => &tools::NSCD_MAP_DIR_UNUSABLE,
+            Self::MapDir { problem: MapDirProblem::Access, .. } => &tools::NSCD_MAP_DIR_ACCESS,
+            Self::MapDir { problem: MapDirProblem::Locked, .. } => &tools::NSCD_MAP_DIR_LOCKED,
+            Self::NoStarter => &tools::NSCD_STARTER_ENDED,
+            Self::System(_) => &tools::NSCD_SYSTEM_ERROR,
+        }
+    }
 }
 
 /// Serves until it is stopped. `starter` starts its helpers.
@@ -125,9 +155,8 @@ pub fn run(mut options: ServerOptions, starter: Starter) -> Result<(), ServerErr
         };
         // Logged once, because this can last.
         if let Some(ready) = ready.take() {
-            let error = with_causes(&error);
-            let text = format!("{error}; programs ask their name services, and it is tried again");
-            (options.log)(&text);
+            let text = format!("clients use their name services: {}", with_causes(&error));
+            (options.log)(&fault_text(error.message(), &text));
             ready();
         }
         (options.on_progress)();
@@ -266,6 +295,10 @@ impl Server {
 
     fn log(&self, text: &str) {
         (self.options.log)(text);
+    }
+
+    fn log_fault(&self, message: &Message, text: &str) {
+        self.log(&fault_text(message, text));
     }
 
     fn run(mut self) -> Result<(), ServerError> {
@@ -438,8 +471,14 @@ fn services(lines: &ServiceLines) -> [OsString; 3] {
     [&*lines.passwd.text, &*lines.group.text, initgroups].map(OsString::from)
 }
 
+/// Formats a fault for the log, with the fix of the table and the code.
+fn fault_text(message: &Message, text: &str) -> String {
+    format!("{text}. {} [{}]", message.fix, message.code)
+}
+
 /// Formats an error with its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,7 +1,9 @@
 //! Resources that a server needs before it can serve: the locked map directory and the event sources.
 
 use super::file_watch::FileWatch;
-use super::{BUILDER, LISTENER, STARTER, STOP, ServerError, ServerOptions, WATCH, add};
+use super::{
+    BUILDER, LISTENER, MapDirProblem, STARTER, STOP, ServerError, ServerOptions, WATCH, add,
+};
 use crate::starter::Starter;
 use rustix::event::epoll;
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags, flock, open};
@@ -64,22 +66,23 @@ fn read_only(maps: &Path, folder: &OwnedFd) -> Option<OwnedFd> {
 
 /// Locks the map directory for this process. It must belong to this user with mode 0700.
 fn lock_map_dir(path: &Path) -> Result<OwnedFd, ServerError> {
-    let wrong = |why: String| ServerError::MapDir { path: path.to_owned(), why };
+    let wrong = |problem| ServerError::MapDir { path: path.to_owned(), problem };
+    let failed = |error: io::Error| wrong(MapDirProblem::System(error));
     match std::fs::create_dir(path) {
         Ok(()) => {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-            std::fs::set_permissions(path, mode).map_err(|error| wrong(error.to_string()))?;
+            std::fs::set_permissions(path, mode).map_err(failed)?;
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(wrong(error.to_string())),
+        Err(error) => return Err(failed(error)),
     }
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = open(path, how, Mode::empty()).map_err(|error| wrong(error.to_string()))?;
-    let stat = rustix::fs::fstat(&folder).map_err(|error| wrong(error.to_string()))?;
+    let folder = open(path, how, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let stat = rustix::fs::fstat(&folder).map_err(|error| failed(error.into()))?;
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        return Err(wrong("it must belong to this user, with mode 0700".to_owned()));
+        return Err(wrong(MapDirProblem::Access));
     }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| wrong("another process does".to_owned()))?;
+        .map_err(|_| wrong(MapDirProblem::Locked))?;
     Ok(folder)
 }

@@ -2,6 +2,8 @@
 
 use super::unmapped_clients::PeerCredentials;
 use roster_fd_passing::peer_credentials;
+use roster_messages::Message;
+use roster_messages::table::tools;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen, recv, send, sendmsg,
@@ -25,7 +27,7 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another server listens there.
-    #[error("{path} is served by {by}: stop that first, for only one can answer there")]
+    #[error("{path}: served by {by}")]
     Owned {
         /// Path of the socket.
         path: PathBuf,
@@ -33,16 +35,13 @@ pub enum SocketError {
         by: String,
     },
     /// The socket from systemd is not at its path.
-    #[error(
-        "{path} is not the socket that was handed over: another server took or removed it. \
-             Stop that for good, then systemctl restart roster-nscd.socket"
-    )]
+    #[error("{path}: no longer the socket from systemd")]
     Gone {
         /// Path of the socket.
         path: PathBuf,
     },
     /// The socket cannot be created.
-    #[error("cannot listen at {path}")]
+    #[error("{path}: cannot listen")]
     Io {
         /// Path of the socket.
         path: PathBuf,
@@ -51,11 +50,23 @@ pub enum SocketError {
     },
 }
 
+impl SocketError {
+    /// Returns the code of the error.
+    #[must_use]
+    pub fn message(&self) -> &'static Message {
+        match self {
+            Self::Owned { .. } => &tools::NSCD_SOCKET_IN_USE,
+            Self::Gone { .. } => &tools::NSCD_SOCKET_REPLACED,
+            Self::Io { .. } => &tools::NSCD_SOCKET_FAILED,
+        }
+    }
+}
+
 /// Returns a description of the process that listens at a socket, or `None` if no process does.
 fn owner(path: &Path) -> io::Result<Option<String>> {
     let client = match try_connect(path)? {
         ListenerState::Unreachable => return Ok(None),
-        ListenerState::Busy => return Ok(Some("somebody".to_owned())),
+        ListenerState::Busy => return Ok(Some("a process with a full accept queue".to_owned())),
         ListenerState::Listener(client) => client,
     };
     let PeerCredentials { pid, .. } = peer_credentials(&client)?;
@@ -139,7 +150,7 @@ pub fn listen_at(path: &Path) -> Result<OwnedFd, SocketError> {
         }
         match fs::symlink_metadata(path) {
             Ok(left) if left.file_type().is_socket() => fs::remove_file(path)?,
-            Ok(_) => return Err(io::Error::other("what is there is no socket")),
+            Ok(_) => return Err(io::Error::other("the path has a file that is not a socket")),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -1,27 +1,31 @@
-//! The server, asked as who may do anything: one question at a time, each with a deadline.
+//! The administrator's LDAP client: one request at a time, each with a deadline. The engine of the load is
+//! [`ldap`](crate::ldap).
 
 use super::{CONFIG, SCHEME};
 use crate::args;
-use crate::commands::engines::uri;
+use crate::coded::{Coded, ensure_coded};
+use crate::commands::engines::{resolve_option, uri};
 use crate::ldap::reply::{self, EntryAttributes};
 use crate::ldap::{ConnectionMode, LdapEngine, LdapRequest, LdapSettings, SearchScope, TlsMode};
 use crate::load_thread::run_sequentially;
-use crate::net::{CloseMode, Route, TlsSettings, resolve};
+use crate::net::{CloseMode, Route, TlsSettings};
 use crate::password_schemes::{self, StoredPassword};
 use crate::request_error::RequestError;
 use crate::template::Template;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result};
+use roster_messages::table::lab;
 use std::sync::Arc;
 use std::time::Duration;
 
 const PLUGINS: &str = "cn=Password Storage Schemes,cn=plugins,cn=config";
-/// Of one question.
+/// Timeout of one request.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// noSuchObject, entryAlreadyExists.
+/// Result code noSuchObject.
 const NO_SUCH_OBJECT: u32 = 32;
+/// Result code entryAlreadyExists.
 const ENTRY_ALREADY_EXISTS: u32 = 68;
 
-/// How it is reached, and as whom.
+/// A client of one server with one bind DN.
 #[derive(Debug)]
 pub struct AdminClient {
     route: Route,
@@ -29,19 +33,18 @@ pub struct AdminClient {
     bind: (Template, Template),
 }
 
-/// A text in which nothing varies.
+/// Returns a text without variable parts.
 pub fn fixed_template(text: &str) -> Template {
     Template::constant(text.as_bytes().to_vec())
 }
 
-/// An entry's attributes; values of one stand side by side.
+/// Attributes of an entry. Values of an attribute are adjacent.
 pub type AttributeValues<'v> = [(&'static str, &'v str)];
 
 impl AdminClient {
     pub fn new(args: &args::SchemesArgs) -> Result<Self> {
         let (is_tls, host, port) = uri(&args.uri)?;
-        let target =
-            resolve(&host, port).with_context(|| format!("{}: cannot find {host}", args.uri))?;
+        let target = resolve_option("URI", &args.uri, &host, port)?;
         let tls = || TlsSettings::new(&host, args.tls_ca.as_deref());
         let security = if is_tls { TlsMode::Ldaps(tls()?) } else { TlsMode::Clear };
         let route = Route { target, sources: Vec::new(), close: CloseMode::Reset };
@@ -49,9 +52,9 @@ impl AdminClient {
         Ok(Self { route, security, bind })
     }
 
-    /// For users who make such requests, each on a connection that it keeps.
+    /// Returns the settings of a load with this request, on persistent connections.
     pub fn for_users(&self, request: &LdapRequest) -> Result<Arc<LdapSettings>> {
-        self.settings(request, None).map_err(|why| anyhow!("{why}"))
+        self.settings(request, None).map_err(|failure| failure.into_error(self.route.target))
     }
 
     fn settings(
@@ -62,10 +65,10 @@ impl AdminClient {
         let (route, security) = (self.route.clone(), self.security.clone());
         LdapSettings::new(route, security, ConnectionMode::Reuse, request, bind)
             .map(Arc::new)
-            .map_err(RequestError::Setup)
+            .map_err(RequestError::InvalidFilter)
     }
 
-    /// Makes the requests of these numbers; the entries that they bring. The first failure ends it.
+    /// Makes the requests with these numbers, up to the first failure. Returns the received entries.
     pub fn send_requests(
         &self,
         request: &LdapRequest,
@@ -82,16 +85,16 @@ impl AdminClient {
             .map_err(RequestError::Malformed)
     }
 
-    /// A single request; none if there is no such entry.
+    /// Makes a single request. Returns `None` if the entry does not exist.
     fn send_request(&self, request: &LdapRequest) -> Result<Option<Vec<EntryAttributes>>> {
         match self.send_requests(request, 0..1) {
             Ok(found) => Ok(Some(found)),
             Err(RequestError::ErrorCode(_, NO_SUCH_OBJECT, _)) => Ok(None),
-            Err(why) => Err(anyhow!("{}: {why}", self.route.target)),
+            Err(failure) => Err(failure.into_error(self.route.target)),
         }
     }
 
-    /// The entries that are found; none if there is no such base.
+    /// Searches entries. Returns `None` if the base does not exist.
     pub fn find(
         &self,
         base: &str,
@@ -106,7 +109,7 @@ impl AdminClient {
             filter.to_owned(),
             names,
         ))
-        .with_context(|| format!("cannot read {base}"))
+        .with_context(|| format!("{base}: cannot be read"))
     }
 
     fn search(
@@ -116,10 +119,11 @@ impl AdminClient {
         filter: &str,
         names: &[&str],
     ) -> Result<Vec<EntryAttributes>> {
-        self.find(base, scope, filter, names)?.with_context(|| format!("{base}: is not there"))
+        let text = format_args!("{base}: does not exist");
+        self.find(base, scope, filter, names)?.coded(&lab::LDAP_ENTRY_MISSING, text)
     }
 
-    /// A value of an entry; none as well if there is no such entry.
+    /// Returns a value of an entry; `None` if the entry or the value does not exist.
     pub fn value(&self, dn: &str, name: &str) -> Result<Option<String>> {
         let found = self.find(dn, SearchScope::Base, "(objectClass=*)", &[name])?;
         Ok(found.unwrap_or_default().first().and_then(|entry| first_value(entry, name)))
@@ -128,32 +132,32 @@ impl AdminClient {
     pub fn set(&self, dn: &str, name: &str, value: &str) -> Result<()> {
         let request =
             LdapRequest::Modify(fixed_template(dn), name.to_owned(), fixed_template(value));
-        let set =
-            self.send_request(&request).with_context(|| format!("cannot set {name} of {dn}"))?;
-        ensure!(set.is_some(), "cannot set {name} of {dn}: there is no such entry");
+        let problem = || format!("{dn}: cannot set {name}");
+        let set = self.send_request(&request).with_context(problem)?;
+        ensure_coded!(set.is_some(), LDAP_ENTRY_MISSING, "{}: no such entry", problem());
         Ok(())
     }
 
-    /// Adds an entry; false if there is one of that name already.
+    /// Adds an entry. Returns false if it exists already.
     pub fn add(&self, dn: &str, attributes: &AttributeValues<'_>) -> Result<bool> {
         let values =
             attributes.iter().map(|&(name, value)| (name, fixed_template(value))).collect();
         match self.send_requests(&LdapRequest::Add(fixed_template(dn), values), 0..1) {
             Ok(_) => Ok(true),
             Err(RequestError::ErrorCode(_, ENTRY_ALREADY_EXISTS, _)) => Ok(false),
-            Err(why) => bail!("cannot add {dn}: {why}"),
+            Err(failure) => Err(failure.into_error(format_args!("{dn}: cannot be added"))),
         }
     }
 
-    /// Removes an entry; one that is not there is as good as gone.
+    /// Removes an entry, if it exists.
     pub fn remove(&self, dn: &str) -> Result<()> {
         let removed = self.send_request(&LdapRequest::Delete(fixed_template(dn)));
-        removed.with_context(|| format!("cannot remove {dn}")).map(drop)
+        removed.with_context(|| format!("{dn}: cannot be removed")).map(drop)
     }
 
-    /// Removes an entry and those right below it.
+    /// Removes an entry and its children.
     pub fn remove_with_children(&self, dn: &str) -> Result<()> {
-        // Policies are shown to those who ask for them only.
+        // The server returns policies only for a filter that names their class.
         let all = "(|(objectClass=*)(objectClass=ldapsubentry))";
         let children = self.find(dn, SearchScope::One, all, &["entryDN"])?.unwrap_or_default();
         let names: Vec<Vec<u8>> = children
@@ -163,23 +167,24 @@ impl AdminClient {
         let count = names.len() as u64;
         let removed =
             self.send_requests(&LdapRequest::Delete(Template::from_list(names)), 0..count);
-        removed.map_err(|why| anyhow!("cannot remove what is below {dn}: {why}"))?;
+        let problem = format_args!("{dn}: children cannot be removed");
+        removed.map_err(|failure| failure.into_error(problem))?;
         self.remove(dn)
     }
 
-    /// How new passwords are stored.
+    /// Returns the scheme of new passwords.
     pub fn default_scheme(&self) -> Result<Option<String>> {
         self.value(CONFIG, SCHEME)
     }
 
-    /// The schemes that it can store passwords by.
+    /// Returns the enabled schemes of the server.
     pub fn offered_schemes(&self) -> Result<Vec<String>> {
         let on = "(nsslapd-pluginEnabled=on)";
         let found = self.search(PLUGINS, SearchScope::One, on, &["cn"])?;
         let mut names: Vec<String> =
             found.iter().filter_map(|entry| first_value(entry, "cn")).collect();
         names.sort();
-        ensure!(!names.is_empty(), "{PLUGINS}: names no scheme");
+        ensure_coded!(!names.is_empty(), NO_SCHEMES, "{PLUGINS}: no enabled scheme");
         Ok(names)
     }
 

@@ -1,21 +1,23 @@
-//! `roster-lab schemes`: measures each way in which a 389-ds stores passwords, on entries of its own, and
-//! says which to take.
+//! `roster-lab schemes`: measures binds with each password storage scheme of a 389 Directory Server on test entries, and
+//! recommends one.
 //!
-//! What is changed of the server for that is little: hashing anew on bind is off and policies of single
-//! entries are on while it measures (`test_entries.rs`, which puts it back). Nobody else's entry is touched, and
-//! nobody else's password is stored otherwise.
+//! During the measurement the server does not upgrade hashes on bind, and applies policies of single entries.
+//! `test_entries.rs` undoes both changes. Other entries and their passwords stay unchanged.
 
 mod ldap_admin;
 mod password_policy;
 mod test_entries;
 
 use super::run_load::stop_after_cleanup;
-use super::{INTERRUPTED, print_error};
+use super::{INTERRUPTED, print_error, write_file};
 use crate::args;
+use crate::coded::{Coded, describe, ensure_coded};
+use crate::compare::with_code;
 use crate::password_schemes::{self, Advice, SchemeStats};
 use crate::report::text::milliseconds;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use ldap_admin::AdminClient;
+use roster_messages::table::lab;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -27,37 +29,36 @@ const CONFIG: &str = "cn=config";
 const UPGRADE: &str = "nsslapd-enable-upgrade-hash";
 const LOCAL_POLICIES: &str = "nsslapd-pwpolicy-local";
 const SCHEME: &str = "passwordStorageScheme";
-/// Names that are written out of those whose hash is old; all are counted, and all are in the JSON.
+/// Maximum number of DNs with an old hash in the text. The JSON has all.
 const NAMES_SHOWN: usize = 20;
 
-/// What came of it.
+/// The report of `roster-lab schemes`.
 #[derive(Debug, Serialize)]
 struct SchemesReport {
     server: String,
-    /// Of cn=config: what new passwords are stored by.
+    /// Scheme of new passwords in cn=config.
     default_scheme: String,
     schemes: Vec<SchemeStats>,
-    /// Those that could not be measured, and why.
+    /// Schemes without figures, and their formatted errors.
     untested: BTreeMap<String, String>,
     advice: Vec<Advice>,
-    /// How passwords are stored now, by scheme.
+    /// Number of stored passwords by scheme.
     stored: BTreeMap<String, u64>,
-    /// Whose password is not stored by the scheme that is wanted.
+    /// DNs whose password does not use the wanted scheme.
     old: Vec<String>,
     interrupted: bool,
 }
 
-/// Measures, tells, and applies what was asked for.
+/// Measures, reports, and applies the requested scheme.
 pub fn run(args: &args::SchemesArgs, out: &mut dyn Write) -> Result<u8> {
     let stop = stop_after_cleanup()?;
     let server = AdminClient::new(args)?;
-    let default_scheme = server.default_scheme()?.with_context(|| {
-        format!("{}: is no 389-ds, or --bind-dn may not read {CONFIG}", args.uri)
-    })?;
+    let text = format_args!("{}: {CONFIG} has no readable {SCHEME}", args.uri);
+    let default_scheme = server.default_scheme()?.coded(&lab::NOT_389DS, text)?;
     if args.undo {
         let text = match test_entries::undo_leftovers(&server, true)? {
-            true => "What an earlier run had left behind was undone.",
-            false => "No earlier run has left anything behind.",
+            true => "The changes of an earlier run were undone.",
+            false => "No earlier run left changes behind.",
         };
         writeln!(out, "{text}")?;
         return Ok(0);
@@ -65,9 +66,10 @@ pub fn run(args: &args::SchemesArgs, out: &mut dyn Write) -> Result<u8> {
     let offered = server.offered_schemes()?;
     let wanted = args.apply.as_ref().or(args.not_using.as_ref());
     if let Some(name) = wanted {
-        ensure!(
+        ensure_coded!(
             offered.iter().any(|one| one.eq_ignore_ascii_case(name)),
-            "{name}: is none of the schemes of this server: {}",
+            SCHEME_UNKNOWN,
+            "{name}: not a scheme of this server: {}",
             offered.join(", ")
         );
     }
@@ -98,7 +100,7 @@ pub fn run(args: &args::SchemesArgs, out: &mut dyn Write) -> Result<u8> {
     }
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&report)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write_file(path, text.as_bytes())?;
     }
     write_report(args, &report, out)?;
     Ok(if report.interrupted { INTERRUPTED } else { 0 })
@@ -112,7 +114,7 @@ fn measure(
     report: &mut SchemesReport,
 ) -> Result<()> {
     if test_entries::undo_leftovers(server, false)? {
-        print_error("roster-lab: what an earlier run had left behind was undone");
+        print_error("roster-lab: the changes of an earlier run were undone");
     }
     let field = TestEntries::set_up(server, &args.base, args.identities, stop)?;
     let only = |name: &&String| {
@@ -126,15 +128,15 @@ fn measure(
         match field.measure(args, name) {
             Ok(measured) => report.schemes.push(measured),
             Err(_) if stop.load(Ordering::Relaxed) => break,
-            Err(why) => {
-                report.untested.insert(name.clone(), format!("{why:#}"));
+            Err(error) => {
+                report.untested.insert(name.clone(), describe(&error));
             }
         }
     }
     report.interrupted = stop.load(Ordering::Relaxed);
     field.restore()?;
     password_schemes::rank(&mut report.schemes);
-    // Of a few of them nobody can say that none is better.
+    // A recommendation needs figures of all schemes.
     if args.only.is_empty() && !report.interrupted {
         report.advice = password_schemes::advise(&report.schemes, args.binds);
     }
@@ -149,7 +151,7 @@ fn write_report(
     if !report.schemes.is_empty() {
         writeln!(
             out,
-            "{:<18} {:>8} {:>9} {:>10} {:>10} {:>10}  strength",
+            "{:<14} {:>7} {:>8} {:>8} {:>8} {:>10}  strength",
             "scheme", "rounds", "binds/s", "p50", "p99", "server CPU"
         )?;
     }
@@ -158,7 +160,7 @@ fn write_report(
         let cpu = one.server_cpu_ms.map_or_else(|| "-".to_owned(), milliseconds);
         writeln!(
             out,
-            "{:<18} {rounds:>8} {:>9.0} {:>10} {:>10} {cpu:>10}  {}",
+            "{:<14} {rounds:>7} {:>8.0} {:>8} {:>8} {cpu:>10}  {}",
             one.name,
             one.rate,
             milliseconds(one.p50_ms),
@@ -171,26 +173,27 @@ fn write_report(
     }
     for one in &report.advice {
         let scheme = one.scheme.as_deref().unwrap_or("none");
-        writeln!(out, "For {}: {scheme}: {}.", one.population, one.why.trim_end_matches('.'))?;
+        let why = with_code(&format!("{}.", one.why.trim_end_matches('.')), one.code);
+        writeln!(out, "For {}: {scheme}: {why}", one.population)?;
     }
     if report.advice.is_empty() && !args.no_measure {
-        writeln!(out, "No advice: not all schemes of the server were measured.")?;
+        writeln!(out, "No recommendation: not all schemes of the server were measured.")?;
     }
-    writeln!(out, "New passwords are stored by {}.", report.default_scheme)?;
+    writeln!(out, "New passwords use {}.", report.default_scheme)?;
     let stored = report.stored.iter().map(|(name, count)| format!("{name} {count}"));
     writeln!(out, "Stored now: {}.", stored.collect::<Vec<_>>().join(", "))?;
     if let Some(wanted) = args.apply.as_ref().or(args.not_using.as_ref()) {
         writeln!(
             out,
-            "{} are not stored by {wanted}; a password is stored anew when it is set, or on a bind \
-             where {UPGRADE} is on.",
+            "{} passwords do not use {wanted}. The server stores a password again when it changes, or on a bind with \
+             {UPGRADE}: on.",
             report.old.len()
         )?;
         for who in report.old.iter().take(NAMES_SHOWN) {
             writeln!(out, "  {who}")?;
         }
         if report.old.len() > NAMES_SHOWN {
-            writeln!(out, "  … all of them are in --json")?;
+            writeln!(out, "  … --json has all of them")?;
         }
     }
     Ok(())

@@ -1,11 +1,14 @@
-//! Has new passwords stored by a scheme, everywhere or below an entry, as `dsconf` sets such a policy.
+//! Sets the scheme of new passwords, for the whole server or a subtree, as `dsconf` does. Stored passwords stay
+//! unchanged.
 
 use super::ldap_admin::{AdminClient, AttributeValues};
 use super::{CONFIG, LOCAL_POLICIES, SCHEME};
-use crate::commands::print_error;
-use anyhow::{Context, Result};
+use crate::coded::Coded;
+use crate::commands::print_failure;
+use anyhow::Result;
+use roster_messages::table::lab;
 
-/// Everywhere, or below this entry: by the policy that it has already, or by one of its own.
+/// Sets the scheme for the whole server, or for a subtree by its existing or a new policy.
 pub fn apply(server: &AdminClient, scheme: &str, subtree: Option<&str>) -> Result<()> {
     let Some(subtree) = subtree else { return server.set(CONFIG, SCHEME, scheme) };
     match find_policy(server, subtree)? {
@@ -19,17 +22,16 @@ fn definition(subtree: &str) -> String {
     format!("cn=nsPwPolicy_CoS,{subtree}")
 }
 
-/// The policy of an entry, whatever its name is.
+/// Finds the policy of an entry by its definition.
 fn find_policy(server: &AdminClient, subtree: &str) -> Result<Option<String>> {
     let definition = definition(subtree);
     let Some(template) = server.value(&definition, "cosTemplateDn")? else { return Ok(None) };
     let policy = server.value(&template, "pwdpolicysubentry")?;
-    policy.map(Some).with_context(|| {
-        format!("{definition}: its template, {template}, names no policy; mend or remove both")
-    })
+    let text = format_args!("{definition}: the template {template} names no policy");
+    policy.map(Some).coded(&lab::POLICY_TEMPLATE, text)
 }
 
-/// Adds all that a policy consists of, or nothing.
+/// Adds all entries of a policy, or none.
 fn create(server: &AdminClient, scheme: &str, subtree: &str) -> Result<()> {
     let container = format!("cn=nsPwPolicyContainer,{subtree}");
     let named = |what: &str| format!("cn={},{container}", escaped(&format!("cn={what},{subtree}")));
@@ -81,23 +83,23 @@ fn create(server: &AdminClient, scheme: &str, subtree: &str) -> Result<()> {
     for (dn, values) in entries {
         match server.add(dn, values) {
             Ok(true) => added.push(dn),
-            // Of an earlier policy, whose other parts are gone.
+            // The entry is left from an incomplete policy.
             Ok(false) => {}
-            Err(why) => {
+            Err(error) => {
                 for dn in added.into_iter().rev() {
-                    if let Err(why) = server.remove(dn) {
-                        print_error(&format!("roster-lab: {why:#}"));
+                    if let Err(error) = server.remove(dn) {
+                        print_failure(&error);
                     }
                 }
-                return Err(why);
+                return Err(error);
             }
         }
     }
-    // One that was there may be of another scheme.
+    // An existing entry may have another scheme.
     server.set(&policy, SCHEME, scheme)
 }
 
-/// A text as a value within a DN.
+/// Escapes a value within a DN.
 fn escaped(text: &str) -> String {
     let mut value = String::with_capacity(text.len() + 8);
     for char in text.chars() {

@@ -1,14 +1,14 @@
-//! Where schemes are measured: users of our own with a policy of their own, and what of the server's
-//! configuration must be otherwise meanwhile.
+//! Test entries for the measurement of schemes: users with their own policy, and temporary changes of the server's
+//! configuration. `schemes` decides what is measured.
 //!
-//! Before anything is changed, an entry of the server's own configuration says what is to be undone. It is
-//! there as long as something is changed, so that also what a killed run left behind is undone by the
-//! next one, and no two runs take each other's changes for the former state.
+//! An entry in the server's configuration records the changes before they are made, until they are undone. The next run
+//! undoes the changes of a killed run, and no run takes the changes of another for the original state.
 
 use super::ldap_admin::{AdminClient, REQUEST_TIMEOUT, fixed_template};
 use super::{CONFIG, LOCAL_POLICIES, SCHEME, UPGRADE};
 use crate::args;
-use crate::commands::print_error;
+use crate::coded::{Coded, bail_coded, coded, describe_cause, ensure_coded};
+use crate::commands::print_failure;
 use crate::fd_limit::FdReservation;
 use crate::ldap::{LdapEngine, LdapRequest};
 use crate::load_thread::{RequestNumbers, RunSpec, ThreadShare};
@@ -17,8 +17,9 @@ use crate::runner::{ThreadPlan, run_threads};
 use crate::schedule::LoadModel;
 use crate::server_usage::WatchedServer;
 use crate::template::Template;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::Result;
 use ring::rand::{SecureRandom, SystemRandom};
+use roster_messages::table::lab;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::fs;
@@ -26,28 +27,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What is to be undone is said here.
+/// Entry with the changes to undo.
 const RECORD: &str = "cn=roster-lab schemes,cn=config";
-/// Left out of the figures of each scheme.
+/// Warm-up of each scheme, which its figures exclude.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Of a password: nobody guesses it while its user is there.
+/// Random bytes of the test password.
 const PASSWORD_BYTES: usize = 16;
 
-/// What a run changes, and who runs.
+/// The changes of a run, and its process.
 #[derive(Debug, Deserialize, Serialize)]
 struct UndoRecord {
     host: String,
     process: u32,
-    /// When that process began, by its system's clock: another may come to have its number.
+    /// Start of that process in clock ticks. Another process may get its number.
     began: u64,
-    /// The entry that ours are below.
+    /// Parent of the test entries.
     folder: String,
-    /// Of cn=config, as they were.
+    /// Original values of cn=config.
     before: Vec<(String, String)>,
 }
 
 impl UndoRecord {
-    /// Of this process.
+    /// Creates the record of this process.
     fn new(server: &AdminClient, base: &str) -> Result<Self> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
         let mut before = Vec::new();
@@ -67,10 +68,10 @@ impl UndoRecord {
     fn read(server: &AdminClient) -> Result<Option<Self>> {
         let Some(text) = server.value(RECORD, "description")? else { return Ok(None) };
         let read = serde_json::from_str(&text);
-        read.map(Some).with_context(|| format!("{RECORD}: was written by another program"))
+        read.map(Some).coded(&lab::UNDO_RECORD_FORMAT, format_args!("{RECORD}: unknown format"))
     }
 
-    /// Has the server keep it; there can be one only.
+    /// Stores the record on the server, which accepts only one.
     fn store(&self, server: &AdminClient) -> Result<()> {
         let text = serde_json::to_string(self)?;
         let kept = server.add(
@@ -82,26 +83,26 @@ impl UndoRecord {
                 ("description", &text),
             ],
         )?;
-        ensure!(kept, "another run has begun on this server at the same time");
+        ensure_coded!(kept, SCHEMES_CONCURRENT, "{RECORD}: exists already");
         Ok(())
     }
 
-    /// Whether its process is known to run still; of another host that cannot be seen.
+    /// Returns whether its process still runs; `None` if it is one of another host.
     fn runs(&self) -> Option<bool> {
         (self.host == host()).then(|| process_start_time(self.process) == Some(self.began))
     }
 
-    /// Removes what was added and sets what was set. What fails stays written down.
+    /// Removes the test entries and restores the configuration. After a failure the record stays.
     fn undo(&self, server: &AdminClient) -> Result<()> {
         let mut wrong = server.remove_with_children(&self.folder);
         for (name, value) in &self.before {
             let set = server.set(CONFIG, name, value);
             wrong = wrong.and(set);
         }
-        wrong.and_then(|()| server.remove(RECORD)).context(
-            "the server is not yet as it was; the same command with --undo puts it back when that \
-             is mended",
-        )
+        wrong.and_then(|()| server.remove(RECORD)).map_err(|error| {
+            let cause = describe_cause(&error);
+            coded(&lab::SCHEMES_NOT_UNDONE, format!("changes of the server: not undone: {cause}"))
+        })
     }
 }
 
@@ -109,29 +110,31 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The 22nd field of what the kernel says of a process; the second, its name, may have any bytes.
+/// Returns the 22nd field of /proc/PID/stat. The second field, the name, may contain any bytes.
 fn process_start_time(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, behind) = text.rsplit_once(')')?;
     behind.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Undoes what a run that has ended left behind; false if none has. `asked_for` says that no run of
-/// another host is on.
+/// Undoes the changes of a run that has ended. Returns false if there are none. `asked_for` states that no run of
+/// another host is active.
 pub fn undo_leftovers(server: &AdminClient, asked_for: bool) -> Result<bool> {
     let Some(left) = UndoRecord::read(server)? else { return Ok(false) };
     let (process, host) = (left.process, &left.host);
     match left.runs() {
-        Some(true) => bail!("process {process} of this host measures this server already"),
-        None if !asked_for => bail!(
-            "process {process} of {host} measures this server, or was killed while it did: if it \
-             runs no more, the same command with --undo puts back what it left behind"
+        Some(true) => {
+            bail_coded!(SCHEMES_RUNNING, "{RECORD}: process {process} of this host runs")
+        }
+        None if !asked_for => bail_coded!(
+            SCHEMES_LEFTOVERS,
+            "{RECORD}: process {process} of {host} runs or was killed"
         ),
         _ => left.undo(server).map(|()| true),
     }
 }
 
-/// Entries of our own to bind as; gone when dropped.
+/// Test users for binds. Dropping this removes them.
 pub struct TestEntries<'a> {
     server: &'a AdminClient,
     record: UndoRecord,
@@ -150,7 +153,7 @@ impl<'a> TestEntries<'a> {
     ) -> Result<Self> {
         let (record, password) = (UndoRecord::new(server, base)?, password()?);
         record.store(server)?;
-        // From here on whatever fails is put back by drop.
+        // From here on drop undoes all changes.
         let field = Self { server, record, identities, password, stop, is_undone: false };
         for (name, _) in &field.record.before {
             let value = if name == UPGRADE { "off" } else { "on" };
@@ -176,7 +179,8 @@ impl<'a> TestEntries<'a> {
             ("sn", fixed_template("roster-lab")),
             ("pwdpolicysubentry", fixed_template(&field.policy())),
         ];
-        field.for_each_user(&LdapRequest::Add(field.user()?, attributes), "cannot add users")?;
+        let add = LdapRequest::Add(field.user()?, attributes);
+        field.for_each_user(&add, "test users: cannot be added")?;
         Ok(field)
     }
 
@@ -184,29 +188,31 @@ impl<'a> TestEntries<'a> {
         format!("cn=policy,{}", self.record.folder)
     }
 
-    /// One of our users after the other.
+    /// Returns the DNs of the test users in turn.
     fn user(&self) -> Result<Template> {
         let last = self.identities.saturating_sub(1);
-        // The folder's name may have braces, which a template takes for its own.
+        // The base DN may contain braces, which templates escape.
         let folder = self.record.folder.replace('{', "{{").replace('}', "}}");
-        format!("uid=u{{0..{last}}},{folder}").parse().map_err(|why| anyhow!("{why}"))
+        let template = format!("uid=u{{0..{last}}},{folder}").parse();
+        template.map_err(|why: String| coded(&lab::TEMPLATE_SYNTAX, why))
     }
 
-    /// Asks this of each, until the run is to end.
-    fn for_each_user(&self, request: &LdapRequest, wrong: &str) -> Result<()> {
+    /// Makes a request for each user, until the run stops.
+    fn for_each_user(&self, request: &LdapRequest, problem: &str) -> Result<()> {
         let numbers = (0..self.identities).take_while(|_| !self.stop.load(Ordering::Relaxed));
-        let asked = self.server.send_requests(request, numbers);
-        asked.map(drop).map_err(|why| anyhow!("{wrong}: {why}"))
+        let sent = self.server.send_requests(request, numbers);
+        sent.map(drop).map_err(|failure| failure.into_error(problem))
     }
 
-    /// Has all of them bind whose password is stored so.
+    /// Measures binds of the test users with a scheme.
     pub fn measure(&self, args: &args::SchemesArgs, name: &str) -> Result<SchemeStats> {
         self.server.set(&self.policy(), SCHEME, name)?;
         let password = fixed_template(&self.password);
         let change = LdapRequest::Modify(self.user()?, "userPassword".to_owned(), password.clone());
-        self.for_each_user(&change, "it stores no password")?;
+        self.for_each_user(&change, "passwords: cannot be set")?;
         let stored = self.server.passwords(&self.record.folder)?;
-        let (_, stored) = stored.into_iter().next().context("no password is stored")?;
+        let text = "test users: no stored password";
+        let (_, stored) = stored.into_iter().next().coded(&lab::PASSWORD_NOT_STORED, text)?;
         let settings = self.server.for_users(&LdapRequest::Bind(self.user()?, password))?;
         let stage = RunSpec {
             load: LoadModel::Closed { think: Duration::ZERO },
@@ -221,11 +227,17 @@ impl<'a> TestEntries<'a> {
         let looked_at = WatchedServer::from_options(args.server_pid, args.server_unit.as_deref())?;
         let outcome = run_threads(stage, crew, looked_at.as_ref(), self.stop, make, |_| {})?;
         let recorder = &outcome.recorder;
-        ensure!(!outcome.interrupted, "ended by Ctrl-C");
-        if let Some((why, count)) = recorder.failures.iter().next() {
-            bail!("{count} of {} binds failed: {why}", recorder.requests);
+        ensure_coded!(!outcome.interrupted, RUN_INTERRUPTED, "a signal stopped the run");
+        if let Some((failure, count)) = recorder.failures.iter().next() {
+            let problem = format_args!("{count} of {} binds failed", recorder.requests);
+            return Err(failure.clone().into_error(problem));
         }
-        ensure!(recorder.requests > 0, "no bind was answered in {} s", args.duration.as_secs_f64());
+        ensure_coded!(
+            recorder.requests > 0,
+            NO_BIND_ANSWERED,
+            "no bind was answered in {} s",
+            args.duration.as_secs_f64()
+        );
         let ms = |percentile| recorder.percentile(percentile).as_secs_f64() * 1e3;
         let served = recorder.requests_in_window.max(f64::MIN_POSITIVE);
         Ok(SchemeStats {
@@ -238,7 +250,7 @@ impl<'a> TestEntries<'a> {
         })
     }
 
-    /// Has the server be as it was.
+    /// Undoes all changes.
     pub fn restore(mut self) -> Result<()> {
         self.is_undone = true;
         self.record.undo(self.server)
@@ -250,8 +262,8 @@ impl Drop for TestEntries<'_> {
         if self.is_undone {
             return;
         }
-        if let Err(why) = self.record.undo(self.server) {
-            print_error(&format!("roster-lab: {why:#}"));
+        if let Err(error) = self.record.undo(self.server) {
+            print_failure(&error);
         }
     }
 }
@@ -260,7 +272,7 @@ fn password() -> Result<String> {
     let mut bytes = [0; PASSWORD_BYTES];
     SystemRandom::new()
         .fill(&mut bytes)
-        .map_err(|_| anyhow!("the kernel gives no random bytes"))?;
+        .map_err(|_| coded(&lab::RANDOM_UNAVAILABLE, "test password: no random bytes"))?;
     let mut text = String::with_capacity(2 * PASSWORD_BYTES);
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");
@@ -277,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_from_one_that_has_ended_and_from_one_elsewhere() {
+    fn undo_record_knows_whether_its_process_runs() {
         let own = std::process::id();
         let since = process_start_time(own).unwrap();
         assert_eq!(of_process(host(), own, since).runs(), Some(true));
