@@ -260,7 +260,7 @@ fn nscd_table_above_two_gib_gets_none() {
         client.users_seen == 2 && client.groups_seen == 2
     });
     // The statistics name the program that was redirected.
-    let sent = "sent to the name services: lookup_stdin (uid ";
+    let sent = "referred to the name services: lookup_stdin (uid ";
     assert!(served.statistics().contains(sent), "{}", served.statistics());
     // It takes no memory, and is not built again and again.
     assert_eq!(fs::read_dir(served.host().path("maps")).expect("list the maps").count(), 0);
@@ -372,11 +372,11 @@ fn who_asks_over_the_socket_what_a_map_has_is_told_by_name() {
     let served = NscdServer::start(host);
     let mut with_map = Client::start(served.host(), 1);
     with_map.look();
-    assert!(!served.statistics().contains("asked over the socket"), "{}", served.statistics());
+    assert!(!served.statistics().contains("socket lookups of entries"), "{}", served.statistics());
     // musl reads /etc/passwd and /etc/group first, and always requests a user's groups from the server.
     let mut musl = LookupProgram::on(served.host(), &musl_program("lookup_stdin"));
     assert!(musl.gids_of("u1").contains(" 10000100 10000101 "));
-    let told = "asked over the socket what a map has: lookup_stdin-mu (uid ";
+    let told = "socket lookups of entries that a map has: lookup_stdin-mu (uid ";
     assert!(served.statistics().contains(told), "{}", served.statistics());
     assert!(!served.statistics().contains("with a map"), "{}", served.statistics());
 }

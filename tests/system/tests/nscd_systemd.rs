@@ -252,7 +252,7 @@ fn users_that_systemd_makes_up_for_units_come_and_go_with_them() {
 /// The statistics on clients that the server redirected to the name services.
 fn sent_away(host: &SystemdHost) -> Vec<String> {
     let figures = figures(host);
-    let lines = figures.lines().filter(|line| line.starts_with("sent to the name services"));
+    let lines = figures.lines().filter(|line| line.starts_with("referred to the name services"));
     lines.map(str::to_owned).collect()
 }
 

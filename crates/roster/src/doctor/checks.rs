@@ -1213,10 +1213,10 @@ mod tests {
         let of_maps = |line: &str| maps(&format!("{served}{line}\n"));
         let beside = "maps: /run/roster-nscd is not a dedicated file system [RST-2058]";
         assert_worst(Warning, beside, |f| f.nscd = of_maps(beside));
-        let sent = "sent to the name services: sshd (uid 0) 1 times [RST-2060]";
+        let sent = "referred to the name services: sshd (uid 0) 1 times [RST-2060]";
         assert_worst(Warning, sent, |f| f.nscd = of_maps(sent));
         let mut facts = healthy();
-        let asked = "asked over the socket what a map has: busybox (uid 0) 4 times";
+        let asked = "socket lookups of entries that a map has: busybox (uid 0) 4 times";
         facts.nscd = NscdServer::Maps {
             figures: format!("{served}{asked}\n"),
             processes_without_map: vec![

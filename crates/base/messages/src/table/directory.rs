@@ -218,7 +218,7 @@ crate::messages! {
         fix: "Narrow `group_base` or `group_filter`.";
     REMOVALS_HELD = 5070, "many entries are missing in the directory: removal is on hold",
         cause: "More entries than `mass_deletion_threshold` allows are missing, unreadable or deleted at once, or the replies are not credible.",
-        fix: "If the entries are gone, run `roster domain approve-removals NAME`. Otherwise fix the directory; the entries are then kept.";
+        fix: "If the entries are gone, run `roster domain approve-removals NAME`. Otherwise fix the directory; the entries then stay.";
     KEY_SEARCH_NOT_CREDIBLE = 5071, "directory does not find known entries by their keys",
         cause: "A search by keys found none of the missing entries, and none of the entries that the directory lists. Nothing was removed.",
         fix: "Grant the bind DN search access to the key attribute, such as entryUUID, and check its index.";

@@ -274,7 +274,7 @@ crate::messages! {
     // Warnings about a run.
     GENERATOR_LIMIT = 8085, "load generator reached its limit",
         cause: "The threads of roster-lab used all of their processor time, so the server had idle time.",
-        fix: "Raise --threads, and run roster-lab on processors of its own.";
+        fix: "Raise --threads, and run roster-lab on dedicated processors.";
     PROCESSORS_LIMIT = 8086, "processors of this host reached their limit",
         cause: "Each user is a thread, and more threads were ready than processors.",
         fix: "Use at most as many --users as processors, and stop other programs.";
@@ -288,7 +288,7 @@ crate::messages! {
         cause: "The server, the network or this host stood still. A closed loop hides this in its percentiles.",
         fix: "Read the longest latency and the batches, and run with --rate.";
     REQUESTS_HUNG = 8090, "requests did not return",
-        cause: "A module, daemon or directory does not reply, and has no timeout of its own.",
+        cause: "A module, daemon or directory does not reply, and has no timeout.",
         fix: "Check the name service or PAM module that the requests use.";
     GENERATOR_LATE = 8091, "load generator sent requests late",
         cause: "Another program took the processor of roster-lab.",

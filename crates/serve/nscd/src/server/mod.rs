@@ -116,7 +116,7 @@ pub enum MapDirProblem {
     #[error("{0}")]
     System(io::Error),
     /// The directory belongs to another user, or others have access.
-    #[error("it does not belong to this user with mode 0700")]
+    #[error("this user must own it, with mode 0700")]
     Access,
     /// Another server uses the directory.
     #[error("another server has locked it")]

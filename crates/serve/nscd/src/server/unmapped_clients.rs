@@ -102,8 +102,8 @@ impl UnmappedClients {
         let mut text = String::new();
         let code = format!(" [{}]", host::NSCD_PROGRAMS_WITHOUT_MAP);
         for (what, counts, code) in [
-            ("asked over the socket what a map has", &self.socket_lookups, ""),
-            ("sent to the name services", &self.sent_to_services, &*code),
+            ("socket lookups of entries that a map has", &self.socket_lookups, ""),
+            ("referred to the name services", &self.sent_to_services, &*code),
         ] {
             let mut counts: Vec<_> = counts.iter().collect();
             counts.sort_by_key(|(program, count)| (u64::MAX - count.all, *program));
@@ -153,8 +153,8 @@ mod tests {
         programs.record_use(hidden, UnmappedUse::SentToServices, |_| None);
         assert_eq!(
             programs.text(),
-            "asked over the socket what a map has: box (uid 5) 2 times, sshd (uid 0) 1 times, 1 with a map\n\
-             sent to the name services: programs whose names are hidden here (uid 5) 1 times [RST-2060]\n"
+            "socket lookups of entries that a map has: box (uid 5) 2 times, sshd (uid 0) 1 times, 1 with a map\n\
+             referred to the name services: programs whose names are hidden here (uid 5) 1 times [RST-2060]\n"
         );
     }
 
@@ -175,7 +175,7 @@ mod tests {
         assert!(
             programs
                 .text()
-                .starts_with("asked over the socket what a map has: often (uid 0) 3 times")
+                .starts_with("socket lookups of entries that a map has: often (uid 0) 3 times")
         );
         assert_eq!(programs.text().matches(" times").count(), REPORTED_MAX);
         assert!(

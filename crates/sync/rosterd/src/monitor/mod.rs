@@ -96,7 +96,7 @@ struct SupervisedProcess {
     user: Option<UserIds>,
     since: SystemTime,
     last_exit: String,
-    /// Whether it ended with exit status 0 and without a message.
+    /// Whether the last process ended with exit status 0 and without a message.
     last_exit_is_clean: bool,
     /// Waits for a connection to its socket.
     socket_watch: Option<AbortHandle>,
@@ -588,7 +588,7 @@ impl Monitor {
                     let how = spawn::describe_exit(status);
                     if why.is_empty() { how } else { format!("{how}: {why}") }
                 }
-                Err(error) => format!("its status cannot be read: {error}"),
+                Err(error) => format!("exit status cannot be read: {error}"),
             };
             let pid = child.id();
             minded.child = None;
