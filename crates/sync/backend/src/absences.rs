@@ -7,7 +7,6 @@
 
 use super::engine::{AbsenceResult, AbsenceSearch, Engine};
 use super::entry_index::CachedKind;
-use super::on_demand_fetch::timeout_error;
 use roster_messages::table::directory;
 use roster_provider::reason::Reason;
 use roster_provider::{KeySearchResult, LookupError, LookupScope, Provider};
@@ -47,7 +46,7 @@ impl<P: Provider> AbsenceCheck<P> {
     async fn search_keys(&self, chunk: &AbsenceSearch) -> Result<KeySearchResult, LookupError> {
         let looked =
             self.provider.search_keys(request_for(chunk.kind), &chunk.missing, &chunk.control);
-        timeout(SEARCH_MAX, looked).await.unwrap_or_else(|_| Err(timeout_error()))
+        timeout(SEARCH_MAX, looked).await.unwrap_or_else(|_| Err(LookupError::timeout()))
     }
 
     /// Searches for all missing entries once, and removes or holds the absent ones. An error decides nothing: the

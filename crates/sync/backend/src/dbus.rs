@@ -244,7 +244,7 @@ impl<P: Provider + 'static> BackendObject<P> {
         let confirmed = self.fetcher.absences().confirm().await;
         confirmed.map_err(|unanswered| {
             let reason = unanswered.into_reason();
-            BusError::Unavailable(reason.of("nothing was removed").with_code())
+            BusError::Unavailable(reason.for_object("nothing was removed").with_code())
         })
     }
 

@@ -93,11 +93,6 @@ fn busy_error() -> BusError {
     BusError::Busy(format!("{QUEUED_QUERIES_MAX} lookups are waiting"))
 }
 
-pub fn timeout_error() -> LookupError {
-    let text = "the directory did not reply in time";
-    LookupError::Failed(Reason::new(&directory::LOOKUP_TIMEOUT, text))
-}
-
 /// Returns the reply if it fits into a bus message.
 fn check_reply_size(answer: OnDemandEntry) -> Result<OnDemandEntry, BusError> {
     if answer.records.len() <= REPLY_BYTES_MAX {
@@ -172,7 +167,7 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
         if !untold.is_empty() {
             let Ok(_place) = self.slots.try_acquire() else { return Err(busy_error()) };
             let asked = timeout(LOOKUP_DEADLINE, self.query_in_batches(trace, &untold)).await;
-            if let Err(error) = asked.unwrap_or_else(|_| Err(timeout_error()))
+            if let Err(error) = asked.unwrap_or_else(|_| Err(LookupError::timeout()))
                 // As for a single query: cached records answer while the directory is unreachable.
                 && !untold.iter().all(|what| self.engine.has_entry(what))
             {
@@ -280,7 +275,8 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
                 None => self.query_with_prefetch(trace, what).await,
             }
         };
-        match timeout(LOOKUP_DEADLINE, asked).await.unwrap_or_else(|_| Err(timeout_error())) {
+        match timeout(LOOKUP_DEADLINE, asked).await.unwrap_or_else(|_| Err(LookupError::timeout()))
+        {
             Ok(is_found) => match self.engine.cached_entry(what) {
                 Some(found) => (if is_found { "found" } else { "kept" }, Ok(found)),
                 // The entry changed meanwhile. Neither a part of it nor "absent" would be a correct reply.
@@ -386,11 +382,11 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
         let what = self.engine.full_lookup(what);
         match timeout(CALL_DEADLINE, self.query_entry(INTERNAL_TRACE, &what))
             .await
-            .unwrap_or_else(|_| Err(timeout_error()))
+            .unwrap_or_else(|_| Err(LookupError::timeout()))
         {
             Ok(_) => Ok(()),
             Err(error) => {
-                let reason = error.into_reason().of("the cached entry stays");
+                let reason = error.into_reason().for_object("the cached entry stays");
                 Err(BusError::Unavailable(reason.with_code()))
             }
         }

@@ -140,7 +140,7 @@ impl LdapError {
 
     /// Returns the error as a reason, with the server in front.
     pub fn reason(&self, server: &str) -> Reason {
-        Reason::new(self.message(), self.to_string()).of(server)
+        Reason::new(self.message(), self.to_string()).for_object(server)
     }
 
     /// Returns whether the error concerns one query only, so that others may succeed.

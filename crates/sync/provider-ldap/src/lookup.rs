@@ -488,7 +488,7 @@ impl Lookups {
                 return Ok(all);
             }
         }
-        Err(lookup_failed(asker, nested_too_deep().of(printable(&user.dn))))
+        Err(lookup_failed(asker, nested_too_deep().for_object(printable(&user.dn))))
     }
 
     fn report_group(&self, sink: &dyn EntrySink, found: FoundGroup) {
@@ -828,7 +828,7 @@ impl Lookups {
 
 /// Returns the error of a lookup that failed at a reachable server.
 fn lookup_failed(asker: &LookupSession<'_>, reason: Reason) -> LookupError {
-    LookupError::Failed(reason.of(&asker.open.server))
+    LookupError::Failed(reason.for_object(&asker.open.server))
 }
 
 /// Returns the error of a lookup with a reply that cannot be used.

@@ -121,7 +121,7 @@ impl ServerSelection {
     /// Returns the reason that no server is known.
     pub fn no_servers_reason(&self) -> Reason {
         match &*self.last_complaint.lock() {
-            Some(complaint) => complaint.clone().of("no server is known"),
+            Some(complaint) => complaint.clone().for_object("no server is known"),
             None => {
                 let text = "no server is known: `uris` is empty, and DNS names no server";
                 Reason::new(&directory::NO_SERVER, text)
@@ -401,7 +401,7 @@ mod tests {
         };
         assert_eq!(hosts(&servers), ["corp.test", "LDAP.Corp.Test"]);
         let complaint = servers.last_complaint.lock().clone().expect("a complaint");
-        assert_eq!(servers.no_servers_reason(), complaint.clone().of("no server is known"));
+        assert_eq!(servers.no_servers_reason(), complaint.clone().for_object("no server is known"));
         assert_eq!(complaint.message, &directory::DNS_NAME_OUTSIDE_DOMAIN);
         let named = "outside corp.test: corp.test.evil.test, evil\\.corp.test, evilcorp.test, test";
         assert!(complaint.text.ends_with(named), "{complaint}");

@@ -424,12 +424,12 @@ impl BindPool {
             if !self.allow_clear && !self.settings.is_private(&warm.server) {
                 let text = "user passwords would cross the network unencrypted";
                 let reason = Reason::new(&login::USER_PASSWORD_UNENCRYPTED, text);
-                return Err(BindFailure::unanswered(reason.of(describe(&warm.server))));
+                return Err(BindFailure::unanswered(reason.for_object(describe(&warm.server))));
             }
             let request = LdapRequest::SimpleBind { dn, password: password.as_bytes() };
             match self.send_request(&mut warm, &request, patience).await {
                 Ok(BindOutcome::TryAnotherServer(reason)) => {
-                    reasons.push(undecided(reason).of(describe(&warm.server)));
+                    reasons.push(undecided(reason).for_object(describe(&warm.server)));
                     passed_over.push(warm.server);
                     is_there = true;
                 }

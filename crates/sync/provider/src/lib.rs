@@ -21,6 +21,7 @@ pub mod stable_file;
 
 use account::Account;
 use reason::Reason;
+use roster_messages::table::directory;
 use roster_request::TrackingMethod;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -274,6 +275,13 @@ pub enum LookupError {
 }
 
 impl LookupError {
+    /// Returns the failure of a lookup without a reply in time.
+    #[must_use]
+    pub fn timeout() -> Self {
+        let text = "the directory did not reply in time";
+        Self::Failed(Reason::new(&directory::LOOKUP_TIMEOUT, text))
+    }
+
     /// Returns the reason.
     #[must_use]
     pub fn into_reason(self) -> Reason {

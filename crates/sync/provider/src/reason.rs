@@ -20,7 +20,7 @@ impl Reason {
 
     /// Adds the object in front of the text.
     #[must_use]
-    pub fn of(mut self, object: impl fmt::Display) -> Self {
+    pub fn for_object(mut self, object: impl fmt::Display) -> Self {
         self.text = format!("{object}: {}", self.text);
         self
     }
