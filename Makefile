@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The one door: whatever a developer, a packager or a pipeline does is a target here. The work is
 # done by cargo and by scripts/; each target first installs what it lacks, and says so.
 

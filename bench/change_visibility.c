@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* watch DIRECTORY…: when does a running process see a change?
  *
  * Looks a user or a group up through glibc again and again, and records when each value was first seen. The value of a

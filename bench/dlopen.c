@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* dlopen LIBRARY SERVICE: the cost of the first lookup in a fresh process.
  *
  * Prints two numbers, in nanoseconds: dlopen(3) of the module as glibc does it, and the first getpwnam (of a name that

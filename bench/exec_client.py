@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`roster_exec` beside `subprocess` of the same Python. Run by any Python that has both; see harness/parts/exec.py.
 
 usage: exec_client.py crowd|large|attack SETTINGS

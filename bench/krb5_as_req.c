@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* as_exchange: the cost of a ticket from a KDC with a password, by libkrb5 and nothing else.
  *
  * Reads commands on standard input, one a line, fields separated by spaces, and answers each with one

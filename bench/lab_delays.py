@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A DNS server with known delays. It answers each query DELAY_S after it came, and once sends nothing for STALL_S. It
 prints its port. On SIGTERM it prints for each query hN its number, and the times of query and answer.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Typical Locust users that load an LDAP server: users of ldap3, and of a socket and bytes made once.
 
 LAB_USERS (ldap3, raw), LAB_URI, LAB_CONNECTIONS (reuse, new)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* log_in: the cost of a login for a program, and of a bare verification of Argon2id beside it.
  *
  * Reads commands on standard input, one a line, fields separated by spaces, and answers each with one

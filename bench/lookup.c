@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* lookup KEYS [LIBRARY SERVICE]: times lookups inside one process.
  *
  * With LIBRARY and SERVICE it calls the functions of that module directly, as glibc would but without glibc around

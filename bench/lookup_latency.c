@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* ask: the cost of one lookup, through glibc and straight at a directory; and many at once.
  *
  * Reads commands on standard input, one a line, fields separated by spaces, and answers each with one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* libnss_floor.so.2: the lowest cost of a lookup through glibc.
  *
  * Every answer lies ready in a mapped file (made by harness/nss_baseline.py). Strings are handed out straight from the

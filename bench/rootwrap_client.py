@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The unchanged client of oslo.rootwrap in front of several daemons, timed from one Python: the view of a caller of
 `Client.execute`. Run by the Python that has oslo.rootwrap; see harness/parts/rootwrap.py.
 

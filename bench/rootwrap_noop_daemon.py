@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The daemon of oslo.rootwrap, but it runs nothing: every command ends well at once. All waits of a client here are its
 own, and the protocol's.
 

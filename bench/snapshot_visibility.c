@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* fresh ROSTER WORK SNAPSHOT PUBLICATIONS CALLS: is a running process up to date, and never wrong?
  *
  * Publishes generations of a small set of users and groups with `ROSTER compile --output SNAPSHOT`. Threads of this

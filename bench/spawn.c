@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* spawn: runs programs and times each from its start to its end.
  *
  * Reads commands on standard input, one a line, fields separated by tabs, and answers each with one line. It is a tiny

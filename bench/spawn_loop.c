@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* spawn_loop SECONDS PROCESSES PROGRAM ARGUMENT…: the highest rate of starts on a machine. Each process starts the
  * program, waits for its end, and starts it again. Prints how often all of them did. */
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Sourced by the scripts beside it: the same environment for every directory and every user.
 # shellcheck shell=bash
 

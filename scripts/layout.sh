@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Sourced by scripts/install and scripts/uninstall: the directories of installed files.
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # each of the two uses some of them

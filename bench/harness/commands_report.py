@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The tables about commands as root: the rootwrap daemon, sudo, and their references."""
 
 from .table import Table

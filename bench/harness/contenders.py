@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The measured implementations: for each its lines of nsswitch.conf, its files and its daemon."""
 
 import shutil

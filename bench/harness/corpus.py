@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Corpora: passwd and group text made by `roster generate`, the keys in it, and the right answers.
 
 The answers are computed here from the text, so that every contender is held to the same truth

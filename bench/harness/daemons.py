@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The daemons that serve users and groups of a directory on a host: rosterd, and its peers SSSD and nslcd. Each runs in
 a private mount namespace, configured for one directory server.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The tables about rosterd, SSSD and nslcd beside real directory servers."""
 
 from .table import Table

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Directories: invented users and groups as LDIF, and the right answers about some of them.
 
 `big` is in many groups of many members, `lite` in a few small ones. `probe` is the user, and the group, that change

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The environment of the results: machine, software, load."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Names of directories within one run: the one allocator, so that any set of parts runs together in any order.
 
 Makes nothing itself: the caller makes the directory, or passes the path to code that does. Neighbours: `bench/run` has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Memory, processor time and written bytes of a daemon's processes, as /proc reports them.
 
 Reads and adds up. Never starts or stops a process: daemons.py does that.

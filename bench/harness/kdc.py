@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """MIT's krb5kdc on loopback, in a private directory."""
 
 import subprocess

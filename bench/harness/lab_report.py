@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The tables about roster-lab and other generators."""
 
 from .table import Table

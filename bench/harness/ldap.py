@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A small LDAP client: binds, searches, changes, and follows changes.
 
 The measured programs have their own clients. This one makes changes at known times and prepares the requests of bare

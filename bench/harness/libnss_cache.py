@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The files of the package libnss-cache: /etc/{passwd,group}.cache and their indices.
 
 The module trusts an index that is not older than its file. An index has lines of one width, sorted by key as bytes. A

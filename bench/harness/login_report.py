@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The tables about logging in, by pam_roster and by pam_sss."""
 
 from .table import Table

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Rounds and medians.
 
 Noise on a machine comes in stretches, so implementations are never timed one after the other. Each round runs every

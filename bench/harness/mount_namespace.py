@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Private mount namespaces ("rooms") in which one implementation is the machine's source of users and groups.
 
 A namespace has its own /etc, /var/lib and /run; the machine's are neither changed nor seen. Modules are found through

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The tables of `roster nscd` and its peers."""
 
 from .table import Table

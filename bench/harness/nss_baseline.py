@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Writes the file of ready answers that nss_baseline.c maps. Layout: the structs at the top of nss_baseline.c."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Many threads that do the same without a pause."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Selects from the JSON of a run what `bench/picture` draws: panels of groups of bars.
 
 Computes no layout: see picture_svg.py. A missing part leaves out its groups, and a missing peer its bar.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Draws a Picture as SVG: horizontal bars on logarithmic axes, one axis a panel.
 
 The file needs nothing but itself: no script, no font, no other file. Colours come from one style element, with a dark

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Turns the JSON of a run into tables: for a terminal, and as Markdown for the README."""
 
 from . import commands_report as commands

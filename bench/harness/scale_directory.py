@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Directories of the part `scale`: their sizes, their LDIF, and the changes that are made in them.
 
 Users are u0, u1, … and `probe`. Groups are g0, g1, … and `team0` to `team3`, which have 500 members

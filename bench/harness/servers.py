@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Real directory servers on loopback, each in a private directory: slapd and 389-ds.
 
 The databases are loaded offline, once for each directory and schema. A killed server comes back with the same data.

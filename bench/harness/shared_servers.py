@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The servers that the parts about rosterd share: loaded once for each directory and schema, and running only during a
 measurement."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A table before it is text or Markdown."""
 
 from dataclasses import dataclass

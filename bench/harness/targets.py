@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The figures to reach, each computed from the JSON of a run and from nothing else."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Blocks, turns, installed builds and the table of `bench/run --against`."""
 
 import random

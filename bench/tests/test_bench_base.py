@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """scripts/bench-base on a toy repository: its errors, its note, and that a second call builds nothing."""
 
 import os

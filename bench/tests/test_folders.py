@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Names of directories: two parts of one run never get the same one."""
 
 import itertools

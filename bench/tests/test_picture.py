@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tests of `bench/picture`: its selection from a result file, and the SVG that it draws.
 
 Run: python3 -m unittest discover -s bench/tests

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Statistics of `bench/run --against`: known inputs, equal builds, a build that is 5 % slower."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tests of the values that the part `scale` computes from files of /proc, and of its directories and changes.
 
 Run: python3 -m unittest discover -s bench/tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Account attributes of a directory, and stored credentials: any bytes are parsed or rejected. sshd gets no key that
 //! it could read in another way. Ambiguous facts allow no login, and encoding restores the parsed value.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Text to a snapshot and back: for any text, the snapshot verifies and enumerates the lines that the parsers accept.
 //! The input is a passwd file and, behind the first line that is `%`, a group file.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache record of a directory's cookie: any bytes are parsed or rejected. A parsed record is encoded so that it is
 //! parsed as the same, in any order.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of entries: two of them have one canonical form exactly when a server takes them for one name. The target
 //! writes the names, each value in many spellings, and compares them by a model of the server's rule. Letters are
 //! compared without case, one by one, and at most one space counts between others.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The domain image that a backend hands to the publisher. No bytes may crash the reader or make it run for ever.
 //! Parsed records can be encoded and parsed again.
 #![no_main]

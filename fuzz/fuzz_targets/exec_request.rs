@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests of roster-exec clients, and replies of a daemon: any bytes are a frame or rejected, and a parsed frame is
 //! encoded as it was.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The floor's file: no bytes may crash the parser. An accepted file is the text of that floor, except for the order of
 //! gids. No floor serves an id that is always refused.
 #![no_main]

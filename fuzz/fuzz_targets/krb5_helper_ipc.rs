@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages between roster-krb5 and its callers: any bytes are a message or rejected, and a parsed message is encoded
 //! as it was. No field of it can add a line to libkrb5's configuration.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replies, and lines of bpftrace, as the lab reads them: no bytes may crash it. The accepted bytes are present in the
 //! input. An incomplete reply is accepted only when more bytes have come.
 #![no_main]

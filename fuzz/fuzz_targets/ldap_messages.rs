@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages of an LDAP server: no bytes may crash their reading or the mapping of entries, and all output is part of
 //! the input.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocol and the maps of nscd. Any request is parsed or rejected, and a parsed request agrees with its bytes. A
 //! map of any bytes is safe for lookups. Any text of nsswitch.conf is parsed.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connections to the nscd server, with any behaviour of clients at any time. Connections of several users send in
 //! pieces, hang up, and read their replies or not, while time passes. No connection stays longer than allowed, and
 //! there are never too many. A user with many connections does not take the place of a user with few. The server sends

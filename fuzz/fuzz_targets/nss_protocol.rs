@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames of the local sockets, as the module and the responder read them: any bytes are a frame or rejected. A parsed
 //! frame is within its bounds, and an encoded frame is parsed as it was.
 #![no_main]

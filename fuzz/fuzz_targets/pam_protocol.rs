@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages between a PAM module and its responder: any bytes are parsed or rejected, and a parsed message equals its
 //! encoding.
 #![no_main]

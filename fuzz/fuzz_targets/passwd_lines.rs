@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines of passwd, group and shadow files: no line may crash the parsers, and their results are parts of the line.
 #![no_main]
 

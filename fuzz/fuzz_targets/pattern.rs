@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A pattern and a word, separated by a newline: no bytes may crash the reader or the matcher, or exceed the limit of
 //! steps. Compat mode matches each word that strict mode matches.
 #![no_main]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests of a client of the rootwrap daemon, in pieces of any size: any bytes are a request or rejected. No input
 //! contains the key by chance. Bytes become text and the same bytes again.
 #![no_main]

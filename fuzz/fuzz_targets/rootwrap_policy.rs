@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A policy of privileged commands and a command: no bytes may crash the readers, the patterns or the evaluation, or
 //! make them run for ever. The input is a rootwrap.conf, a filter file and the arguments of a command, separated by
 //! lines that are `%`.

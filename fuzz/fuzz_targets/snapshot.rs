@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens any bytes as a snapshot and makes every lookup: an answer or damage, never a crash. Built for fuzzing, the
 //! reader takes every checksum for right, so that the bytes behind them are reached.
 #![no_main]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A separate daemon for each module, with a policy that allows root to run the commands of the tests.
 
 ROSTER_ROOTWRAP_DAEMON is the executable to start.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The client under eventlet, as in services of OpenStack. Only for a Python that has eventlet, so pytest gets it by
 name there.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Behaviour that only `roster_exec` has: access, errors, and connections."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The client in the place of that of oslo.rootwrap."""
 
 import os

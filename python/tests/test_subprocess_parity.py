@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`roster_exec.run` has the same results as `subprocess.run`."""
 
 import os

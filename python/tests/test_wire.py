@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The bytes of docs/internals/exec-protocol.md, and the handling of daemons that send others."""
 
 import socket

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Scripts as modules, for their tests."""
 
 import importlib.machinery

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """scripts/contained: nothing outlives the command, however it ends."""
 
 import os

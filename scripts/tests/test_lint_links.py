@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The link lint finds broken links, and no others."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The prose lint accepts the manner of its models, rejects the worst sentences, and its baseline only shrinks."""
 
 import pathlib

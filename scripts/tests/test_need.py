@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """scripts/need: how Rust gets onto a machine that lacks it, with stand-ins for apt-get, rustup and the rest."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """scripts/prove: the table names tests that exist, and a verdict needs the failure that the table names."""
 
 import pathlib

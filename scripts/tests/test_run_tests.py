@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """scripts/run-tests: the counts of the report, and the kinds of failures."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """SECURITY.md: each line about a compromised role names a test that exists and runs."""
 
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The lint `clocks in tests` for Python: `main.rs` beside it gives the reason, and covers Rust.
 
 It finds readings of clocks, and limits of waits other than a number or constant of at least 30 s. 0 and None do not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The lint for Python has the expected findings, and no others."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The rules for one sentence. A fault has a kind, the words that were found, and advice."""
 
 import pathlib

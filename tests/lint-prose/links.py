@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The lint `links`: each relative link in a Markdown file leads to a file, and to a heading or anchor in it.
 
 usage: tests/lint-prose/links.py; exit status 1 with findings

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The lint `prose`: documents, comments and messages are plain for readers from outside this project.
 
 A file with more than 150 words has limits. They bound the mean length of its sentences, the share of long sentences, the

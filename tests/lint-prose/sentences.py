@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Sentences of a piece of prose: their words, and whether they have a verb."""
 
 import re

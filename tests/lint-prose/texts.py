@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The prose of a file as pieces: paragraphs, list items, table cells, comments, and messages in Rust.
 
 A piece keeps its line ends, so that a sentence has a line number. Code blocks, headings and the strings of tests are

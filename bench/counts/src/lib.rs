@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The encoder of LDAP messages, included by path. Its crate needs about a hundred crates, such as DNS and TLS. These
 //! would double the build time of both revisions. The lines are in `benches/counts`.
 #![allow(dead_code)]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Blocks: fresh files and processes of both builds, and turns that alternate between them.
 
 A part of the comparison is a class with `name`, `programs`, `modules`, `helpers`, `load`, `__init__(run)`, which

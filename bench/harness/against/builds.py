@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Installed builds: which files of an older build and of this tree are measured.
 
 Finds programs and modules below a directory that `make install` with DESTDIR= filled. Builds nothing itself: that is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """One run of `bench/run --against`: prepares, measures all parts, judges every line.
 
 Owns the shared data of the parts. Neighbours: `parts` defines the lines, `ratios` judges them.

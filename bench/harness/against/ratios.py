@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Ratio of two builds, its interval, and the verdict. Pure arithmetic: times come in, nothing is measured here.
 
 The unit is the block. Two copies of one build differ for the life of their processes: by the pages that the

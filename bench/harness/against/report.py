@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The tables of `bench/run --against`, for a terminal and as Markdown."""
 
 from ..table import Table

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A change in a directory, and when a running process sees it.
 
 One process looks the user `probe` or the group `probe` up without end while both change. Changes follow one after the

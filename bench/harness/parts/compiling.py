@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`roster compile`: size of the snapshot, wall and processor time, peak memory."""
 
 from ..measure import rounds, summary

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """roster-exec and its library: the cost of a command with another user's rights, beside sudo, doas and the command
 itself."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The delay until a running process answers from a new generation, and a count of wrong answers."""
 
 import json

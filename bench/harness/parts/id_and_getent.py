@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Whole programs: `id` of a user in 501 groups, `getent` of a user, of a group and of an unknown name.
 
 Wall time from vfork to wait, of the program as distributed, standard output to /dev/null. The processor time beside it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The work of the roles while nothing happens: the number of wake-ups of each, and their causes.
 
 The kernel counts wake-ups (voluntary context switches). Their causes come from a second, equally long look at the

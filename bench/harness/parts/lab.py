@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """roster-lab beside other generators: the rate of requests from one processor of the client.
 
 The server has a dedicated processor, and so does the client. If a server is the slower of the two, the measure is the

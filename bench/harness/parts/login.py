@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Logins. The part measures their cost above a bare bind, and above a bare verification while the directory is away. It
 also measures the cost of the account decision, the number of parallel logins, their wait when the directory falls
 silent, and the time of a refusal by its reason. Beside it SSSD's pam_sss, which caches passwords and has the same

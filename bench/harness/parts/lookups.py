@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Lookups inside one process, in ns each: straight into the modules, and through glibc.
 
 Keys are looked up in random order over the whole corpus, with everything in memory. So the measurement is neither the

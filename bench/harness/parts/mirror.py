@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A directory mirrored whole: its time, its cost, and the time of `id` right after it and after a reboot with the
 directory down. SSSD and nslcd beside it, as far as they do the same.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The module as a file: size, relocations, and the cost of loading it in a fresh process."""
 
 import re

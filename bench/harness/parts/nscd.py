@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Below the baseline of name services: `roster nscd` beside Debian's nscd, the module and the baseline, on one corpus.
 Its maps are on a tmpfs with ordinary pages and on one with huge pages.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """An on-demand domain: the cost of a request above a bare search, and that of many equal requests at once. SSSD and
 nslcd, which always work so, beside it.
 

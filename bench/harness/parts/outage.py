@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A server that is killed and comes back: the delay until a change is seen that was made right after its return.
 
 The time runs from the server's first answer to a client that keeps trying.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Commands as root for the unchanged client of oslo.rootwrap: Roster's daemon beside that of oslo.rootwrap, sudo, and
 the baseline. The baseline is `subprocess.run` of the same command by the same Python.
 

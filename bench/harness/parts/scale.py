@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """rosterd beside slapd with syncprov, from 2,000 to 1,000,000 users: time until mirrored, memory, and the cost of one
 change until a running process sees it. nslcd beside it on the same slapd.
 

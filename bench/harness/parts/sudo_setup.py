@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The mount namespace of the parts about commands as root, in which sudo and doas may be configured."""
 
 import json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arguments of `roster`: the only source of the parser, `--help`, man pages and completions. [`help_text`] has the
 //! other text of help.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replaces the text of a configuration file atomically, with the same owner, mode and labels. Callers make the text.
 
 use anyhow::{Context, Result};

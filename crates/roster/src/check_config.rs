@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster check-config`: the mistakes that rosterd would report about a configuration.
 //!
 //! `roster_config` finds the mistakes in the files. This module adds the checks that depend on the host, and prints the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster compile`: publishes a snapshot of passwd and group files, and prints a report. `roster-snapshot-build` compiles
 //! and publishes.
 

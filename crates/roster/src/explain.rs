@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster explain`: prints rows of the table of codes. `roster-messages` has the table.
 
 use crate::output::print_error;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The findings of `roster doctor` and `roster status`. Checks make them; this module formats them.
 
 use crate::output::{Colour, Paint};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster generate`: invents users and groups, the same for the same seed on every machine. The text is written while it
 //! is generated. Memory holds one number for each user and group, and no members.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster get`: getent(1) for one snapshot, without glibc, nsswitch.conf or the NSS module. Output and exit statuses are
 //! those of getent, so that diff(1) can compare both. One difference: getent reports "not found" for a database that it
 //! cannot read, and this command reports the error.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The text of `--help` and the man pages beyond the arguments: examples, exit statuses, files, other pages. `args` has
 //! the arguments.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster inspect` and `roster verify`: shows the content of a snapshot, and checks all of it. `roster-snapshot-build`
 //! counts and verifies; this module formats.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster`: compiles, shows, checks and enables snapshots of users and groups, and queries the daemon. Each command has
 //! its own file. [`args`] defines all arguments, and [`help_text`] the other text of help and man pages. The program
 //! serves no lookups: the NSS module does. It mirrors no directory: rosterd does, and [`rosterd_client`] queries it over

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Generates man pages and completion scripts from [`args`](crate::args) and [`help_text`](crate::help_text).
 
 use crate::args::Cli;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Generates roster.toml(5) from the table of keys, which the parser of the configuration uses.
 
 use clap_mangen::roff::{Roff, bold, roman};

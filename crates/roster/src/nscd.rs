@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster nscd`: runs a standalone server of prebuilt maps, and sends admin requests to one. `roster-nscd` has the
 //! server itself.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster enable` and `roster disable`: apply the edits of [`crate::nsswitch`] to the file, with a backup.
 //! [`atomic_write`](crate::atomic_write) replaces the file.
 

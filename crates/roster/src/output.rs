@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Formats the output of commands: numbers, sizes, tables, errors, and a progress bar. Colours and bars are for terminals
 //! only; files and pipes receive plain text.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Paths of this host that several commands use. Paths of one command are in its module.
 
 /// Default configuration of rosterd.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Paths of snapshots, and reading a whole snapshot. `roster-snapshot` parses them.
 
 use roster_messages::CodedError;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the users and groups of a snapshot that a configuration would reject. `roster-admission` has the rules.
 
 use crate::output::{count_with_noun, printable};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of enable, disable and doctor on directories with the files of a host. No test uses the configuration of this
 //! machine.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of compile, inspect, verify and get: output, errors and exit statuses of the built program.
 
 #![allow(missing_docs)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names the missing package if libkrb5 is not installed, before the linker fails.
 
 use std::path::Path;

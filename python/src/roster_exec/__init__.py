@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Commands as root or another user, by the policy of this host: `subprocess.run` without a sudo each.
 
     import roster_exec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Connections to the daemon, retained for the next command and shared by all threads of a process."""
 
 import atexit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Reasons for which a command did not run. Each is also the exception that `subprocess` raises in a similar case."""
 
 import errno

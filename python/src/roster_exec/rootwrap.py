@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """In the place of `oslo_rootwrap.client`, with one import changed.
 
     from roster_exec.rootwrap import Client      # was: from oslo_rootwrap.client import Client

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`run`: one command from its start to its end, with the arguments and the results of `subprocess.run`.
 
 The command has the caller's descriptors, or pipes to this process; the daemon does not see the data in them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The frames between a client and the daemon, as bytes: docs/internals/exec-protocol.md. Knows no sockets."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Classes of users for Locust, with requests that roster-lab makes: LDAP, DNS, Kerberos, lookups, commands.
 
 A locustfile names these users. Workers are `roster-lab worker --master HOST`. Locust's master, page, charts, CSV and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Additional work of a Locust master. It sends the user classes to workers, runs pre-run checks, and receives the
 workers' data beyond Locust's figures."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A tab of Locust's page: percentile curves, warnings about the figures, and the cost of a request on the processors of
 server and workers. The figures are those of Locust's master."""
 

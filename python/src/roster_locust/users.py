@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The classes that a locustfile derives its users from. They make no requests: they describe the behaviour of users.
 
 Their attributes are the options of roster-lab's command of the same name, with _ for -, as typed on a command line. The

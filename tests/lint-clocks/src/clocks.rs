@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds readings of clocks and short limits of waits in test code. Reads no files; `source` gives it the
 //! test code.
 //!

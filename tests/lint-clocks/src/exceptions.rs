@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The list of accepted findings. Knows no Rust; `main` compares it with the findings of `clocks`.
 
 /// Accepted findings by file, function and source line, each with a reason.

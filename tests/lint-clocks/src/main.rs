@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lint `clocks in tests`: no test depends on a clock. `make lint` runs it on the tree.
 //!
 //! A busy machine delays any process by any time. A test that compares times fails there without a

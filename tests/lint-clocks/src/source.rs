@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the tree and picks out the test code: whole files, or the `#[cfg(test)]` items and `#[test]`
 //! functions of a file. Judges nothing; `clocks` does.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Check `arrows`: each dependency between crates of the workspace stands in the table of
 //! ARCHITECTURE.md, and crosses no border of `planes`.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The findings that the tree still has, by list. The baseline only shrinks: a finding that is not in it
 //! fails, and so does an entry without a finding.
 
@@ -13,8 +14,8 @@ pub const PATH: &str = "tests/lint-structure/baseline.toml";
 
 const HEADER: &str = "\
 # Findings that the tree still has. roster-lint-structure fails on others, and on entries that no longer
-# occur. `cargo run --package roster-lint-structure -- --write-baseline` writes this file anew, and refuses
-# where a list would grow. Entries have no paths, but for circles: a move changes none.
+# occur. `cargo run --package roster-lint-structure -- --write-baseline` rewrites this file, and refuses
+# if a list would grow. Entries have no paths, but for circles: a move changes none.
 ";
 
 /// The entries of each list. A list may have an entry several times.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Check `circles`: no circle of `use` between the files of one crate, tests left out.
 //!
 //! An arrow leads from a file that names an item to the file that defines it. The name may be in a `use` declaration,

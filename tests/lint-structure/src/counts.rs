@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of `--json`: the structure of a tree, to compare it with another.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A finding, and the lists of the baseline that findings may stand in.
 
 /// A list of the baseline.

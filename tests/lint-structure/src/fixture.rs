@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Small trees for the tests of this lint.
 
 use std::cell::RefCell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collects the functions and types of a file, as the checks `sizes` and `names` read them.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lint of the tree's structure. `make lint` runs it.
 //!
 //! | check | rejects |

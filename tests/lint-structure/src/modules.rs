@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The modules of one library or program without tests, and the items that paths in them name. Follows
 //! imports and re-exports to the module that defines the item.
 

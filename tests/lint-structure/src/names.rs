@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Check `names`: no two public types of one name in one plane, no function with a verb alone as its
 //! name, no test name above eight words.
 

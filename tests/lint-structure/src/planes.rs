@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The planes of the crates, and the borders that hold even if the table of ARCHITECTURE.md allows a dependency. They
 //! hold for dependencies of the product; the table alone judges dev-dependencies.
 

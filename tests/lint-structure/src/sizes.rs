@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Check `sizes`: no function above 80 lines, no struct above 15 named fields. Tests and parsed
 //! configuration are left out.
 

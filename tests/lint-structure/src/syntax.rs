@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Syntax that several checks read: code for tests, and names in token streams.
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a workspace: the packages and dependencies that `cargo metadata` reports, and the sources of
 //! each package. Judges nothing.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Cancels threads and interrupts them by signals in the middle of lookups. The next lookup must still answer.
  *
  *     interrupted ROUNDS USER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Cancels threads asynchronously in the middle of refreshes. The clock of this program moves on by 60 ms with each
  * reading, so that each lookup looks for a new snapshot.
  *

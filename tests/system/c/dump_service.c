@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Dumps everything that one NSS service answers, through glibc's own interface.
  *
  *     probe SERVICE < keys

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Makes all calls of a module on a forged snapshot, each time in a fresh process.
  *
  *     forged SERVICE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A threaded process forks while its threads look up and generations are replaced: the children
  * look up too, and neither side keeps old mappings.
  *

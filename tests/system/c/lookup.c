@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Looks users up through glibc, as any program does: dynamic, static or set-uid.
  *
  *     lookup [--effective UID] [--filter NUMBER,NUMBER…] NAME…

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Looks users and groups up as any program does, linked to any C library. A line of standard input is a request,
  * answered by a line:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Makes a lookup while signals come without pause. Prints its answer, its duration, and whether the thread's errno is
  * unchanged.
  *

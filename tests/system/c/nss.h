@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The functions of an NSS module, taken straight from the shared object: what glibc would call,
  * without glibc's own caching, retries and fall-backs in between. */
 #ifndef ROSTER_TESTS_NSS_H

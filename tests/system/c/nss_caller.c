@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Calls a module's functions on command, in one long-lived process.
  *
  *     caller SERVICE

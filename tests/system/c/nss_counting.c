@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* libnss_counting.so.2: a module that counts its calls. Tests compare this with the number that a caller reports.
  *
  * The file that ROSTER_CALLS names gets a byte a call. Users and groups "u0" to "u99" exist, with ids from 1000 on.

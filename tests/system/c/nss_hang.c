@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A name service that never answers about some uids and one group, and has no other entry. */
 
 #include <grp.h>

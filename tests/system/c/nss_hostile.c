@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* libnss_hostile.so.2: a compromised module in the helper of `roster nscd`.
  *
  * The user "attack-PID-DIRECTORY" exists, with the process's own uid and gid. DIRECTORY is the path of the maps with

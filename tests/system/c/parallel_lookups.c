@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Many processes that look a user up at the same moment, each under another uid if root starts them.
  *
  *     crowd COUNT FIRST_UID PATTERN

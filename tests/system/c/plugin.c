@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A plug-in that leaves a file beside itself, NAME.loaded, when a process loads it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

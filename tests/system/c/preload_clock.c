@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Preloaded, it gives a program clocks that a test moves while the program runs. Seconds in the file that
  * ROSTER_TEST_CLOCK names are added to the wall clock. Other clocks stay as they are, as when an administrator sets the
  * time of a host. Milliseconds in the file that ROSTER_TEST_MONOTONIC names are the monotonic clocks. They stand still

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Preloaded, it gives a program clocks that take a microsecond to read, as on a kernel that cannot use the processor's
  * own. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Looks up on a thread with a stack of 64 KiB, all of which is measured. Prints the answer and how many bytes of the
  * stack were used beyond those of an empty call.
  *

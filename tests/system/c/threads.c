@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Many threads look up while generations are replaced: no answer may be wrong, torn or missing.
  *
  *     threads SECONDS [MILLISECONDS [THREADS]]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A compromised backend: a client of the private bus, under a backend's user. It tries forbidden calls and hands over
 entries that must not be served. It implements D-Bus without a library, which would refuse to send malformed messages.
 

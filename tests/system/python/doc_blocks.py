@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Checks the fenced blocks of documents by their tags. Prints each mistake and a count, and exits with 1 after mistakes.
 
 `run`: the commands run in an empty directory, and the output is compared.

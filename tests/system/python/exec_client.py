@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Sends invalid and hostile requests to the socket of roster-exec, and prints the replies.
 
 usage: exec_client.py SOCKET CASE [ARGUMENT]...

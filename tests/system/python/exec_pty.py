@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A user at a terminal runs a command by roster-exec, presses keys and changes the window's size.
 
 usage: exec_pty.py ROSTER-EXEC SOCKET CASE

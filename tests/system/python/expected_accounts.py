@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Compares the entries that a host must serve with the answers of glibc here. The expected entries come from the output
 of ldapsearch. Shares no code with the daemon.
 

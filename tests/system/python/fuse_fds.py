@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Connections to a socket that begin a frame, each with a file of a file system (FUSE). The server of the file system
 never answers the request to close a file. A process that closes a descriptor of it waits, and no signal ends that.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Connections to a socket, each with a file that hangs when its last descriptor is closed. No signal ends the wait.
 
 usage: hanging_files.py DIRECTORY SOCKET UID COUNT

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Clients that connect to sockets and send nothing, until standard input ends: COUNT to each. A client that finds the
 queue full or is disconnected connects again.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Prints the PAM return codes for each reply of a responder: pam_return_codes.py MODULE USER.
 
 Listens at /run/roster/pam in the responder's place, and calls libpam as a program does. Prints a line for each valid

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Sends invalid requests to /run/roster/pam, then a valid one twice. Then sends it with this uid and with another one:
 pam_socket.py USER PASSWORD UID."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A peer that uses version 7 of the login protocol.
 
 pam_version_mismatch.py module: sends three requests to /run/roster/pam, and prints the version and verdict of each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A user at a private terminal: pty_dialogue.py DIALOGUE COMMAND…
 
 DIALOGUE is JSON, a list of pairs: the text that the terminal has to show, and the line that is typed then, if any.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Reads a snapshot by docs/reference/snapshot-format.md alone, and shares no code with the program.
 
 usage: read_snapshot.py FILE passwd|group|initgroups|shadow [KEY...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Compares the seccomp filters of running processes with docs/internals/sandbox.md.
 
 Usage: seccomp_programs.py PAGE ROLE=PID…, as root. ROLE is a row of the page's table of roles. Prints one

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Connections to a socket that begin a frame, each with a descriptor that blocks in close() for an hour. The descriptor
 is a socket with SO_LINGER and unread data.
 

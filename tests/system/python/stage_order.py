@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Starts the step between the daemon and a command with a socket that UID has made, and orders it to run a command.
 
 usage: stage_order.py PROGRAM UID

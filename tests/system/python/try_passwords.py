@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tries wrong passwords at /run/roster/pam: try_passwords.py USER COUNT, or try_passwords.py USER COUNT OTHER...
 
 For one user all are tried at once, and it prints the count of each verdict. For several they are tried in turn, one

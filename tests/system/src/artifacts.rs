@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files under test, built when missing or old: the module, the programs `roster` and `rosterd`, and the C helpers.
 //! Test binaries run side by side, so one file lock covers every build.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The wall clock of a daemon, which a test moves.
 
 use crate::artifacts::c_program_with;

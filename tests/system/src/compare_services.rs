@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compares two services on a corpus, and reports differences.
 
 use crate::artifacts::c_program;

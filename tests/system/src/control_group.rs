@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Control groups that tests make below their own one, and their removal with all processes in them.
 
 use crate::wait::wait_until;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Texts of passwd, group and shadow to compare services on: hand-picked ones, one for each quirk
 //! of the format, and random ones that mix the quirks. The keys to look up are cut from the text
 //! crudely, on purpose without the parser under test.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! States in which a power failure may leave files. They are made from a record of the calls that changed the files.
 //!
 //! A write lasts for certain once its file was synced, a name once its directory was. Before that each may be there or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-rootwrap-daemon --native` on a host, with users that only a directory's snapshot has, a
 //! journal that a test reads, and `roster-exec` as any of its users.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The probe's output for `files`, computed from text with `roster-passwd-format`. It compares the text rules with the
 //! oracle without a snapshot or the module in between.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A daemon that caches credentials, and its directory, which a test takes down. Campaigns on storage use both.
 
 use crate::pam::{self, PASSWORD};

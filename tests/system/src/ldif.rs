@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Invented users and groups as LDIF, in either schema, below `ou=people` and `ou=groups`.
 
 use crate::servers::{BASE, Schema};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Harness of the black-box tests: the built module and programs under the machine's own glibc.
 //!
 //! A test makes a [`TestHost`]: a private mount namespace with its own /etc files and snapshot. It runs real programs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Behaviour that every mirrored directory has to show with any server: run by the tests of each.
 
 use crate::ldif::{FIRST_GID, FIRST_UID, LdifBuilder};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running `roster nscd` on a pretend [`TestHost`], and its client programs.
 
 use crate::artifacts::roster_program;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process that calls the module's functions directly and stays alive between publications. It observes status and
 //! errno, which glibc hides, and changes that only a long-lived process sees.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of keys, commands and fields in an older installation, for tests that `scripts/prove` runs with its programs.
 //! `ROSTER_OLD_NAMES` holds pairs `NEW=OLD`, separated by spaces. Without it, each name stays as it is.
 

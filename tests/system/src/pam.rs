@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that log users in, on the host of a [`Rosterd`] that is [installed](Rosterd::installed): with a private
 //! /etc/pam.d, and the built `pam_roster.so` in its stacks.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stacks of distributions, and programs at a terminal. Debian's own /etc/pam.d has the profile that `make install`
 //! brings. For authselect there are the variants of a profile.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory of a process, as root can read it.
 
 use rustix::process::Pid;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running `rosterd` on a pretend [`TestHost`], in private directories and as the invoking user. It gives tests
 //! access to its roles' processes and its log, and checks that the host serves the expected entries.
 

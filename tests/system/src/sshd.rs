@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A real sshd on loopback, on the host of a [`Rosterd`], and a real client of it.
 
 use crate::rosterd::{Rosterd, SOON};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `strace` on processes that run: faults in their system calls, and a record of the calls.
 
 use crate::servers::ServerProcess;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host that systemd has booted: process 1 of private namespaces, over a writable view of the machine's own files
 //! that goes away with it. Roster is installed there as a package would install it. Only the units that a test names
 //! are started.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts of a campaign: all attempts, and the failures by their kind. All of it is tried before the test fails.
 
 use serde_json::{Map, Value};

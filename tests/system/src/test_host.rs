@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A pretend host: a private mount namespace with its own passwd, group, shadow, nsswitch.conf and /var/lib/roster.
 //! Real programs find the module in it as if it were installed. Snapshots of both kinds lie in one directory of the
 //! test, which is bound to both of their places. Needs no root if user namespaces are allowed. Never changes a file of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting for events of other processes, with a limit.
 //!
 //! A limit ends only a test that would fail. Tests assert on outcomes, never on times: see `tests/lint-clocks`.

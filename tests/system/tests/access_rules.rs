@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Access control: `roster access` explains rules and accounts, and the module enforces them, with the directory and
 //! without it. Also keys for a real sshd.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands that show an administrator the state of a running daemon, and commands that control it.
 
 use roster_system_tests::rosterd::SOON;

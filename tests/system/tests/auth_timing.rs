@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Information in refusals: their time shows nothing, and the log says how to fix a fault of the host. The real module,
 //! a real daemon, a real slapd.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The snapshot's disk fails to read some sectors: the test cuts the file of a loop device. Programs get an error and
 //! live, and local accounts answer. Under rosterd programs map a copy in memory until there is a new file.
 

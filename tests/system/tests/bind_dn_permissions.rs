@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reader's permissions decide how a host resumes. With all attributes of docs/reference/directory-servers.md
 //! readable, it gets only the changes. Without the stamps it reads everything.
 

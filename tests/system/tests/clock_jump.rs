@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A wall clock that is set ten years back or ahead, while the daemon runs and between two of its lives. Changes are
 //! followed, and entries of on-demand domains are refreshed. No user disappears, and no password is valid longer.
 

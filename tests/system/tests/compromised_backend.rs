@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A compromised backend, played by a client of the bus under its user. No data of it leads to uid 0, a local name or
 //! another domain's user, and no receiver obeys its calls.
 

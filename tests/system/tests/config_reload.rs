@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A change of roster.toml applies to all users as soon as the daemon reloads or restarts, independent of the cache.
 
 use roster_system_tests::rosterd::{OracleSource, SOON};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A snapshot that is missing, damaged or not trusted is UNAVAIL. It is never "no such user", a crash, or a wrong
 //! answer. A good snapshot is used again.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster` has the same answers as glibc's `files` on the same text: every field, every return code, the same order,
 //! through glibc's functions, through `getent`, and through `roster get`.
 

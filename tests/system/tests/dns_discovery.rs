@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers that are found by DNS: their order, and the rejected ones.
 
 use roster_messages::table::directory;

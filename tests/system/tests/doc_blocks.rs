@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fenced blocks of all documents: commands run or are parsed, configuration is read by its program. See
 //! tests/system/python/doc_blocks.py.
 

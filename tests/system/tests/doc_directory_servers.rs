@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! docs/reference/directory-servers.md is true. Its commands, its LDIF and its lines of slapd.conf turn a mirror of a
 //! polled server into one that gets changes at once.
 

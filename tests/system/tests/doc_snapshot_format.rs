@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! docs/reference/snapshot-format.md suffices to write a reader: `python/read_snapshot.py` was written from that page
 //! alone, and prints the output of `roster get`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two directories on one host: precedence if both have the name, and the domains of group members.
 
 use roster_system_tests::rosterd::{LOCAL_GROUP, LOCAL_PASSWD, OracleSource, SOON};

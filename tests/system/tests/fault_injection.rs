@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failures of processes, servers, connections, certificates and disks. The host answers as before, never anything
 //! wrong. It serves the state of the directory as soon as that can be known.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A domain out of text files: no server, the same rules, and changes as soon as they are on disk.
 
 use roster_system_tests::rosterd::{OracleSource, SOON};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Findings of reviews of 244de19 that no other file here tests with the installed programs. proofs.toml lists all
 //! findings with their tests, and the failure of each in a version that has the finding.
 

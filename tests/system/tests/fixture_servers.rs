@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The directory servers have the properties that the other tests rely on.
 
 use roster_system_tests::servers::{DirectoryServer, READER_PASSWORD, ServerCertificate};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A compromised publisher forges snapshots, with right checksums. The module neither crashes nor writes beyond a
 //! buffer. It serves no id that the floor refuses, and `*` as the only password.
 

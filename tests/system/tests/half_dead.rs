@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A directory that is half dead, in every way of [`KINDS`]. Programs are answered as before, all the time. Changes
 //! made meanwhile are served as soon as the directory is well again.
 

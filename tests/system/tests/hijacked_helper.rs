@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The helper of `roster nscd`, with a compromised module of another name service. None of its attempts changes the
 //! maps that all programs read.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A compromised publisher, played by its user without capabilities. None of its files gives a program root or another
 //! privileged id, and no directory that it makes is used. Ordinary users of the same snapshot are served.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directories with entries that may never be served, among good ones. Exactly the good ones are served. An
 //! administrator finds the reason for each of the others.
 

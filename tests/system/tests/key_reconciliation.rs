@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries that begin or cease to match a search although they did not change. No server reports this. rosterd finds it
 //! by listing the keys of all entries. The same holds for groups with members that the server computes: these are read
 //! again.

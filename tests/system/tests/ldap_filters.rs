@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Each served user matches `user_filter`, and each served group `group_filter`, even if its entry has other kinds,
 //! too. `ldapsearch` with the filters gives the expected entries, in every way of following changes.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A directory that seems to have lost its users. They are served until an administrator approves their removal.
 
 use roster_system_tests::rosterd::{OracleSource, SOON};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Groups name members in `memberUid`, `member` and `uniqueMember`. A group has the members of all three, through
 //! nested groups, under both schemas, mirrored and on demand. A key narrows that.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! 389-ds mirrored: the same claims as of OpenLDAP, against a server that follows the same standards in different ways.
 
 use roster_system_tests::rosterd::OracleSource;

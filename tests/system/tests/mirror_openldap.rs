@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! OpenLDAP mirrored. 10,000 users and groups are served exactly as a separate script computes them from the output of
 //! ldapsearch. So is every change, in both schemas.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A directory that replies with success and leaves entries out: from its listings, from searches by
 //! their keys too, or all of them. Each entry stays served until it is sure that it is gone.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster nscd`: answers that real programs get through the C library's own client of nscd. They need no socket if a
 //! map has the entry. Tests also change files, servers and clocks.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that read the maps of `roster nscd` and live long: through a thousand maps, in many threads, with their
 //! descriptors closed, and while the server stands still. Their answers are whole and never go back, and no mapping is
 //! left behind.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster nscd` as its units start it under a systemd that has booted a host. It runs as a dedicated user, from the
 //! first moment of the socket, with users that systemd synthesizes for units.
 

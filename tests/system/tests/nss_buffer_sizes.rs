@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A caller's buffer of any length gets the right answer or ERANGE, and nothing is written outside.
 
 use roster_system_tests::{Corpus, NssCaller, TestHost};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! nslcd's own tests of `getent` and `groups`, on its own test data: `test_nsscmds.sh` of the source package
 //! nss-pam-ldapd, which scripts/need fetches.
 

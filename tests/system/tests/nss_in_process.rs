@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events in host processes that a module must survive. They fork from threads, close and reuse descriptors, run on
 //! tiny stacks, cancel threads, interrupt them by signals, and allow few system calls.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The shape of `libnss_roster.so.2` that lets every process load it: static and set-uid ones, and
 //! those with little room.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Likely lines of nsswitch.conf, and their results.
 
 use roster_system_tests::test_host::RECOMMENDED_NSSWITCH;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Logins while the directory is away: the cached credentials, their lifetime, and their end. The real module in
 //! `pamtester`, a real daemon with its roles under dedicated users, a real slapd that is stopped.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! On-demand domains: one request to the directory for any number of clients, and no unnecessary request. If the
 //! directory is away, known entries are still served.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The module's requests for incomplete records. It sends a request only for these. With any behaviour of the responder
 //! the caller gets the right answer or "unavailable", within 3 s.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The snapshot in place is the daemon's own, or is replaced by it: removed, cut, replaced, another host's. The status
 //! reports the fault that programs see.
 

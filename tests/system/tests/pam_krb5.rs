@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Logins by Kerberos: the real module in pamtester and sshd, a real daemon, krb5kdc and kadmind. The meaning of every
 //! answer of a KDC is tested in crates/sync/krb5-helper.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Logins by the directory: the real module in real programs, a real daemon, real servers.
 
 use roster_request::AuthResult;

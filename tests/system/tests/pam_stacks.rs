@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! PAM stacks of distributions: Debian's own, with the profile put in and removed by pam-auth-update; those of
 //! docs/how-to/logins.md; and each choice of features of the authselect profile. Through all of them the directory's
 //! users log in while rosterd runs. The host's own users log in in any case. Then programs on Debian's: cron, `login`

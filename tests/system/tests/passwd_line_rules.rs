@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The text rules of `roster-passwd-format` are those of glibc's `files`, without a snapshot in between.
 
 use roster_system_tests::compare_services::{assert_alike, difference, dump_service, seeds};

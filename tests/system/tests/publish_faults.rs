@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A publication that is killed or fails at any point leaves the old snapshot or the new one, whole,
 //! and no litter that grows.
 

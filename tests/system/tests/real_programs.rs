@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real programs on a host with users from a snapshot: coreutils, findutils, Python, Go with cgo, a static program, su.
 
 use roster_system_tests::test_host::RECOMMENDED_NSSWITCH;

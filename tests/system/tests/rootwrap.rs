@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Findings of reviews of `roster-rootwrap`, with the installed program and real commands.
 
 use roster_system_tests::{ProgramOutput, rootwrap_program, run};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands for users by a policy: `roster-exec` and `roster-rootwrap-daemon --native`, in normal use and under attack.
 
 use roster_system_tests::artifacts::rootwrap_daemon_program;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The choice of the snapshot. A program of root or with privilege ignores `ROSTER_SNAPSHOT`. Any other program reads
 //! the file of that name, or nothing if that cannot be trusted. No answer is better than one from another place than
 //! the variable says.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's seccomp filters of running roles equal those of docs/internals/sandbox.md.
 
 use roster_system_tests::rosterd::{Rosterd, SOON};

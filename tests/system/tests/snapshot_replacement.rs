@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A snapshot replaced under its readers: every answer belongs whole to one generation, none is
 //! missing, a thread never goes back, and the newest one is seen soon.
 

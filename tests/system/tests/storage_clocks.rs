@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wrong clocks: ten times, set while the daemon runs or before a boot, with the directory there and away. Lookups are
 //! right, no wrong password is accepted, and no password is lost: with the clock right again and one answer of the
 //! directory, each is accepted offline as before.

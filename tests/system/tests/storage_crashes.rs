@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Power failures: the calls of a change are recorded, and files are put into the states that a failure after each of
 //! them may leave. `roster compile` and `roster enable` leave the old or the new file. A daemon that starts while the
 //! directory is away serves the old or the new state, and retains passwords.

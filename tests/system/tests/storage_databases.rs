@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Databases that are damaged, lost, older or another's, while the directory is away. No lookup is wrong, no user is
 //! allowed wrongly, and no cached password is lost.
 //!

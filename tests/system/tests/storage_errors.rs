@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors of single system calls, injected by strace into the role that stores. Each call of a change, of a login and
 //! of a commit fails once. No answer is wrong meanwhile, and no wrong password is accepted. Once the call works again,
 //! the new state is served and the new password cached.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Units of packaging/systemd: the report of `systemd-analyze security` on them, and rosterd's work with the
 //! capabilities that its unit leaves it.
 

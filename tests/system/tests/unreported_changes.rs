@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes that a server does not report.
 
 use roster_system_tests::rosterd::{OracleSource, SOON};

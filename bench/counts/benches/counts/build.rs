@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One record built: read from text, or put into a snapshot under construction.
 
 use crate::corpus::{LARGE, large_members, users};

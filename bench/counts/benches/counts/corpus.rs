@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The users and groups of the measured snapshots: the same in every run and in every revision.
 
 use roster_passwd_format::{Group, Shadow, User};

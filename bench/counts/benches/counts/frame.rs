@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames of the local protocols parsed and encoded: lookups and logins between a module and rosterd,
 //! commands between `roster-exec` and its daemon, and a simple bind to a directory server.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One lookup of each kind, through the functions of the built module that glibc calls.
 
 use crate::corpus::{

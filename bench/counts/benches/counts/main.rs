@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Instruction counts of code without I/O: one line for each operation. gungraun runs each line in its own process
 //! under valgrind, and counts only the instructions of the measured function.
 //!

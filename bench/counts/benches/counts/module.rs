@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The built NSS module, loaded as glibc loads it, and its functions. Only this module of the counts has unsafe code.
 //!
 //! The clock of this process stands still. The module checks for a new snapshot every 50 ms, and a count must not

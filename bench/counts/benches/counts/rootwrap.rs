@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One command judged by the filters of rootwrap. The host's facts are fixed, so no file is looked at.
 
 use gungraun::prelude::*;

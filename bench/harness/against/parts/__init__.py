@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The parts of `bench/run --against`, by name. Each names its own lines."""
 
 from .changes import Changes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """One changed gecos at the server, until a running process sees it.
 
 Each side has a separate server, so that one change wakes one rosterd. The servers are assigned at random for each

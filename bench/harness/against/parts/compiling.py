@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`roster compile` of a small corpus into a snapshot."""
 
 from ...corpus import Shape

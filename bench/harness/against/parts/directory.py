@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The directory servers that the parts about rosterd share: slapd on loopback, one small directory."""
 
 from ... import directory as d

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`roster-exec true`, each build with its own daemon."""
 
 from contextlib import ExitStack

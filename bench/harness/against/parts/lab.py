@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """roster-lab against slapd: the time of a bind over connections that stay, and the client's processor time in it."""
 
 from ...parts import lab

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Logging in through pam_roster: against the directory, the decision about the account, and without the directory."""
 
 from contextlib import ExitStack

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Lookups in one process: straight into the module, each function; through glibc, the functions on which programs wait
 most.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A full mirror by rosterd: from the start on an empty state until `id` answers. Each round has fresh daemons."""
 
 import time

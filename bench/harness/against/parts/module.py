@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The cost of the first lookup in a fresh process: dlopen of the module, and one lookup that maps the snapshot."""
 
 from contextlib import ExitStack

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`roster nscd`: `id` and getpwnam answered by its map, and the time that both maps take to make."""
 
 from contextlib import ExitStack

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """An on-demand domain: the first lookup of a user, which leads to a request to the server."""
 
 from contextlib import ExitStack

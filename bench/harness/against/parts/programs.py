@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Whole programs, from vfork to wait: `id` of a user in 501 groups; `getent` of a user, a group, an unknown name."""
 
 from contextlib import ExitStack

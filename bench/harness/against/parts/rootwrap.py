@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """One call of the unchanged oslo.rootwrap client, in both modes of the daemon."""
 
 from ...parts import sudo_setup, rootwrap

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `roster-exec`: one table for the parser, `--help`, the man page and the completions. It opens no
 //! connection and prints nothing.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of a short program with one thread. The allocator takes pieces from the kernel and gives none back. Within a
 //! piece it hands out memory in order, and can free or enlarge only the last allocation.
 

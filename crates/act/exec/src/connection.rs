@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The connection of `roster-exec` to the daemon: it sends requests and signals, and waits for replies. `main` decides
 //! about them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Start and end of the program without a C library. The kernel leaves arguments and variables on the stack.
 //!
 //! A program with a C library asks the processor for its features at the start. On a virtual machine the hypervisor

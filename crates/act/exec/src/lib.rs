@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocol between `roster-exec` and its daemon (docs/internals/exec-protocol.md), and the command line of the
 //! program.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-exec`: requests a command from the daemon, passes its own descriptors and signals on, and ends as the
 //! command did.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions that compiled code expects of a C library, such as `memcpy`. They copy byte by byte, because there is
 //! little to copy. The accesses are volatile, so that the compiler does not replace a loop by a call of itself.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames between a client and the daemon, as bytes. Decoding is safe for any bytes. Sockets are in `connection` of the
 //! client and `frame_reader` of the daemon.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Signals of `roster-exec`: it reads and forwards those of the caller, and repeats those of the command on itself.
 //! System calls are in `syscalls`.
 

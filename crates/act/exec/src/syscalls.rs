@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls for which rustix needs a C library: the standard descriptors, the mask and actions of signals, a clock,
 //! and texts for errors.
 

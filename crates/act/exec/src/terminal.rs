@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A terminal (pty) for the command. A process that outlives the command as another user then cannot read later input
 //! of the caller's terminal. This program copies bytes, sizes and signals between the two.
 //!

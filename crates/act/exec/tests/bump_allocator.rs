@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of the allocator under many random requests: it keeps its content, is aligned, and does not overlap.
 
 #![allow(unsafe_code, missing_docs)]

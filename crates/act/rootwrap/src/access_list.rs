@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! POSIX access lists of files, in the form of the extended attribute `system.posix_acl_access`: posix_acl_xattr.h
 //! of Linux. Integers are little-endian.
 

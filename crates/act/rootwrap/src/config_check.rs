@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `check` of a rootwrap policy: mistakes, and rules that strict mode reads differently. It evaluates no command
 //! and prints nothing.
 

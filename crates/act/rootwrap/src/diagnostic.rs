@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Diagnostics of a policy at a line, and errors of the system with a code. The types and the table of codes are in
 //! `roster_messages`.
 

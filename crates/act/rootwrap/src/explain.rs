@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The explanation of a decision: each rule with its reason, and the deciding one. It runs nothing.
 
 use crate::evaluate::{AllowedCommand, MismatchReason, Refusal, evaluate_rules};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parsing of filter files as in oslo.rootwrap, with file and line of each rule. [`evaluate`](mod@crate::evaluate)
 //! matches them.
 

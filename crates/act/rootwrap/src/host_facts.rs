@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Facts of a host on which decisions depend. They are behind a trait, so that benchmarks have a fixed host.
 //! [`LocalHost`] reads them from the kernel. This module decides nothing.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A parser of Python's `RawConfigParser` format, with the line of each entry. Its callers give the entries their
 //! meaning.
 //!

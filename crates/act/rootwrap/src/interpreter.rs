@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Interpreters of scripts, as the kernel selects them by the `#!` line. They decide what a script does, so they are
 //! checked as the executable is. `path_trust` checks one path.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Privileged commands: decisions about them, and their execution.
 //!
 //! - [`RootwrapPolicy::load`] reads rootwrap.conf and filter files as `oslo.rootwrap` 7.10 does.

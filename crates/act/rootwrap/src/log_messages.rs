@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines of the log about commands, in the words of oslo.rootwrap. `syslog` sends them.
 
 use crate::evaluate::{AllowedCommand, Refusal};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-rootwrap`: runs a command by the rules of a rootwrap.conf, checks the rules, and explains decisions. The
 //! library does the work.
 //!

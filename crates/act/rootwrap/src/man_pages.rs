@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Man pages and the end of `--help`. The options of roster-exec(1) come from the table of its parser.
 
 use clap::{Arg, Command, ValueHint};

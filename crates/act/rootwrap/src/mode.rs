@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The two modes: compat decides as oslo.rootwrap, and strict closes its known gaps.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of Python's strings and paths that oslo.rootwrap uses, on bytes. They read no files:
 //! [`realpath`](mod@crate::realpath) does.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Resolution of links as by Python's `os.path.realpath`. A path that does not exist, or is not visible, counts as no
 //! link. `path_trust` observes the paths on the way.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parsing of rootwrap.conf: filters, executables and options of the daemon.
 //! [`rootwrap_policy`](crate::rootwrap_policy) reads the files that it names.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A rootwrap.conf with the filter files that it names. Each mistake has its file and line. Rules of files that other
 //! users can change are marked, and strict mode ignores them. `evaluate` applies the rules.
 

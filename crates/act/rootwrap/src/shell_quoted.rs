@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Words in the syntax of bash, for messages and logs.
 
 use std::ffi::OsString;

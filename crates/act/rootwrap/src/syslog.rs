@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The syslog of commands, with facility and level of a rootwrap.conf. It never waits: without a listener, or with a
 //! full queue, a message is lost. `log_messages` has the texts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classes of Unicode characters, from the tables of `regex-syntax`.
 
 use regex_syntax::hir::{Class, Hir, HirKind};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Keys with any bytes arrive whole: a client under eventlet reads a pipe only once.
 
 usage: eventlet_key_read.py DAEMON CONF

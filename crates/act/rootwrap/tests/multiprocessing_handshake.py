@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The daemon and Python's multiprocessing: any CPython from 3.6 on, without other packages.
 
 usage: multiprocessing_handshake.py DAEMON CONF

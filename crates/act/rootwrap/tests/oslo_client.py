@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The unchanged client of oslo.rootwrap against our daemon: one scenario by its name.
 
 usage: oslo_client.py SCENARIO DAEMON CONF FOLDER

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-rootwrap-daemon` and the client of oslo.rootwrap 7.10 from PyPI. Each test is a scenario of
 //! `oslo_client.py`, which has its assertions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compat mode against oslo.rootwrap itself, on generated configurations, commands and patterns. Both have the same
 //! rules, decisions, arguments and environments, byte for byte. The generator knows the rules, so that most commands
 //! nearly match one.

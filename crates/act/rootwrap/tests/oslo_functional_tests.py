@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The functional tests of oslo.rootwrap, unchanged, with the executables of Roster.
 
 usage: [TEST_EVENTLET=1] oslo_functional_tests.py ROOTWRAP DAEMON

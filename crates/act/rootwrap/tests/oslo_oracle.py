@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Returns decisions of oslo.rootwrap: one JSON document in, one out.
 
 Text is bytes by their numbers (Latin-1) in both directions, so that arguments arrive exactly. A request has a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The unit tests of oslo.rootwrap, unchanged, with Roster's evaluation in the place of its filters. Each call of a
 filter writes a filter file, and `roster-rootwrap explain` decides.
 

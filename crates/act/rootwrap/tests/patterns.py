@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Returns the results of Python for patterns: one pattern a line in, one answer a line out, in JSON.
 
 A line is a pattern and words. The answer has two texts, for `re.match` with `$` behind the pattern, as the original

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Patterns against CPython's `re`: all small ones of some shapes, and large random ones. In compat mode a pattern
 //! matches exactly as in Python, or is rejected. In strict mode it matches nothing else.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tests of the package `python/` with the real daemon, under the supported versions of Python.
 
 mod pythons;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gaps of oslo.rootwrap that strict mode closes, one in each test. Compat mode allows the command as oslo.rootwrap
 //! does. Strict mode refuses it, and still allows the intended commands.
 

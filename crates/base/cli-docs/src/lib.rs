@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of `--help`, man pages and shell completions.
 //!
 //! A text file holds the prose of a program (`page_text`); all else in `--help` and the man page comes from the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files with the prose of `--help` and of man pages, which programs include.
 //!
 //! A line `== NAME` begins a page. Lines before the first belong to the page without a name. A line without indentation, with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Closes descriptors that a client has sent. Closing the last descriptor of a socket with SO_LINGER waits as long as
 //! the client chooses. Closing a connection with such an unreceived descriptor waits too, so any client could block
 //! every thread. A timer therefore sends a signal that ends the wait. The kernel still sends the socket's remaining

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two socket options: SO_PASSRIGHTS, which is set, and SO_PEERCRED, which is read.
 #![allow(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replaces a file in one step: a reader finds the old file or the new one, complete in both cases.
 //!
 //! The new file is made beside the old one, under a fixed hidden name. An interrupted replacement leaves at most this

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A mistake in a file that an administrator writes, with its position and its fix.
 
 use crate::Message;

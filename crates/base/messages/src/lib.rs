@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of codes: each error, warning, finding and refusal that an administrator may see has a stable code, a
 //! cause and a fix.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Each row of the table is printed by a program, and each code in the sources has a row.
 //!
 //! `untested.txt` lists the codes that no test names. The list may only shrink: a new code needs a test, or a line with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of messages and the journal's catalog are made from the table. `ROSTER_WRITE=1 cargo test -p
 //! roster-messages` writes both.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls for modules inside other programs: raw calls, and a connection with a deadline. The crate starts no
 //! thread, does not allocate and cannot panic. No descriptor outlives its owner.
 

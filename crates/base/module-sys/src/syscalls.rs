@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls without libc functions that are cancellation points. A cancelled thread therefore cannot leave a call
 //! unfinished.
 #![allow(unsafe_code)]

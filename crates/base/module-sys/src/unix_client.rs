@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A connection to a socket of the daemon, with a deadline for all operations. Failures have no details, because a
 //! caller inside another program cannot act on them.
 #![forbid(unsafe_code)]

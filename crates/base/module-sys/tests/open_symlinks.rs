@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening of paths through symbolic links.
 
 use roster_module_sys::syscalls::{open, open_following_symlinks};

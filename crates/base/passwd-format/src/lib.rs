@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The basic types of all crates: a user, a group and a shadow entry, as borrowed bytes.
 //!
 //! [`lines`] reads them from passwd(5), group(5) and shadow(5) lines, by the rules of glibc's `files` service. This

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads lines of passwd(5), group(5) and shadow(5) exactly as glibc's `files` service does.
 //!
 //! The rules were taken from the behaviour of glibc 2.36, and the differential tests compare them. Three of them are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A login: its kinds, its results and the limits of its fields. The results are a refinement of those of PAM, see
 //! pam(3).
 

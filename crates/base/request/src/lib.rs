@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The types that programs, modules, roles and backends share: the kinds of lookups and logins, the results of a
 //! login, and the methods of change tracking. Numbers of kinds and results, and texts of methods, are part of the formats
 //! of `roster-wire` and of the bus.

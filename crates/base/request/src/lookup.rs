@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lookup: its kind, and its name or id.
 
 /// Kind of a lookup.

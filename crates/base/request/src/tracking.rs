@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The method by which a backend tracks the changes of its source.
 
 use core::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The seccomp filter: system calls and sockets that a process gives up. Refused calls fail with EPERM, so a library
 //! that tries one continues without it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Restricts a process before it serves: file access, ports, unused system calls, and kinds of sockets. This crate has
 //! no knowledge of roles and programs; the caller passes their needs.
 //!

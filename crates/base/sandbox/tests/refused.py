@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tries what a confined process may not do, and what it may. Prints NAME=ERROR for each, with ok for a success."""
 
 import ctypes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks that the kernel refuses the calls in docs/internals/sandbox.md, and allows calls of ordinary programs.
 
 use roster_sandbox::{NetlinkProtocol, SandboxSpec, TcpAccess, apply};

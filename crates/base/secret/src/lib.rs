@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Passwords and other secrets in memory: a private mapping, locked against swapping, excluded from core dumps, and
 //! wiped before it is unmapped.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Command-line arguments: the single source of the parser, of `--help`, man pages and completions, and of the keys of a
 //! [plan](crate::plan). `commands` implements the subcommands.
 

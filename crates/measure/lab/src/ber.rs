@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of BER (X.690) that the engines need: templates of requests with variable parts, and elements of replies.
 //! The encoding is DER, which LDAP servers accept and Kerberos requires.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the release that changed a figure: measures releases between a good and a bad one by bisection.
 //!
 //! A command installs a release, and a child process measures it with a plan. The state is in a file after each release,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine of requests that block their thread: each user has a thread, and a request is a function of its number.
 //! This module knows no protocol.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of this host's clocks: the cost of a read, a change of the time, and a suspended host. This module does not
 //! set clocks.
 

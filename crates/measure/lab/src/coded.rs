@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors with codes. Builds them, and gives a code to errors of libraries. Prints nothing: `commands` prints errors.
 //! The texts that do not depend on values are in [`roster_messages::table::lab`].
 

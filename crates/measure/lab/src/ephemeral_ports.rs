@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The number of connections that the ports of this host permit. `commands::run_load` formats the warnings.
 //!
 //! A connection that the client closes keeps its port for a minute (TIME_WAIT), for this source address and this server.

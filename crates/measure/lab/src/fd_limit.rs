@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The limit of open files. A shell's default is about a thousand, and each user has a connection. This module raises
 //! the soft limit only as far as needed, because measured commands inherit it.
 

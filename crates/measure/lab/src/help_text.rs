@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Texts of `--help` and of the man pages: examples, exit codes, related pages. [`args`](crate::args) has the options.
 
 /// Texts of each command and of the program.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-lab`: loads and measures identity services, and warns about misleading figures.
 //!
 //! The steps of a run, one module each. A module depends only on those below it:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The live view: a progress bar with current rate, percentiles and failures, on a terminal only. The report has the
 //! final figures.
 

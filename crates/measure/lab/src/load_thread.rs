@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One thread of the load generator: starts the requests of its users by the [schedule](crate::schedule), and
 //! [records](crate::recorder) their results. This module knows no protocol; an [`Engine`] does.
 //!

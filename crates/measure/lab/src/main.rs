@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program `roster-lab`. The library has all of its code.
 
 #![forbid(unsafe_code)]

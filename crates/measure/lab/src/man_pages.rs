@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Man pages and completion scripts, generated from [`args`](crate::args) and [`help_text`](crate::help_text). Both are
 //! the only source of the texts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine of protocols with one reply per message, over UDP or TCP: DNS and Kerberos. A user has one message in
 //! flight. A [`MessageCodec`] encodes and parses the messages.
 

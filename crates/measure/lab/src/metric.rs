@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of a run that a bisection compares. `bisect` makes the comparison.
 
 use crate::report::RunStats;

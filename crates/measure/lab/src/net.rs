@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Non-blocking connections of engines, with or without TLS: routes, TLS settings, and how connections close. This
 //! module knows no protocol.
 

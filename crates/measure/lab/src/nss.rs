@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lookups of users and groups, through the C library by nsswitch.conf(5), or by a single NSS module. A lookup blocks,
 //! so each user has a thread. `blocking_engine` makes the requests.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Password storage schemes: reads the scheme of a stored password, rates its strength, and recommends schemes. This
 //! module makes no requests; `commands` measures.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plans: TOML files whose keys are the options of a command.
 //!
 //! This module has no list of keys: it converts a plan to arguments, and [`args`](crate::args) parses them. Errors have

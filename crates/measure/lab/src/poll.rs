@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The epoll of a thread: waits for sockets and processes of many users, and for times finer than the milliseconds of
 //! epoll. Engines read the sockets.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pre-run checks: short runs that differ in one thing, and warnings about the differences. This module decides. The
 //! caller makes the runs.
 

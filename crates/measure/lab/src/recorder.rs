@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measurements: counts, latencies, and the delay of the generator itself. `report` converts them to figures.
 //!
 //! Each thread fills the [`Recorder`] of its own [`RecorderSlot`]. The collector takes it a few times per second, and the

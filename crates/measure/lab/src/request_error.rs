@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failures of requests. Reports count them by kind, so a kind has few words and no value of a single request. This
 //! module makes no requests: engines do.
 

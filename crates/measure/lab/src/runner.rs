@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a run: starts threads for its users, gives them one start time, and adds up their figures. `load_thread` makes
 //! the requests.
 //!

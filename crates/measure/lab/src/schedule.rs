@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Intended start times of requests. This module reads no clock and starts no request; [`load_thread`](crate::load_thread)
 //! does.
 //!

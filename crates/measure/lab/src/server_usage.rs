@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processor time and memory of a server on this host, by its process or its systemd unit. On a shared machine the
 //! processor time per request is the reliable figure. Servers of other hosts are not watched.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Texts with variable parts: `uid=u{0..999},ou=people`. They are parsed once, and written per request into a reused
 //! buffer.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab bisect` with a program that is slow from one release on.
 
 mod common;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Drives Locust's page in a real Chromium: starts a run, sees charts and our tab, stops, takes the report.
 
 arguments: the page's address, a folder, Chromium

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the other output (percentiles, JSON, manual pages, completions) and of wrong usage.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab compare` with real runs, and of its page in a real browser.
 
 mod common;

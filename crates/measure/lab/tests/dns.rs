@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab dns` with a real dnsmasq and a real named: reports equal the servers' logs.
 
 mod common;

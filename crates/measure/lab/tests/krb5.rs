@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab krb5` with a real krb5kdc: reports equal its log.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab ldap` with a real slapd: reports equal the server's counters.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab worker` and `locust` with a real Locust master: its figures equal the servers' counters.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab nss`: lookups through the C library of this host, whose `files` contain root, and through a
 //! single module: Roster's, or one that counts its calls.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of percentiles with an LDAP server whose delays are known.
 //!
 //! No reported latency is below the server's delay. `make bench` measures the difference, which depends on the load of

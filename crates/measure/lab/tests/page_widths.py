@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Looks at pages in a real Chromium at several widths: nothing is cut at the right edge, and no texts overlap.
 
 Prints each mistake, and exits with 1 after mistakes.

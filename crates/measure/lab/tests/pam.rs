@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab pam` with the host's PAM and services of the test: reports equal a module's log.
 
 mod common;

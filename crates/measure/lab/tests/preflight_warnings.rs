@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the pre-run checks and of the warnings about clocks and the generator.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the rate: it counts only the measured time, also if requests begin before or end after it.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests with a Samba AD DC, which serves LDAP, Kerberos and DNS: reports equal its log. Its ports are fixed, so it
 //! runs in its own network namespace.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `roster-lab trace`: the probes of a real daemon show the time of each stage.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The checks of `roster doctor`: findings from the state of the host. Pure: [`collect`](super::collect) reads the host,
 //! and [`snapshot_checks`](super::snapshot_checks) has the checks of snapshot files.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the state of a host, or of a directory with the root of another host. Each read has a limit: only regular files
 //! of limited size, and no wait for a device or pipe. A failed read is part of the state. The module evaluates nothing:
 //! [`checks`](super::checks) does.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster doctor`: finds the faults that keep programs of this host from the snapshot. [`collect`] reads the host and
 //! evaluates nothing. [`checks`] evaluates and reads nothing, so that each finding has a table test. No module changes
 //! the host.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks whether programs find a snapshot, can read it and accept it. Pure: the state comes from
 //! [`collect`](super::collect).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster access`: shows whether a user may log in to this host, rule by rule. The backend of the domain decides.
 
 use super::{BusClient, call_error, run_async};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster cache`: shows the entries of one name in each domain, expires cached data, and lists or removes cached
 //! credentials. The backends and the publisher do the work.
 

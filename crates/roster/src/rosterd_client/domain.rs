@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster domain`: lists domains, shows the state of one, and sends requests to its backend: refresh, and approval of
 //! removals.
 

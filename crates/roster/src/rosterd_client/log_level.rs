@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster log-level`: shows and sets the log level of roles. A level lasts until the role restarts; roster.toml has the
 //! permanent one.
 

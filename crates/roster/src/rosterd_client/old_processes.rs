@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds processes that use files of an older version: a module that was replaced while they ran, or a snapshot of an
 //! older format. Both continue to work, without later changes of the snapshot. The module reads `/proc` only, and sees
 //! the processes that this user may examine. The fix is a restart of the unit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fetches the rejected entries of a domain, page by page. The publisher and the backends keep the lists.
 
 use super::{BusClient, call_error};

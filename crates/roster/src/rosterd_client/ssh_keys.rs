@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster ssh-keys`: prints the keys of a user for sshd, from the cache of rosterd. Sends its request to the socket for
 //! PAM, which every user may use: sshd runs this program as a user without rights.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster status`: formats the state of every role and domain, the snapshot, and the findings about them.
 //! [`status_report`](super::status_report) queries the roles, and [`status_checks`](super::status_checks) makes findings.
 

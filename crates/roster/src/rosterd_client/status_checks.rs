@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The checks of `roster status`: findings from the report of the daemon. Pure: [`status_report`](super::status_report)
 //! queries the roles. Each check is a function, and the tables have them in the order of their findings.
 

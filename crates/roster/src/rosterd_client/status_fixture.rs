@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Test data: the report of a daemon without faults, and changes to it.
 
 use super::status_checks::check;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queries the status of every role, all at once. The module evaluates nothing: [`status_checks`](super::status_checks)
 //! does.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs the built program in a temporary directory. The tests check its output.
 
 use std::ffi::OsStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Byte layout of a map as glibc's nscd client maps and reads it. All integers have native byte order.
 //! `docs/internals/nscd-map.md` describes the format.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Serves glibc's nscd client, which every glibc program contains, including static and set-uid programs. Clients read
 //! prebuilt maps in shared memory.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations on a map in use: lookups in the way of clients, and changes while clients read.
 //!
 //! Records are only added, to the free part of the data. Expired records leave their chains. Their space is reused only

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes the bytes of a map from snapshots. A plan first assigns the offset of every record. Threads, one per
 //! processor, then write the records in parts to the caller's output.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The helper process. It queries all name services of the host, as a program without nscd would.
 //!
 //! `__nss_configure_lookup` sets the services of a database, as `getent --service` does. glibc then does not use nscd

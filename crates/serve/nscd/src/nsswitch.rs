@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides from nsswitch.conf(5) which name services a map may contain: `files` and `roster`, if no other service
 //! precedes them. A map redirects clients to the name services for results that a later service could add or replace.
 

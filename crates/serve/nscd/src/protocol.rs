@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests and replies of version 2 of nscd's protocol, in native byte order. A connection carries one request. This
 //! module has no access to accounts and makes no system calls.
 

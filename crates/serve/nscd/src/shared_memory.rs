@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The writable mapping of a map, which clients read at the same time. Unsafe code of this crate is only here, in
 //! `nss_helper` and in `server::socket_backlog`.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The process that starts helpers. Helpers run modules of other name services, so they have a dedicated user that
 //! cannot open the maps. After the server has dropped its privileges, it cannot start processes of that user. The
 //! starter has the helpers' user from its start, and no capabilities. It accepts one kind of request, "one more

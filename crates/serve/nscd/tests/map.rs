@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of maps: a client finds exactly the entries of the sources, added records until they expire, and notices of a
 //! new map.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Positions of getpwent(3), getgrent(3) and getspent(3) in their lists. Lookups do not use this module.
 //!
 //! `files` keeps its file open from the first entry to the end. In the same way, an enumeration has a private mapping.

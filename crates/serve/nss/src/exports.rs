@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions that glibc calls, with names that glibc derives from the service name. Each one converts its pointers
 //! to references and calls safe code.
 //!

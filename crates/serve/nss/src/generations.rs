@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The current mapped snapshot, and older generations that running calls still read.
 //!
 //! A lookup pins the current generation, reads it, and unpins it. It makes no system call, except once in

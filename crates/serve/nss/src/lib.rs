@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! libnss_roster.so.2: answers glibc's passwd, group, initgroups and shadow lookups from the snapshot, inside the
 //! calling process.
 //!

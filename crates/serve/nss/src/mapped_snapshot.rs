@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens, maps and checks a snapshot file.
 #![allow(unsafe_code)]
 

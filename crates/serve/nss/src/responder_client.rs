@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queries the responder for incomplete records.
 //!
 //! Each request uses one connection, which is closed after the reply, so no descriptor remains open. The snapshot is

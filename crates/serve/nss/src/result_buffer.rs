@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes results to the memory of glibc's caller.
 #![allow(unsafe_code)]
 

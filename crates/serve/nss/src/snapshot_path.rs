@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locates the snapshot file and decides whether to trust it.
 //!
 //! The default is in a directory that root made. `ROSTER_SNAPSHOT` may name another file, if the process is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Outcomes of a lookup, and their NSS statuses.
 
 use libc::c_int;

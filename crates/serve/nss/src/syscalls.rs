@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls that only this module makes; `roster-module-sys` has the others. They avoid libc functions that are
 //! cancellation points, so that a cancelled thread cannot leave a call unfinished. A lookup that the snapshot answers
 //! uses only system calls that glibc's `files` service also uses. A process in a seccomp filter can therefore look up

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collects entries and builds a [`SnapshotImage`] from them.
 
 use crate::image::{HeaderFields, SnapshotImage};

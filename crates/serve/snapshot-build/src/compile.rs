@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles passwd(5), group(5) and shadow(5) text to an image with the same answers as glibc's `files`. The
 //! [`CompileReport`] lists lines that `files` skips or hides.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The copy of a published snapshot of accounts in memory. Programs map it instead of the file. Lookups then do not
 //! depend on a disk: an unreadable sector would raise SIGBUS in a mapping.
 //!

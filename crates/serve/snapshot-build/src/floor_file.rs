@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file of the [`Floor`], for programs. The monitor and `roster enable` write it; the nscd map and `roster doctor`
 //! read it. The NSS module reads it with separate code, by the same rules.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A complete snapshot in memory, ready to be written.
 
 use roster_snapshot::hash::{self, ChecksumIdentity};

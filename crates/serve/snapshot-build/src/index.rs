@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds index sections.
 
 use roster_snapshot::hash::ChecksumIdentity;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Statistics of a snapshot for administrators.
 
 use roster_snapshot::{Damage, Domain, SectionInfo, Snapshot, SnapshotSummary};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Converts lists of members by group to lists of groups by member.
 
 use crate::TooLarge;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds snapshots and publishes them for readers.
 //!
 //! [`SnapshotBuilder`] collects entries and makes an [`SnapshotImage`]. [`compile`] feeds it from passwd, group and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mark of a host on which a snapshot was published: an empty file in root's configuration directory, which
 //! the publisher cannot write. With it the NSS module reports a missing snapshot as EIO, not as ENOENT, which
 //! programs read as "no such user". The monitor and `roster compile` set it, and nothing removes it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The name interner: every name of a user or member has one slot with a number.
 
 use crate::{TooLarge, string_slots};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs work in several threads if the host has several processors. There is no pool: threads live as long as the work.
 //! If no thread can be started, the calling thread does all the work.
 

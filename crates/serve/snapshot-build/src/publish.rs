@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replaces a file so that readers see the old file or the new one, complete in both cases, even after a crash.
 //!
 //! The new file is a synced [`FileReplacement`], written under a lock. The lock file has a fixed name too, so an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes a snapshot in memory with another generation.
 
 use crate::verify::verify;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes strings to slots if they fit, or else to the long-text section.
 
 use crate::TooLarge;

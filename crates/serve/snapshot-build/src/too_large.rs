@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The error of all parts of a builder.
 
 /// A value exceeds a limit of the format.

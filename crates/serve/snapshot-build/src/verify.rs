@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a whole snapshot and verifies its consistency.
 //!
 //! Lookups check only the data that they read. This module checks everything: the hash of the file, every record and

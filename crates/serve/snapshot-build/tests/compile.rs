@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiled entries equal the text, in its order.
 
 use roster_snapshot::Snapshot;

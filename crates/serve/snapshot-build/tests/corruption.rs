@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Damage in any byte, and at any end of a file, is reported and never served.
 
 use roster_snapshot::Snapshot;

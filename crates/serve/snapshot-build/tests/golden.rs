@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds the two files in `crates/serve/snapshot/testdata`, which the tests of the reader use.
 //!
 //! The files prevent a change of the format in writer and reader at the same time. A file of this version stays

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The header and the records of a snapshot mark all incomplete data.
 
 use roster_passwd_format::{Group, User};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A failed publication leaves the old file, and no other.
 
 use roster_snapshot_build::publish::{FileRights, publish};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The entries of each domain in a file.
 //!
 //! The section has the number of users and groups for each domain. The entries of a domain follow those of the previous

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The floor: the ids that a reader serves from a snapshot that root does not own.
 //!
 //! The publisher runs as a dedicated user, so its snapshot must not create accounts with root's rights. The floor comes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two complete files for the tests of the reader, and modified files with valid checksums.
 //!
 //! An attacker can compute every checksum of a file, so a test of a bound must correct them first.

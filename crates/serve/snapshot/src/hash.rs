@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hashes and checksums of the format. They detect damage, but not an attacker: a writer of the file can compute them
 //! too.
 //!

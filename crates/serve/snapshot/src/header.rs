@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a snapshot: reads and checks the header, and splits the rest into sections.
 
 use crate::domains::Domains;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Searches an index section for a hash.
 
 use crate::hash::ChecksumIdentity;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The byte layout of the file. All integers are little-endian and need no alignment. Every record has a fixed size,
 //! and records are in source order. `docs/reference/snapshot-format.md` describes the format.
 

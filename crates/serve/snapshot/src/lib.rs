@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The snapshot: a file of users and groups, and its reader.
 //!
 //! A [`Snapshot`] is a view of bytes, usually of a mapped file. Opening it reads only the header. The reader checks

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Member lists and group lists. The file has numbers; the results are names and gids.
 
 use crate::floor::ServedIds;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The strings of an entry, in its slot or in the long-text section.
 
 use crate::layout::{LongText, flags};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Encodes replies. Each function appends to an output, usually a `Vec<u8>`. After an error the output is unchanged.
 
 use crate::reply::{MAGIC, RawNssReplyHeader};

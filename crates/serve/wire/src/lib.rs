@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames between a program and a responder over a local socket: one request, one reply.
 //!
 //! An [`NssRequest`] is a header and a name. A reply is a header and, for a found entry, a payload. The payload has the

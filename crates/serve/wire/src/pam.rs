@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames between the PAM module and its responder: one request and one response, with bounds on all parts. The result
 //! is one number. Both sides, and every backend between them, therefore map the same cases in one exhaustive match.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replies of an NSS responder.
 
 use crate::{Malformed, VERSION};

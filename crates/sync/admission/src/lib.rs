@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trust boundary: decides whether a host may serve an entry of a directory. Each entry that any interface serves
 //! has passed [`Rules::user`] or [`Rules::group`]. The publisher decides between domains that claim the same name or
 //! id.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's own accounts, read from its passwd, group, subuid and subgid files.
 
 use roster_config::{HostConfig, USERS_GID};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts the program `roster-krb5`, configures it, and sends it requests.
 
 use parking_lot::{Mutex, MutexGuard};

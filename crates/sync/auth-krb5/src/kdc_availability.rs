@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracks whether any KDC is available, from the results of recent requests.
 
 use parking_lot::{Mutex, MutexGuard};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Selects the KDCs of a realm: tracks the available ones, and the preferred one.
 //!
 //! libkrb5 queries one after the other, and waits for each. A missing reply may therefore be due to one silent KDC. The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Logins by Kerberos. The protocol is in a separate program, `roster-krb5`, which starts before the backend drops its
 //! rights ([`Krb5HelperProcess`]). [`Krb5Authenticator`] sends passwords to it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides about entries that a listing or a reply lacked: searches for them by their keys, together with entries of
 //! the same kind that must be there. A missing entry is removed only if such a reply is credible and lacks it too. Only
 //! a few are removed without an approval ([`mass_deletion`](roster_provider::mass_deletion)).

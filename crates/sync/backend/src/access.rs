@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides whether a user may log in, by the domain's rules and the state of the account, independent of the
 //! authentication.
 //!

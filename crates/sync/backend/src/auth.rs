@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Logins: authenticates users at the directory or KDC, or with cached credentials if that is unreachable, and checks
 //! their access. The authenticator and [`OfflineAuth`] verify passwords; [`AccessControl`] decides about accounts. This
 //! module sets the order of these steps. It never shares one result among several calls.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports of a provider between two flushes. A batch is written to the cache as one transaction. It stays in memory
 //! for a while, so that the publisher can fetch changes instead of everything.
 

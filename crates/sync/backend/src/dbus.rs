@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A backend's interface on the bus.
 
 use super::auth::{self, DomainAuthenticator, LoginService};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The image for a publisher: everything, or changes, as a sealed memfd.
 //!
 //! A full image is streamed from the cache, combined with batches that are not written yet. This process therefore

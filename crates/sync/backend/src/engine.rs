@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The core of a backend: receives the reports of a provider, assigns a permanent number to every entry, and tracks
 //! unwritten and unfetched changes.
 //!

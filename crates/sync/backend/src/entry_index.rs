@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The entries of a domain in memory, without their records.
 
 use hashbrown::hash_table::Entry;

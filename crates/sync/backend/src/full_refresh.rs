@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Refreshes a mirror completely from time to time. So changes that a server does not report do not stay unnoticed
 //! forever.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers for names and DNs in member lists, without duplicates. A name and a DN of the same bytes have two numbers.
 //!
 //! A full mirror calls this millions of times, so the texts are in one buffer and the table holds only numbers. Each

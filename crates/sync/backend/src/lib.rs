@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The role `backend`: stores the entries of one domain's directory, across restarts and while the directory is
 //! unreachable, and sends them to the publisher.
 //!

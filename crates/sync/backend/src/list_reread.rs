@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads lists again that name a removed, renamed or new entry. A server may have changed them without a report
 //! ([`stale_references`](super::stale_references)).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Offline logins: stores hashes of verified passwords, and checks passwords against them while the directory is
 //! unreachable.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cached entries of an on-demand domain: index by name, id and reference, and the times of their last reports.
 
 use super::entry_index::CachedKind;

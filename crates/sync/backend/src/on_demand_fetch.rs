@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queries of an on-demand domain: sends them to the provider, and repeats earlier ones, so that cached replies stay
 //! current.
 //!

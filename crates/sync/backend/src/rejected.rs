@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directory entries that cannot be parsed as users or groups: a bounded list for the administrator, and the total
 //! number.
 

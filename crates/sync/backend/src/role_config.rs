@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of the configuration that the monitor sends to a backend.
 
 use roster_config as config;

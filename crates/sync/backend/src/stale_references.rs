@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Member references that may be stale: the entry was deleted, renamed, or just added.
 //!
 //! A server may have changed the lists, and some do so later and silently (OpenLDAP's overlay refint). Other servers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waits of the unit tests. Tests assert on outcomes, never on times.
 
 use roster_system_tests::wait::SOON;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the engine, with the calls of a provider, and with the images that the publisher reads.
 
 mod absences;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An index for logins: users by name, and the members of the groups in rules.
 //!
 //! Follows the engine by its changes, as a publisher does, and stores only numbers. Records and accounts are read from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bus names, object paths and interface names, in one place.
 //!
 //! `org.roster.Monitor` at `/org/roster/Monitor`, `org.roster.Publisher` at `/org/roster/Publisher`,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Equal requests in flight share one call: only the first one is made, and the others wait for its reply.
 //!
 //! The call runs in a dedicated task, so that a requester that stops waiting does not affect the others. When the

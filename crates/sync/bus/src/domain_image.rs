@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The domain image: how a backend sends its domain to the publisher, in full or as changes.
 //!
 //! `docs/internals/exchange-format.md` describes the format. The reader trusts nothing. A hijacked backend can write

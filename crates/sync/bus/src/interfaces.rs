@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interfaces of all roles, as zbus traits. The proxies of callers are derived from them, and the roles implement
 //! the same interfaces. Every call has a deadline, [`CALL_DEADLINE`] unless stated otherwise. A signal needs no reply.
 

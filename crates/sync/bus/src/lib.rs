@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The private message bus: names and interfaces of the roles, coalescing of equal requests in flight, and the domain
 //! image that a backend sends to the publisher.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sends passwords between two roles. They go through a pipe with its read end in the message, not in the message
 //! itself. dbus-daemon and the libraries of both ends copy and retain messages, and wipe nothing. The kernel owns a
 //! pipe's pages and never swaps them. A read removes the data, and nothing remains when both ends are closed.

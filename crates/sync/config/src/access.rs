@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[domain.NAME.access]` and its subtables: the users of a domain that may log in to this host.
 //!
 //! This module reads the rules and reports contradictions. The backend applies them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files of a configuration: their paths, order and bytes.
 //!
 //! The vendor's files come first, then the main file, then its drop-ins. A later file overrides an earlier one, key by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Positions in configuration files, and similar names, for the messages about mistakes.
 //!
 //! The messages themselves are [`CodedError`]s without a position and [`Diagnostic`]s with one. This module parses no

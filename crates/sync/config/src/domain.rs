@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One `[domain.NAME]`: derived values and contradictory keys.
 //!
 //! `toml_section` checks each value alone, and `access` reads the subtable of access rules.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The effective configuration: every key with its value and its origin.
 //!
 //! `toml_section` records the settings. This module only formats them, for `roster check-config --explain`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every key that roster.toml may hold, declared once: table, name, type, default and text.
 //!
 //! The parser reads a key by its [`Key`], and has no other list of names, types or defaults. `roster check-config

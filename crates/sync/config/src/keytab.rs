@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's keytab, by which a KDC proves its identity. This module decides whether a domain needs it, whether it is
 //! readable, and its effect on logins. It opens no keys: libkrb5 does that in `roster-krb5`.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parser of search filters in text form (RFC 4515). It is the only one: a backend sends the parsed filter, so a
 //! checked configuration has no filter that a backend could not parse.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! roster.toml as checked values, for the monitor and the roles. This crate acts on no setting: its users do.
 //!
 //! [`ConfigFiles`] reads the files. [`parse_files`] parses their text. It returns a valid [`Config`], or all mistakes,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Converts the text of files to a [`Config`], table by table. [`domain`](crate::domain) reads the tables of domains.
 //! This module opens no file: [`ConfigFiles`] has the texts.
 

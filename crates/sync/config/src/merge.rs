@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Merges the tables of several files.
 //!
 //! Tables merge. Any other value, also a list, is replaced completely. A value has the position in its file. A table

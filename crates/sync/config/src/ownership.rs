@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks that only root can change a file on which rosterd depends.
 //!
 //! The check looks at owner and mode of the file and of all directories above it. It reads no contents, and it changes

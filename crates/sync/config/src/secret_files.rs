@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configured files that backends may not read: passwords and certificate authorities.
 //!
 //! The monitor passes their contents on. `roster check-config` only checks them. Each backend reads the host's own

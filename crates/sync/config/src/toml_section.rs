@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Converts TOML to checked values, table by table, with their positions.
 //!
 //! A [`TomlSection`] returns the value of a key or its default. After a mistake it continues with a harmless value, so

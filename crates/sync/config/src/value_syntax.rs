@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The syntax of values: durations, servers, names, DNs, filters, templates.
 //!
 //! Pure functions from a text to a value or to an error. They know neither files nor keys: `toml_section` adds those.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Each key of roster.toml is declared once. The parser reads all declared keys, and documents name them.
 
 use roster_config::keys::{ConfigKey, ConfigTable, KEYS};

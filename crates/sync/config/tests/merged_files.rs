@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several files as one configuration: the effective value, and the file of a mistake.
 
 use roster_config::explain::explain;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The meaning of roster.toml, and the report of every mistake.
 
 use roster_config::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads little-endian numbers and byte strings from the values of tables. Returns `None` at the end.
 
 /// The rest of a value.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cached credentials of successful logins, for logins while the directory is unreachable.
 //!
 //! They are in two dedicated files in the domain's directory, which only the backend's user and root can read. The

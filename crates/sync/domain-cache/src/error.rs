@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors of the cache, distinguished by the necessary action.
 
 use roster_messages::{Message, table::directory};

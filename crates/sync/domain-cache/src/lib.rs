@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The durable cache of a domain: the backend's copy of its directory. The cache is one file that survives a kill at
 //! any time.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a cache in any state: missing, damaged, foreign, or crashing the process.
 
 use crate::tables;

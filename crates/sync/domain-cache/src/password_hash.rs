@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hashes of passwords: Argon2id, with a work factor that suits this host.
 //!
 //! A hash is a PHC string with its parameters and its salt. The parameters of a stored string are checked against

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache survives kills, damage at any position, and a full disk. Actions that may end the process run in a child
 //! process: this test program with a variable that names the task.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Power failures while credentials are stored. A child process creates the files, and stores and removes credentials.
 //! The test puts the files into each state that a failure may leave. All confirmed changes must be in effect, also if
 //! one of the two files is lost afterwards. `ROSTER_STORAGE=all` tries all states.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides for which users `roster-krb5 session` works: possible directory users of this host, each with the primary
 //! group from the name services.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes one login, or one change of a password: the requests to the KDC and their order. Runs in a dedicated
 //! process, which ends with the reply.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file format of a credential cache, version 4, as MIT Kerberos describes it ("Credential cache file format") and
 //! every implementation reads it. This module writes it, so that a ticket travels in its stored form; libkrb5 reads it.
 

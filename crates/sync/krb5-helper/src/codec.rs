@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Encodes fields in sequence: integers in big-endian order, bytes after their length. The decoder checks all fields,
 //! and the message bounds them.
 

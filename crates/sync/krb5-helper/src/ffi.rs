@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of libkrb5 that this program calls, as <krb5.h> and <profile.h> of MIT Kerberos 1.18 and later declare
 //! them. Only [`crate::libkrb5`] calls them.
 

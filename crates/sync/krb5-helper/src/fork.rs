@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls that are sound because this process has one thread: fork(2), clearenv(3), getpwuid(3).
 
 #![allow(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages between a backend and its `roster-krb5 serve`, over a stream socket. First the backend sends a
 //! [`HelperSetup`]. Then it sends [`HelperRequest`]s and receives [`HelperReply`]s, in any order. A message has a
 //! length of four bytes, followed by that many bytes.

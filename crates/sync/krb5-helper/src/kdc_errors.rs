@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The meaning of KDC errors for a login: one table, without the library.
 
 use roster_messages::{Message, table::login};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds the krb5.conf(5) text for libkrb5 from the checked fields of a caller. Neither callers nor files of the host
 //! can add a line.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages and tickets of `roster-krb5`, the only program of Roster that is linked with libkrb5. This library does not
 //! call libkrb5.
 //!

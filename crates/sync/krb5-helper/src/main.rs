@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only program of Roster that is linked with libkrb5. People do not call it: a backend starts `roster-krb5 serve`
 //! ([`server`]), the PAM module `roster-krb5 session …` ([`session_ccache`]).
 //!

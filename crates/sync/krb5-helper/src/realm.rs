@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A realm as fields: its name, its servers, and whether DNS may name more. Callers of `roster-krb5` send these fields.
 //! Only the program converts them to the text of a krb5.conf.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rights that `roster-krb5 serve` retains while it serves.
 
 use roster_sandbox::{NetlinkProtocol, SandboxSpec, TcpAccess};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-krb5 serve`: logins for one backend, each in a separate process.
 //!
 //! libkrb5 waits for servers without a limit, leaves data in memory, and reads packets that any host on the network may

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-krb5 session`: creates, refills, renews and removes a credential cache for a user's session, as the user.
 //!
 //! The PAM module starts it, often from a process of root. It checks uid and gid ([`crate::account`]), and becomes the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ticket of a login for the user's session, and its cache name. The backend creates it. It is opaque on its way
 //! through the bus, the responder and the PAM module. `roster-krb5 session` reads it as the user.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-krb5 serve` against a Samba AD DC: behaviour that is specific to Active Directory.
 
 mod common;

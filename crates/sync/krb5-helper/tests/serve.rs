@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-krb5 serve` against MIT's krb5kdc and kadmind: outcomes of logins and password changes, and the verification
 //! of KDCs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-krb5 session`: caches of tickets for sessions, as klist, the kernel and a KDC see them.
 //! Becoming a user takes root.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entry points for libpam. Each call gets a handle and the arguments of the module in the stack.
 #![allow(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs `roster-krb5 session` and reads its output. The helper inherits no signal handlers, descriptors or variables of
 //! the program, and has 5 seconds.
 #![allow(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! pam_roster.so: authentication, account, password and session for users of Roster's domains, inside the program of
 //! the login. See pam_roster(8).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks for a local user in the text of /etc/passwd. The C library would query the directory. The module does not
 //! handle users in that file.
 #![forbid(unsafe_code)]

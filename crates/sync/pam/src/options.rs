@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arguments of the module in a stack, and the flags of the call.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! libpam's handle: items, the conversation, the log.
 #![allow(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The user of a PAM call. Rejects local users and impossible names before the responder is queried. Logs and shows
 //! messages with the options of the call.
 #![forbid(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queries the responder: one connection a request, 30 seconds in total. After any failure there is no reply, and that
 //! is never a success. Only another version of the daemon is reported separately.
 #![forbid(unsafe_code)]

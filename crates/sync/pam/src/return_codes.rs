@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Converts results to PAM's return codes: one exhaustive match for each of the module's functions. Only a success
 //! becomes a success; an unknown result is a failure.
 #![forbid(unsafe_code)]

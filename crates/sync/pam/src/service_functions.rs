@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The service functions of PAM: each finds the user, queries the responder, shows messages, and returns a code.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of BER (X.690) that LDAP uses: a reader that returns slices of its message, and a writer. LDAP's messages
 //! are in [`message`](crate::message).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Interprets a server's reply to a user's bind or to a change of password. Pure.
 //!
 //! Before a password is verified, all accounts give the same message to the user. Only the log and the result state

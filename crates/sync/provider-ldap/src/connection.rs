@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One connection to one server: LDAP messages over TCP, TLS or a local socket.
 //!
 //! The caller pulls messages. Unread messages stay at the server, so there is no unbounded queue, and a slow reader

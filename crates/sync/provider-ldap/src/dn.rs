@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Distinguished names (RFC 4514) in one canonical form, so that equal bytes mean the same entry.
 //!
 //! The form is lower case. It has no space around separators and single spaces elsewhere. The parts of a multi-valued

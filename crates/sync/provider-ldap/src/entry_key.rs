@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keys of entries as values of an attribute: how servers spell them, and how this crate parses them.
 
 use crate::ber::BerError;

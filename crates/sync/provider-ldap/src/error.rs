@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors of one server, worded for an administrator.
 
 use crate::ber::BerError;

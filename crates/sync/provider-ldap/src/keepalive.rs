@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keepalives: small searches that distinguish a quiet server from a dead one.
 
 use crate::connection::{ConnectionSettings, LdapConnection};

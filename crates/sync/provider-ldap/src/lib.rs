@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `ldap` provider: mirrors an LDAP directory into the sink of a backend, and runs single lookups.
 //!
 //! [`LdapProvider`] connects to the first usable server and follows changes over that connection (`track`).

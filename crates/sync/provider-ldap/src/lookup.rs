@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Single lookups in the directory: their searches, and the entries that they report.
 //!
 //! A name enters a filter as a raw value. An entry counts only if it has exactly the requested name, by the domain's

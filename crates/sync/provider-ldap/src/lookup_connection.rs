@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The connection of lookups. It runs many searches at once, independently of the mirror.
 //!
 //! One task owns the connection and returns each result to its requester. A bounded number of searches is in flight,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! LDAP's messages (RFC 4511) and the extensions in use. Encodes requests, and parses responses without a copy. Knows
 //! no connection and has no state. The extensions are:
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watches the host's network: reports changes of links, addresses or routes, as announced by the kernel. After a
 //! change the provider retries an unreachable server at once, and sends a keepalive on an open connection. The report
 //! has no details of the change.

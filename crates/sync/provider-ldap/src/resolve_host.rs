@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Resolves the host names of servers by the C library. The sources are /etc/hosts and the others in the `hosts:` line
 //! of nsswitch.conf, as for every other program of the host.
 //!

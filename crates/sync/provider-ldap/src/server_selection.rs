@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order in which servers are tried, and the waits between two rounds.
 
 use hickory_resolver::TokioResolver;

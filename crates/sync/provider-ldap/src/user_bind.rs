@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verifies users' passwords by binds, over dedicated connections. A bind changes the identity of a connection, so the
 //! connections of the mirror and of lookups are never used for it.
 //!

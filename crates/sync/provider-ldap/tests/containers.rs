@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Containers of the mirrored entries are renamed, moved, added or removed in a real slapd. The server reports a change
 //! of the container at most.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! 389 Directory Server: its variant of content synchronization, and persistent search.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers that fail, hang, present a false certificate, or come back.
 
 mod common;

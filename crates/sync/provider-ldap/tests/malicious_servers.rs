@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Broken or hostile servers. The test plays them, since no real server does this on demand.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A real slapd is mirrored, and its changes are followed.
 
 mod common;

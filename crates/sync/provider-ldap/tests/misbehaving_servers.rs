@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers that accept binds and then refuse searches: doubles that speak LDAP.
 
 mod common;

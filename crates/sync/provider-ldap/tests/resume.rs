@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Resumption after a pause: from a cookie if the server accepts it, otherwise by a full refresh. The outcome is the
 //! same.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Access rules: a pure decision whether a user may log in, from the known facts of an account.
 //!
 //! All rules are evaluated, so that an explanation shows each of them, and all of them must allow. A missing fact never

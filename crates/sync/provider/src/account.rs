@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The account data of a directory beside the fields of passwd(5): validity, expiry and ssh keys.
 //!
 //! Values are stored as the directory has them, and interpreted by `access` and `ssh_keys`. An explanation can

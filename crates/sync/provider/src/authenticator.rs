@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interface of logins: an [`Authenticator`] verifies a password at the directory or at a KDC. It decides neither
 //! about offline logins nor about access rules.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports possible changes of files: written in place, replaced, removed or created. The same holds for each directory
 //! and symbolic link on the path to a file, and for mounts over it. A report states that the files should be read, and
 //! whether they were written in place, but not their content. Changes are invisible in directories that this user may

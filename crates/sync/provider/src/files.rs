@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Users and groups from passwd(5) and group(5) text.
 //!
 //! Reports the entries that glibc `files` would serve from the same text, and names the lines that it would skip. The

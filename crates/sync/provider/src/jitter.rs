@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Intervals with a random deviation of up to a fifth. They prevent simultaneous requests of hosts that started
 //! together or lost a server together. The random number is an argument.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interface between a source of users and groups and a backend: a [`Provider`] reports entries to an
 //! [`EntrySink`]. [`files`] is the provider for passwd(5) and group(5) text. An [`authenticator`] verifies passwords.
 //! Account data ([`account`]) is evaluated here as well, purely: [`access`] decides about logins, and [`ssh_keys`]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides whether removals are applied or wait for an administrator. Pure: time is an argument.
 //!
 //! A directory that was restored empty, a mistyped base, or an access rule that hides half of the users looks like many

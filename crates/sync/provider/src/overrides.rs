@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Overrides of home directories and shells: applies a domain's [`HomeShellOverrides`] to a user. Every provider calls
 //! it before it reports a user.
 

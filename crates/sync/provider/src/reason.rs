@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reason of a state, a rejection or a refusal: its row of the table of codes, and a text with the values at hand.
 
 use roster_messages::Message;

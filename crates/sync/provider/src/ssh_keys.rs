@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Validates ssh keys of a directory in the authorized_keys format of sshd(8), before they are sent to sshd.
 //!
 //! A line is accepted only if all of it is understood. Its type must be known, its key must have that type and be

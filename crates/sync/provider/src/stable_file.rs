@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks that files were unchanged for a while when they were read. A write in place truncates a file and fills it
 //! piece by piece. A read in between shows fewer accounts or other ones: `staff:x:60012:u12` cut is `staff:x:6001`, and
 //! cut a little later it contains u1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `files` provider over real files.
 
 use parking_lot::{Mutex, MutexGuard};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks that the snapshot can be read from its disk, and maintains its copy in memory, which programs map.
 //!
 //! Programs that map the copy do not notice an unreadable sector. The next boot would, and so would programs without a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fetches the state of one domain from its backend, at the start and after each change.
 
 use super::PublisherTasks;

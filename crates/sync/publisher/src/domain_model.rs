@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The entries of each domain as its backend sent them. This module accepts all of them: `roster_admission` and `merge`
 //! decide which ones are served.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries of a snapshot, counted by domain.
 
 use roster_snapshot::Snapshot;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The snapshot that is in place when the publisher starts.
 
 use super::disk;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recent failed lookups of programs, for the status. A directory can answer its keepalives and fail every search.
 
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The snapshot that was in place when this process began. It is served unchanged until the next one, which waits for
 //! all domains. Its file is written again only if it is lost.
 

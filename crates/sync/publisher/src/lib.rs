@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The role `publisher`: the only writer of the snapshot, and the trust boundary. It follows the backends over the bus,
 //! merges their domains, compares them with the host's own accounts, and publishes. It has no network and never talks
 //! to a directory.

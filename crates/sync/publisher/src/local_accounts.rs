@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's own accounts, read from its passwd, group, subuid and subgid files.
 //!
 //! A program that rewrites a file in place empties it first. A reader in between sees only some accounts, and a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lookup results that are newer than the fetched state. The model has them already. A state that the backend assembled
 //! before them would remove them for a moment. The publisher therefore applies them on top of it, until it fetches a
 //! state that contains them.

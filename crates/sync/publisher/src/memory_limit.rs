@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory limit of a domain in the publisher. A hijacked backend could otherwise send users and memberships until the
 //! memory of all domains is exhausted.
 

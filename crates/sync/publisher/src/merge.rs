@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Merges domains into one set of users and groups. Pure.
 //!
 //! A name, uid or gid belongs to the first domain, in configured order, that has an entry with it. Within the domain it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Users and groups as a backend sends them.
 
 use roster_admission::{AsGroup, AsUser};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lookups in domains that are queried on demand. A record from a backend passes the same checks as all others: the
 //! model, `roster_admission` and the owners of all domains. Only then it becomes the reply, and part of the next
 //! snapshot.

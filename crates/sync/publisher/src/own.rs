@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The snapshot in place, as this publisher wrote it: its generation and a checksum of all its bytes identify it.
 //! [`SnapshotWatch`] notices a file that is removed, cut, changed or replaced. The publisher then publishes it again.
 //!

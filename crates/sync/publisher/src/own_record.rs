@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The record of the snapshots that this publisher wrote, in a small file beside them. A new process recognizes its own
 //! snapshot by it. Entries in a snapshot of another writer do not count as served.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of ownership when several domains have a name or an id, mirrored or on demand, and of group members. The
 //! result follows the rule in any order of queries.
 

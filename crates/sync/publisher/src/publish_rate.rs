@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The earliest time of the next publication. Pure; time is passed in.
 
 use std::time::{Duration, Instant};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts of a publication for the status: served entries, and rejected entries with their reasons.
 
 use super::merge::MergedDomains;

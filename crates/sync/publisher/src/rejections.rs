@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports on the publisher's entries: rejected ones with counts and reasons, and the details of a name.
 
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds the image of a snapshot from merged domains, and resolves members. A reference of a domain's group leads only
 //! to served users of that domain, directly or through its nested groups.
 

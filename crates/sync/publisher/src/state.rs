@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The publisher's state: the entries of each domain, the host's own accounts, and the results of the last merge.
 //! Decides when to publish. Does no input or output.
 

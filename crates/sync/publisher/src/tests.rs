@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the publisher, from images of backends to the bytes of the snapshot.
 
 use super::domain_model::{self, ImageRejection, NUMBERS_MAX};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Accepts connections, and serves each in a separate task. `connection_limits` bounds the connections of one user.
 
 use super::connection_limits::{self, ConnectionLimits, ConnectionSlot, ConnectionTable};

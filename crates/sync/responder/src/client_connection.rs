@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Client sockets. Nearly all clients have sent the request before the accept, and have buffer space for the reply. A
 //! connection is therefore registered with the runtime only if it has to wait. This saves a third of the system calls
 //! of a request.

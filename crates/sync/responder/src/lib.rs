@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The responders, which serve programs over sockets. Each responder is a separate role. The first connection to its
 //! socket starts it. It never talks to a directory.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Serves the counters of all roles as Prometheus text, over HTTP on a loopback port or a unix socket. Off unless
 //! `[metrics]` is configured. It has no counters: it queries every role over the bus.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Serves the NSS modules in programs, for domains that are not mirrored: one request a connection, in the format of
 //! `docs/internals/wire-format.md`. Knows no users and talks to no directory. It queries the publisher unless a reply
 //! is cached, and forwards the publisher's reply unchanged.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Serves PAM modules: one request a connection, in the format of `docs/internals/wire-format.md`. Knows neither users
 //! nor passwords and talks to no directory. It asks the publisher for the user's domain, and that domain's backend for
 //! the result.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Logs requests of modules with another protocol version. A program retains its loaded module, and packages are
 //! replaced one after the other, so this happens. It must not fill the log.
 

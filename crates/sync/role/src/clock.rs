@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The wall clock, in seconds since 1970. Durations are measured by `Instant`, which callers pass to pure functions.
 
 use std::time::{SystemTime, UNIX_EPOCH};

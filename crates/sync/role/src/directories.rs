@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of directories and files that more than one role uses.
 
 /// The publisher's directory of the snapshot, in the state directory.

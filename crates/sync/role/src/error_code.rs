@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors with a code, on their way to standard error, the log or a caller on the bus. The table of codes is
 //! `roster-messages`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exit statuses, from sysexits.h if it has one.
 
 use crate::error_code::CodedErrors;

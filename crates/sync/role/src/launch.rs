@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interface between the monitor and a role's process: standard input and the exit message.
 
 use crate::error_code::WithCode;

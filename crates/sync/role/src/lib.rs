@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The framework of a role's process: start, sandbox, log, metrics, bus and end.
 //!
 //! A role is a type that implements [`RoleProgram`]. The monitor starts a process with a [`launch::Launch`] as standard

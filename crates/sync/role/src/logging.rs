@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Logs: to journald if standard error is connected to it, otherwise to standard error as text or JSON. Every line
 //! names the role that wrote it. The level can change while the process runs.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The counters of one process: set through the `metrics` facade, read as Prometheus text through
 //! `org.roster.Role1.Metrics`.
 

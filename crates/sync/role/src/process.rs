@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a role in this process.
 //!
 //! Standard output of the process is the listening socket of the role. A role without one gets a file instead, for

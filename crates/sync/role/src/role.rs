@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interface between a role's code and the process around it.
 
 use crate::directories::SNAPSHOT_DIR;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The object of a role on the bus: status, metrics, log level, stop.
 
 use crate::clock::unix_seconds;

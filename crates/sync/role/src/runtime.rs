@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The single thread of a role, and protection from slow close(2) calls.
 
 use roster_fd_passing::deferred_close;

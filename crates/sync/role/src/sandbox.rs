@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rights that a role's process drops first. It drops privileges that it could gain, files of other roles, and
 //! unused system calls. It also drops the network, except in backends of a directory server.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! USDT probes at each stage of a request, for tracers such as `roster-lab trace`. docs/reference/probes.md lists their
 //! names and arguments. Without a tracer a probe is one `nop` instruction. Its arguments are therefore only numbers and
 //! texts that exist anyway.

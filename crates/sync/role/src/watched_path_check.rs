@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks whether a role can still read the files that it follows.
 //!
 //! Landlock rules hold for the directories of the time when the role dropped its rights, not for their names. A

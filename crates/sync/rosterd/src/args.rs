@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What may be typed: the one source of the parser, of `--help`, man page and completions.
 
 use crate::man_page;

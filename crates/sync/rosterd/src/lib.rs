@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! rosterd: monitor, backends, publisher and responders, each in a separate process of one executable.
 //!
 //! [`main`] is either the monitor, which starts the message bus and every other role, or one role that the monitor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `rosterd`, see the library beside this file.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The man page rosterd(8), and the end of `--help`.
 
 use roster_cli_docs::ManPage;

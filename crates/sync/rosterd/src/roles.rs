@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The roles by name: their configurations, and the code that runs each.
 
 use roster_backend::{BackendRole, BackendRoleConfig};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The monitor at work: real processes, a real bus, no root needed.
 
 mod common;

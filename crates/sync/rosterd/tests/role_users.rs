@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Roles with separate users, as root runs them: in a private mount namespace with the test's passwd file. Without root
 //! roles cannot have separate users, and these tests report that.
 

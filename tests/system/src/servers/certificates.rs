@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An authority and certificates of servers, made by openssl: a good one and three bad ones.
 
 use crate::test_host::{find_tool, run};

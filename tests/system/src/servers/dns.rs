@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A DNS server, dnsmasq as Debian packages it, with the records of a test. It listens at resolvers' port 53 at a
 //! dedicated loopback address, which requires root.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! 389 Directory Server, as Debian packages it, in a private directory. Its configuration is the package's template
 //! filled in here: `dscreate` fills in the same one, but only for /etc and for systemd.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Heimdal's kcm, which serves credential caches to libkrb5 too, in private mounts with a private `/run`. Its packages
 //! are unpacked, not installed.
 

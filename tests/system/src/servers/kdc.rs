@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A KDC, MIT's krb5kdc as Debian packages it, with principals of a test's own.
 
 use super::{ServerProcess, free_port};

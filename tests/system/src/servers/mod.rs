@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real servers, each in a private directory and on private loopback ports, gone when dropped.
 //!
 //! [`Slapd`], [`Ds389`], [`Kdc`], [`Kcm`] and [`Samba`] start servers of Debian packages. [`Relay`] stands between a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A server process: its own pid, its log, and the signals that a test sends it.
 
 use crate::wait::wait_until;

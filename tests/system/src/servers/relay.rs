@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A relay between rosterd and a server that can fall silent. It then drops all messages, and both ends still have
 //! their connection, as when a firewall forgets it or a cable is pulled. It can be slow, too, and play a server that is
 //! half dead: see [`ServerFault`].

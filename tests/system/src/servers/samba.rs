@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A Samba AD DC, which is LDAP, Kerberos and DNS of one server, in a private network namespace: its ports are fixed.
 
 use super::ServerProcess;

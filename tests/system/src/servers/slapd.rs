@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! OpenLDAP's slapd, as Debian packages it, on a private database and configuration.
 
 use super::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running SSSD, in private mounts with a directory of the test behind it. Its packages are unpacked, not installed:
 //! installed packages would make this machine use SSSD for its own users.
 

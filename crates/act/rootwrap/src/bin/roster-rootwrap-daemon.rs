@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-rootwrap-daemon`: starts the daemon for clients of oslo.rootwrap, or with `--native` that of roster-exec.
 //! The library has both.
 

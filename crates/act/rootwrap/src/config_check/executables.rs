@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Warnings about executables that compat mode runs, and that strict mode does not trust, or with untrusted
 //! interpreters.
 

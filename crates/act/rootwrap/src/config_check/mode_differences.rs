@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Differences between compat and strict mode, one for each rule, derived from the rule alone.
 //!
 //! docs/reference/rootwrap-differences.md lists all differences. This module leaves out differences of every command,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Warnings about `privsep-helper`: strict mode refuses it unless a filter allows it.
 
 use crate::diagnostic::warning;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classes of environment variables by their danger. Strict mode passes a few known ones on. Programs load code by
 //! others, or read them as files or options that are equal to code. No rule can set or keep those, in strict mode or
 //! for roster-exec.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The match of a rule with the words of a command, for each class of filters. The parent module decides.
 
 use super::{

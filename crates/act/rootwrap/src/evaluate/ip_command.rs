@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arguments of ip(8) by which it would run a command or load a program. `filter_match` uses them for IpFilter.
 
 use super::MismatchReason;

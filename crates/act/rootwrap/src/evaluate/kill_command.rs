@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The process and the signal of a kill(1), and the match with a KillFilter. `crate::exec` sends the signal.
 
 use super::{Evaluation, KillRequest, MismatchReason, ProcessIdentity};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The decision whether a command may run, by which rule, and as what. It is a pure function: all facts of the host
 //! come through [`HostFacts`], and `filter_match` matches single rules.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cgroup for each command with a timeout. It contains all processes of the command, in any process group and
 //! session. cgroup.kill (Linux 5.14) ends them at once, and no process can escape.
 //!

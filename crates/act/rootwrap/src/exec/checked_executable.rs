@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An executable that was opened and checked before its execution.
 //!
 //! The process holds the directory and executes the checked name in it. A later replacement of a directory above then

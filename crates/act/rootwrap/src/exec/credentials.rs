@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Uid, gid and supplementary groups of a process: lookup through the C library, and the change of this thread to them.
 
 use nix::unistd::User;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The executor: it starts commands with an [`AllowedCommand`] of the evaluation, or a [`Permit`] of roster-exec, and
 //! no others. It decides nothing, and does not know the purpose of streams.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! All processes of a command without a cgroup, by their parents in /proc. The first process adopts orphans of its
 //! descendants, so no process leaves the tree while the first one exists. `cgroup` is the reliable way.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits of a command for setrlimit(2).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

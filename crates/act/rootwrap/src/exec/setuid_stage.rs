@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The step to a command with other rights: the same executable, started again with an empty environment. It receives a
 //! request over a socket, takes the rights of the user, and becomes the command or sends a signal. Its process id is
 //! that of the command. `stage_request` has the request.

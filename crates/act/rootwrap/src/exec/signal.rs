@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Signals: the defaults for commands, and the delivery to exactly one process. `evaluate` decides about signals of
 //! kill(1).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads that start processes. A child inherits a copy of its parent's descriptor table, and closes nearly all of it
 //! at exec. Some closes block, for example of a file in a FUSE file system of a client. The start of the child then
 //! blocks, too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A pool of waiting stages of one kind. After the first use it starts the next stage ahead, while no client waits.
 
 use super::cgroup::Cgroups;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors 0 to 2 of a command, and the check whether a caller may pass them.
 
 use roster_messages::CodedError;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of a command for the journal. The first one precedes the start and has the caller, the arguments and the
 //! rule. The second one at the end adds the verdict, the end, the time, the bytes and the daemon's counters. A command
 //! that does not start has only the second. `journal` sends them.

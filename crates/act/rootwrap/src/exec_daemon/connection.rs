@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One connection: it reads one request after the other, checks the caller, requests the decision of `rule_match`,
 //! starts the command, and replies. It runs in its own thread. `daemon` accepts connections.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counters of the daemon. The record of a command's end has their values.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon of roster-exec: it accepts connections, reloads its policy on SIGHUP, and stops in order.
 //!
 //! One thread waits for signals. The others take turns: one accepts the next connection and serves it in `connection`,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The environment of a command: the variables of its user and caller, and those that the rule keeps. `rule_match`
 //! selects them.
 

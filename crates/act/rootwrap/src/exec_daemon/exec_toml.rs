@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The policy exec.toml: parsing and warnings. docs/internals/exec-protocol.md has the keys, and `rule_match` applies
 //! them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receiving side of a connection: it collects bytes and descriptors into frames. Time and size of a frame are
 //! limited. `connection` handles the requests.
 

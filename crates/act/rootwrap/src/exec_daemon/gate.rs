@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Access to the socket. A file system of the caller (FUSE) can delay the close of a connection without limit, and no
 //! signal ends that. The gate excludes a user with many such connections by an entry in the access list of the socket.
 //! Root bypasses access lists and is never excluded.

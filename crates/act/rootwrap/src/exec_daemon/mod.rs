@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon of roster-exec: commands for all users, by the policy exec.toml. docs/internals/exec-protocol.md has the
 //! protocol.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The process at the other end of a connection, as reported by the kernel. It knows no policy.
 
 use nix::sys::socket::{getsockopt, sockopt};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The decision which rule allows a command. It is a pure function of the policy, the host, the caller and the request.
 //! `connection` finds the caller.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! State that connections share: the policy, the executor, lookups, counters and the journal. `daemon` creates it.
 
 use super::counters::Counters;

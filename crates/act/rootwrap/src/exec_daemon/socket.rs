@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The listening socket of the daemon: systemd's, or one that the daemon creates and removes. `gate` restricts access
 //! to it.
 

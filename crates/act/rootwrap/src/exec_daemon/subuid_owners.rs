@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Owners of uids for the limits of the daemon: subuid(5) may give one user thousands of uids. Rules and rights still
 //! apply to each uid.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Supervision of a running command: it forwards signals of the caller, reports stops, and kills the command after its
 //! timeout or without its caller. `crate::exec` starts commands.
 

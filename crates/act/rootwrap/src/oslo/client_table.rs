@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The clients of the daemon: limits of connections and commands, the state of each connection, and evictions. `daemon`
 //! accepts connections and `connection` serves them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Input and output of one command, from its start to its end. One loop in one thread passes the input on, collects the
 //! output, and waits. It never waits for one stream while another is ready. `output_buffer` stores the output.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One client's connection: the proof of the key, one request to the manager of objects, and then commands in sequence.
 //!
 //! There is only one object, without state. It gets a new name for each request, because the client takes two objects

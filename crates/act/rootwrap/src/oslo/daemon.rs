@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon for clients of oslo.rootwrap: its socket and key, admission, and its end.
 //!
 //! One thread waits for connections, signals, the end of the client, and the idle time. Each connection has its own

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages on a connection: a length of eight bytes, big-endian, and the content. A large message is read in pieces
 //! and never stored as a whole, so a large length reserves no memory. `request` parses the content.
 

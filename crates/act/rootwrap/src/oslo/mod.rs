@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon for the unchanged Python client of oslo.rootwrap: the same output, the same proof of the key, the same
 //! messages.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request of a client, `[null or an object, method, arguments, {}]`, parsed while it arrives.
 //!
 //! The words of a command are limited and stored. Its standard input follows them, and is read in pieces as text or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! State that connections share: the policy, the executor, the key, and the names of objects. `daemon` creates it.
 
 use super::client_table::ClientTable;

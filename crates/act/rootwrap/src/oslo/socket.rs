@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The socket of the daemon in a new directory, which is removed with it. The daemon locks the directory as long as it
 //! lives. The next daemon removes unlocked ones of killed daemons.
 

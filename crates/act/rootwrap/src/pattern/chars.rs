@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sets of characters with a fast test for one character. They know nothing of positions in a text.
 
 use super::parse::{CharClass, CharSet, SetItem};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Regular expressions of Python's `re`, with a limit of steps.
 //!
 //! `parse` reads the syntax, `program` compiles it, and `matcher` executes it. `chars` has sets of characters, and

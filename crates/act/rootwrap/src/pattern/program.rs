@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The compiler from the tree of an expression to a program for `matcher`. Groups without a reference leave no trace.
 //! In strict mode the compiler decides the position of `$`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Versions of Python for tests of clients, and programs that they run.
 #![allow(dead_code, reason = "each test takes what it needs")]
 

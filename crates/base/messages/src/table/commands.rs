@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mistakes in policies, and refused or failed commands: rootwrap, roster-exec and their clients in Python.
 //!
 //! `crates/act/exec` and `python/` do not depend on this crate. They have the codes as literals, which a test of

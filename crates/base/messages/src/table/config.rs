@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mistakes in `roster.toml`. `roster check-config` and rosterd print them.
 
 crate::messages! {

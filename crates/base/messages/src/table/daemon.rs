@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log lines of the monitor, the publisher and the responders.
 
 crate::messages! {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log lines of backends: directory servers, mappings, the cache of a domain. Also the reasons of entries that are not
 //! served.
 

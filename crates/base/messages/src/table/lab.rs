@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors and warnings of `roster-lab`.
 
 crate::messages! {

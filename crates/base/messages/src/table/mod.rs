@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One file for each area, which has a thousand numbers.
 
 use crate::Message;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors of `roster` commands and of `roster nscd`.
 
 crate::messages! {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads: makes an engine for each thread from the options. `run_load` makes the runs.
 
 use super::run_load::{LoadJob, LoadTask, PlannedRun, port_warning, print_port_budget, run_load};

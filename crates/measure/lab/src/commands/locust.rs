@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-lab locust`: starts a Locust master with its page, and workers. All end together. `worker` makes the
 //! requests.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Users of one class, whose number a Locust master changes during the run. `worker` receives the numbers.
 //!
 //! Users are in batches. A batch is a run with a capacity, of which some users are present. When all batches are full, a

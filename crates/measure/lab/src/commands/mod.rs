@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Subcommands: decide which runs are made, in which order, and where their reports go. Engines make the requests.
 
 mod engines;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Removes passwords from the options of reports, because reports are shared and kept for years. Options of the run
 //! itself stay unchanged.
 

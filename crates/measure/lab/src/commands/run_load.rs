@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One load: its pre-run checks, its runs, and its report. `engines` makes the load from options.
 
 use super::locust_users::{VirtualUsers, WaveLoad};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ties a process to its parent: the kernel ends it when the parent ends, even by SIGKILL. `locust` starts its master
 //! and its workers this way.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-lab trace`: selects the probes and the duration, and writes the report. [`trace`](crate::trace) reads the
 //! probes.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-lab worker`: starts users for the messages of a Locust master, and reports their figures. One thread
 //! communicates, and each class of users has its own threads. `locust::zmtp` has the wire protocol.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Charts as SVG: bars, boxes and lines, in the colours of a page or in fixed ones. `html` selects the charts.
 
 use crate::report::text::milliseconds;

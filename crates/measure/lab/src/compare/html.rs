@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The self-contained HTML page, in light or dark colours, and the picture of its charts. `chart` draws the charts.
 
 use super::chart::{self, Axis, AxisUnit, Bar, Chart, Series, Theme, WIDTH, escaped};

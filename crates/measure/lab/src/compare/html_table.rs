@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A table of a page. On a narrow screen each row becomes a block, and each cell shows its heading.
 
 use super::chart::escaped;

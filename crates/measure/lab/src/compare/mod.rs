@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Comparison of reports: the differences, their confidence, and a sentence about each. The result is written as text,
 //! as a self-contained [page](html), and as a picture. This module makes no runs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Confidence intervals of differences. This module makes no system calls.
 //!
 //! A run has batches. Their means are nearly normal, and nearly independent if a batch is much longer than a request.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Libraries that are loaded at run time: an NSS module without the C library, and PAM. This module has the only unsafe
 //! code of the lab. It relies on the declarations of the libraries' headers. Libraries are not unloaded, because their
 //! threads or hooks may remain.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls an NSS module as the C library does (nss/nss.h, "Adding another Service to NSS" in its manual), without
 //! nsswitch.conf and caches.
 #![allow(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls PAM (Linux-PAM's security/pam_appl.h) as login programs do. The library is loaded on demand, so the lab runs on
 //! hosts without PAM.
 #![allow(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! DNS messages (RFC 1035): encodes queries, and parses the question, the code and the record types of replies. Any
 //! bytes are safe to parse.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The DNS codec of queries over UDP or TCP. [`message_engine`](crate::message_engine) sends them.
 
 pub mod message;

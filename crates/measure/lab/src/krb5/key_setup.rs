@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The setup before a run: derives the key of each client from its password, and makes the logins for service tickets.
 //! Requests of the run itself are in the parent module.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages of Kerberos (RFC 4120): templates of requests, and the parts of replies that the lab needs. Any bytes are
 //! safe to parse. `crypto` encrypts.
 

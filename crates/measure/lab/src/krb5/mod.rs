@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Kerberos engine: logins (AS-REQ, with or without pre-authentication) and service tickets (TGS-REQ).
 //!
 //! No two requests of a run have the same bytes unless --same-bytes is set, because a KDC caches its replies. Replies

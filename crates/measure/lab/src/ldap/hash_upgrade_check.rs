@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Detects changes of entries by binds. Some servers hash a password again on a bind, so after the first bind of each
 //! user another scheme is measured. `preflight` formats the result.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The LDAP engine: simple bind, search, compare and modify, over TCP, StartTLS or LDAPS. `commands::schemes` also adds
 //! and deletes entries with it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replies of an LDAP server (RFC 4511): message number, type, result code, and attributes of entries. Other parts are
 //! skipped. Any bytes are safe to parse.
 

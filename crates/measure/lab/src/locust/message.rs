@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locust's messages: a type, its data and the worker's name, as MessagePack. `zmtp` sends and receives the bytes.
 
 use crate::coded::Coded;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of a worker in the format of Locust masters: counts since the last report, a histogram of latencies in
 //! milliseconds, and requests by second. `recorder` measures.
 //!

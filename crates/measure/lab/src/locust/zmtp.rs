@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of ZMTP 3.0, the wire protocol of ZeroMQ, that a Locust worker needs: one connection of a DEALER to a
 //! ROUTER, without encryption, with one frame per message. `message` parses the content.
 //!

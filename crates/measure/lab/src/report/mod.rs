@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports: figures of runs, and warnings about them. A report is written as [text], as JSON (its fields are the
 //! structures of this module) and as percentiles for plotters. This module measures nothing.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Warnings about the figures of one run. Each check is a function; `CHECKS` has them in the order of their warnings.
 //! The checks before a run are in [`preflight`](crate::preflight).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports as text for people. This module decides nothing: `run_warnings` and `preflight` do.
 
 use super::{CheckReport, RunReport, RunStats, Warning};

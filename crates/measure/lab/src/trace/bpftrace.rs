@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The bpftrace process: its output line by line with a deadline, and its end. `bpftrace_script` has its script.
 
 use crate::coded::{Coded, coded};

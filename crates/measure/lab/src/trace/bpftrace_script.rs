@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The script of bpftrace, and the lines of its output, one for each event. `bpftrace` runs the script.
 
 use crate::coded::ensure_coded;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lists the probes of a file, and collects their events for a time. `rosterd_probes` and `sssd_probes` join the events.
 
 use super::bpftrace::{Bpftrace, OutputLine};

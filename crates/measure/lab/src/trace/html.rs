@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report of a trace as an HTML page: one chart for stages without a provider, and one for each domain with its
 //! provider. `compare::html` has the frame of the page.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Times of requests by stage and provider, from the USDT probes of a service. bpftrace reads the probes, and events are
 //! joined by request. This module changes no service.
 //!

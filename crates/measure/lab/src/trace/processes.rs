@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the processes with probes in /proc: those of rosterd, or the backends of SSSD. `collect` attaches the probes.
 
 use crate::coded::{Coded, bail_coded, ensure_coded};

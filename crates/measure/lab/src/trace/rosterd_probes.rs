@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The probes of rosterd (docs/reference/probes.md), and the times of requests from their events. A request has the same
 //! number in all processes, and so has each call of a backend and each query to a directory. `collect` reads the events.
 

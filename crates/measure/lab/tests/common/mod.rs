@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Helpers of the tests: the built program, its report, and a directory with users.
 #![allow(dead_code, reason = "each test binary uses its part")]
 

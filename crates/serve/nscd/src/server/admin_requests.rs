@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Admin requests over the socket, as nscd supports them: statistics, invalidation and shutdown.
 
 use super::Server;

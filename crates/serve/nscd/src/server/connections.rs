@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Client connections: the state of each request, the unsent part of each reply, and the deadlines. This module does
 //! not look up entries.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Dispatches requests. The map answers, or a helper, or the client is redirected to its name services.
 
 use super::connections::{ConnectionState, REPLY_TIMEOUT};

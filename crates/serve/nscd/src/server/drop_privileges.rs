@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Drops root for two users: the server's user owns the maps, and the helpers' user cannot open them. systemd's `User=`
 //! is unsuitable. systemd would look up the user through the nscd socket before the server answers there, and wait. The
 //! server therefore reads both users from /etc/passwd.

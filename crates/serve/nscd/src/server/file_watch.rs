@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports possible changes of files: a replacement, or a close after a write. A writer in place truncates the file
 //! first, so a write is reported only when the file is closed. The periodic check finds changes of symbolic links in
 //! the path.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pool of helper processes, their queries and the results. The pool kills a helper that exceeds its timeout, and
 //! ends an idle one.
 

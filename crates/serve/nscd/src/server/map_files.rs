@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of maps. All are in one directory, where a later server finds them. Each table has a current map and retired
 //! maps. The server notifies readers of retired maps.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rebuilds maps after changes: decides when, starts the build thread, and installs the results.
 
 use super::map_files::{CurrentMap, file_name};

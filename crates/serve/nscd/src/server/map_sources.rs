@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the sources of maps and builds maps, in a dedicated thread without a time limit.
 
 use crate::map_builder::{MapError, MapPlan, MapSources, ServiceLayer};

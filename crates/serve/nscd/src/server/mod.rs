@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The server. It sends maps to clients, answers requests over the socket, rebuilds maps after changes, and queries
 //! helpers for other entries.
 //!

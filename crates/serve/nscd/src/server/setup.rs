@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Resources that a server needs before it can serve: the locked map directory and the event sources.
 
 use super::file_watch::FileWatch;

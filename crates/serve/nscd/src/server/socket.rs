@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The server's listening socket, and I/O on connections.
 
 use super::unmapped_clients::PeerCredentials;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unreceived data of a connection.
 #![allow(unsafe_code)]
 

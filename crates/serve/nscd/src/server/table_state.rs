@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! State of each table: its maps, and the outcome of the last build.
 
 use super::map_files::TableMaps;

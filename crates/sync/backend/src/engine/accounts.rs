@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Data for logins: single records and account data from batches or the cache, and changes since a state.
 
 use super::{CacheError, DomainView, Engine, ViewUnavailable, member_by_dn};

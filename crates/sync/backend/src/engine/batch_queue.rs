@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Batches that wait for the write to the cache.
 
 use crate::change_batch::ChangeBatch;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unwritten parts of the engine's state, and the availability of the cache.
 
 use super::super::change_batch::ChangeBatch;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the content of the cache at the start of the process.
 
 use super::super::entry_index::{CachedKind, EntryIndex, EntrySlot, MemberForms};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache of the domain as the engine knows it.
 
 use roster_domain_cache::DomainCache;

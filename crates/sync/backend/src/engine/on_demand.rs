@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries of an on-demand domain: stored with their age, and refreshed. An entry that a reply lacks is missing. The
 //! backend searches for it by its key before it is removed.
 

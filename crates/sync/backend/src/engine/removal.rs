@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Removals: immediate ones, undecided ones that a key search decides, and held ones that wait for an approval.
 //!
 //! An entry that the server reports as deleted is removed at once, under the guard of `mass_deletion_threshold`. An

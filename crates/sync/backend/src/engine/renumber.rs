@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Renumbers entries. Each number is assigned once, and on demand an entry that returns gets a new one, so the numbers
 //! would run out. If most of them are unused, the entries get the first numbers, in their old order. A publisher
 //! fetches everything from a new process and never sees both.

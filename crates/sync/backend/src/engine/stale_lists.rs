@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds groups with lists that may be outdated ([`stale_references`](super::super::stale_references)).
 
 use super::super::domain_image::{DomainView, ImageError};

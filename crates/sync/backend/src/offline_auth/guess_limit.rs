@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limit of checks for passwords that a directory refused. Each check is as expensive as one for a valid password, and
 //! attackers can cause them. Pure: time is an argument.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The clock for lifetimes and locks.
 //!
 //! A clock that is set back must not extend a lifetime. The latest time ever seen is therefore stored with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Manages the two files of credentials, and changes in memory that could not be written.
 //!
 //! A database refuses everything after its first error. The files are therefore opened again, with pauses, as for the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of stored passwords and offline logins.
 
 mod clocks;

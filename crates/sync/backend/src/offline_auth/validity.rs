@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Validity of a stored credential before a comparison.
 
 use roster_config::OfflineConfig as Settings;

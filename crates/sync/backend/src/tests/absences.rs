@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of entries that a listing or a reply lacked, and of replies that are durable before they are sent.
 
 use super::on_demand::{AGE, INTERNAL_TRACE, Played, ask_for, by_name};

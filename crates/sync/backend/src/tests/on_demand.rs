@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of an engine and its fetcher in an on-demand domain.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file of credentials. There are two of them.
 
 use super::values::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The values of the file of credentials, and their encoding.
 
 use crate::byte_reader::ByteReader;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Credential caches.
 
 use super::{ENTRIES_MAX, KerberosTicket, LibraryContext, LibraryError, Principal, c_string};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tickets with their session keys.
 
 use super::{Keytab, LibraryContext, LibraryError};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exchanges with a KDC: tickets by a password or by a key of this host, and changes of passwords.
 
 use super::keytab::KT_NOTFOUND;

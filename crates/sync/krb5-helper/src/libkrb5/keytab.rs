@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keys of this host.
 
 use super::{ENTRIES_MAX, LibraryContext, LibraryError, Principal, c_string, descriptor_path};

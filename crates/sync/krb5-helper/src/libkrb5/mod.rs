@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! libkrb5 for the rest of this program: contexts, exchanges, tickets, keytabs and credential caches. They free
 //! themselves and return errors with the library's text.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Principals: the clients and servers of tickets.
 
 use super::{LibraryContext, LibraryError, c_string};

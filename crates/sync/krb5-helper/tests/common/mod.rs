@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-krb5 serve` with the test as its backend.
 #![allow(dead_code)] // each test uses some of it
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads of single entries, concurrent with reported changes. A change that the server reports during a read is newer
 //! than the result of the read.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queries the server about the [containers](super::containers) of one search, beside the track that follows its
 //! changes. The queries find whether containers are still in place, and which entries are below a new one.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Containers: the entries above the mirrored entries. If a container is renamed or moved, all entries below it get
 //! other names or leave the base of the search. A server reports a change of the container at most, never of the
 //! entries.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries with a duplicate UUID: several entries share a key that should identify one entry. Faulty imports and
 //! restored files cause them. Without this check, a later entry would replace the first, and one of two users would be
 //! lost.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads dynamic groups. The server computes their members by a search that the group names, as OpenLDAP's overlays
 //! dynlist and autogroup do. A change of a member does not change the group, so the server does not report it, and the
 //! group's stamp stays the same.

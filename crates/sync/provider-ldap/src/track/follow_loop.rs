@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loop over one connection. It lets the tracks act, passes the server's responses to them, and publishes the
 //! changes that they report.
 

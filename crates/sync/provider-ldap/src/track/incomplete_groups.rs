@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Groups with partially received lists of members.
 
 use crate::schema::{PartialGroup, RemainingMembers};

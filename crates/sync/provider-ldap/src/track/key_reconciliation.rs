@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds entries that a synchronizing server does not report. An entry may begin or cease to match the search without a
 //! change of the entry. The causes are filters over computed attributes (`memberOf`, `nsRole`), changed access rules,
 //! containers of unusual classes that move with their entries, and entries that expire at the server.

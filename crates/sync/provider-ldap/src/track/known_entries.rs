@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The known positions of entries below the bases of a domain's searches, and the entries that share a key. A full
 //! listing collects its own set of containers, which replaces the known ones at its end.
 

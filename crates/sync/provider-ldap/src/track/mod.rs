@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Follows the changes of a directory over one connection.
 //!
 //! A [`Track`] maintains the result of one search, or a part of it. [`track_factory`] selects the tracks by the

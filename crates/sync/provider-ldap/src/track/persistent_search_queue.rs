@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queue of entries that a persistent search reported, each to be read in its present state. A persistent search
 //! with the filter of the mirror would not report an entry that stops matching. It therefore watches all entries below
 //! the base. A read of the entry with the filter shows whether it still matches.

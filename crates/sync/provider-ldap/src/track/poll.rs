@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Follows servers without content synchronization. A full listing comes first. Then a persistent search reports the
 //! changes, or a poll at intervals requests the modified entries.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completes groups with partially received lists of members. Active Directory answers with `member;range=0-1499` if a
 //! group has more members. The client then requests the rest, piece by piece.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queue of single entries to read, which outlives connections.
 
 use parking_lot::Mutex;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks that a server's data continues from the state of a cookie.
 //!
 //! A server that was restored from a backup goes back in time. After a few writes, its cookies are valid again. A

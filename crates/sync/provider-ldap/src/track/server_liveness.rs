@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Liveness of the followed server: when it is checked, and how long it may be silent.
 //!
 //! While a response is due, the server may work on it and read nothing else. Then a second connection checks it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Passes entries to the backend. The mapping converts them to users and groups, and the backend's sink receives these.
 //! A group with a partially received list of members waits for its rest.
 

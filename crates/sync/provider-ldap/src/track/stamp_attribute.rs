@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The attribute that changes with each change of an entry, and whether all entries of a search show it.
 
 use crate::ber::BerError;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cookies of a domain's searches, with which the next connection resumes.
 
 use super::containers::Containers;

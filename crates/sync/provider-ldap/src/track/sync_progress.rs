@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The progress of content synchronization: the server's newest cookie, and the changes by which a resumption from it
 //! is checked.
 

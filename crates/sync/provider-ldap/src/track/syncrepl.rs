@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Content synchronization (RFC 4533). The server sends the changes since a cookie, then each change as it happens.
 //! Changes of a resumption are accepted only if the server's data continues from the state of the cookie
 //! ([`resume_check`](super::resume_check)).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads single entries beside the track that follows the changes of a search. These are groups with possibly
 //! unreported changes, and entries that [`key_reconciliation`](super::key_reconciliation) found. OpenLDAP's overlay
 //! refint, for example, changes groups without a report when a member is removed. Groups are found by their keys or by

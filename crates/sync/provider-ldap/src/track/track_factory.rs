@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes the tracks of one connection by the features of its server.
 
 use super::Track;

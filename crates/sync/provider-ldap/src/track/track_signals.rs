@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Signals among the tracks of a domain. The track that acts on a signal takes it.
 
 use roster_provider::SearchId;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The common sink of the tracks. It passes reports of the server to the known entries, to the other tracks as a
 //! signal, and to the backend's sink.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shared parts of this crate's tests: a sink that records the reported entries, and a domain that is mirrored into it
 //! from a real server.
 #![allow(dead_code)] // each test binary uses a part

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! GeneralizedTime, the format of times in directories (RFC 4517, 3.3.13).
 
 /// Parses a time to seconds since 1970, without fractions. Returns `None` for an invalid time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
 use roster_config::AccountCheck as Check;
 use std::borrow::Cow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cache of large replies. A program that reads a large group with a small buffer doubles the buffer until the group
 //! fits, and each attempt is a request. A new reply for each attempt can take longer than the program waits. No clock
 //! here: the time is an argument.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cache of missing entries, so that repeated requests for the same missing name are cheap. No clock here: the time is
 //! an argument.
 

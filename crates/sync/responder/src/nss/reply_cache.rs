@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cache of replies: missing entries, and large replies. A reply is stored only without a change signal since its
 //! request. No clock here: the time is an argument.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits the concurrent password checks of one user. The others wait without effect on other users: a thousand guesses
 //! at alice's password do not delay bob.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limit of password attempts by user: a burst of one minute's attempts, and then a steady rate. Pure: time is an
 //! argument.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shortest time until a refusal. The time must not reveal whether a user exists, is locked, or has cached credentials.
 //! A directory does less work for an unknown name than for a wrong password. All refusals are therefore delayed to
 //! twice the 75th percentile of recent times for wrong passwords. Pure: no clock here.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replies to programs, and their encoding.
 
 use roster_bus::interfaces::AuthReply;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The monitor's connection to the bus. Joins the bus once it listens, and reports ready roles, ping replies and the
 //! loss of the bus. Runs in tasks beside the monitor's loop, which never waits for the bus.
 

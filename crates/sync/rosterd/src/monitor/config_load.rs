@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the configuration and the files that it names, which only the monitor may read.
 
 use roster_config::{Config, ConfigFiles, DomainSecrets, KeytabState, ParsedConfig};

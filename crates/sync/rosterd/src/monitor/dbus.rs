@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `org.roster.Monitor1`: the status, and requests to reload the configuration.
 
 use parking_lot::Mutex;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configuration of the bus: permissions to connect, to own names, and to send messages.
 //!
 //! If each role has a separate user, a role may own only its own name, and sends signals of its interface only from its

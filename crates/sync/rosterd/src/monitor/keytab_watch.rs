@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watches keytabs. This host's keys change while the daemon runs: it joins a realm, or a tool of the realm gives it a
 //! new key. KDCs use the new key at once, and a backend that cannot verify them refuses all logins. The files are
 //! therefore read with every round of pings, and backends restart with new keys.

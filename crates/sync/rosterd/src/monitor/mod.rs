@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The monitor starts the bus and every role, restarts processes that end or hang, reports readiness, and reloads the
 //! configuration on request. It serves no lookups, writes no snapshot, and does not know the work of roles.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Derives the required processes from a configuration.
 
 use super::config_load::LoadedConfig;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Applies another configuration at run time, or leaves everything as it was.
 
 use super::bus_connection::MonitorEvent;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Assigns a user to each role.
 //!
 //! Every role has a separate user, so that the kernel isolates the roles, and the bus can identify senders. All have

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directories and sockets for the roles: their owners, and a lock against other monitors.
 //!
 //! The state directory and the directory of caches in it belong to root. The directory of snapshots belongs to the

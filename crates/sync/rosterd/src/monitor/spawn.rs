@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts and ends processes of roles.
 
 use crate::roles::RoleConfig;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the command line to a running monitor. Missing requirements are reported here, before anything starts.
 
 use super::Monitor;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The status, for `roster status` and for systemd.
 
 use super::supervision::ProcessPhase;

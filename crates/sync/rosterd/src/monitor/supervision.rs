@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides when a role is started, stopped, killed and restarted: a pure state machine for each process, without clock
 //! and without processes.
 //!

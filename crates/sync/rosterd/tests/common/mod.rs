@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running `rosterd` with one or more domains from text files, in dedicated directories, and queries of its state.
 #![allow(dead_code)] // each test program uses its part
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The administrator's LDAP client: one request at a time, each with a deadline. The engine of the load is
 //! [`ldap`](crate::ldap).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-lab schemes`: measures binds with each password storage scheme of a 389 Directory Server on test entries, and
 //! recommends one.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sets the scheme of new passwords, for the whole server or a subtree, as `dsconf` does. Stored passwords stay
 //! unchanged.
 

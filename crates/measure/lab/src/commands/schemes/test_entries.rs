@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Test entries for the measurement of schemes: users with their own policy, and temporary changes of the server's
 //! configuration. `schemes` decides what is measured.
 //!

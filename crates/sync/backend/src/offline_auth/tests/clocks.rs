@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Clocks that are wrong for a while: no credential is lost, and none is valid that the right clock would refuse.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Disk faults: forgotten passwords are forgotten and guesses are counted, and all changes are written once the disk
 //! works again.
 
