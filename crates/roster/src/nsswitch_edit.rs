@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster enable` and `roster disable`: apply the edits of [`crate::nsswitch`] to the file, with a backup.
-//! [`atomic_write`](crate::atomic_write) replaces the file.
+//! [`atomic_write`] replaces the file.
 
 use crate::args::NsswitchEditArgs;
 use crate::atomic_write::{self, EditableFile, NotEditable, with_suffix};

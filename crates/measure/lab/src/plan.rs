@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plans: TOML files whose keys are the options of a command.
 //!
-//! This module has no list of keys: it converts a plan to arguments, and [`args`](crate::args) parses them. Errors have
+//! This module has no list of keys: it converts a plan to arguments, and [`args`] parses them. Errors have
 //! the file, the line and the key.
 
 use crate::args::{self, Cli, LoadCommand};

@@ -77,9 +77,9 @@ class Tab:
     def send(self, method, **parameters):
         self.number += 1
         self.socket.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
-        return self.receive(lambda message: message.get("id") == self.number)
+        return self.message_where(lambda message: message.get("id") == self.number)
 
-    def receive(self, matches):
+    def message_where(self, matches):
         while True:
             message = json.loads(self.socket.recv())
             if matches(message):
@@ -95,7 +95,7 @@ try:
         for width in WIDTHS:
             tab.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
             tab.send("Page.navigate", url=f"file://{page}")
-            tab.receive(lambda message: message.get("method") == "Page.loadEventFired")
+            tab.message_where(lambda message: message.get("method") == "Page.loadEventFired")
             result = tab.send("Runtime.evaluate", expression=SCRIPT, returnByValue=True)
             assert "exceptionDetails" not in result, result
             seen = result["result"]["value"]

@@ -33,7 +33,7 @@ pub fn check_snapshot(
     const CHECK: &str = "snapshot";
     let name = snapshot.path.display();
     let mut findings = check_trust(CHECK, snapshot);
-    findings.extend(check_directorys_above(CHECK, snapshot));
+    findings.extend(check_parent_directories(CHECK, snapshot));
     if for_all {
         findings.extend(check_way(CHECK, snapshot));
     }
@@ -255,7 +255,7 @@ fn check_file_mode(
 
 /// Finds directories further up that other users can write to. Readers do not check them, although other users can
 /// replace the directory of the snapshot there.
-fn check_directorys_above(check: &'static str, snapshot: &SnapshotLocation) -> Vec<Finding> {
+fn check_parent_directories(check: &'static str, snapshot: &SnapshotLocation) -> Vec<Finding> {
     let own = snapshot.path.parent();
     let above = snapshot.parents.iter().filter(|directory| own != Some(&*directory.path));
     let loose =
