@@ -246,7 +246,7 @@ fn nscd_table_above_two_gib_gets_none() {
     // Reserves so much space for other data that nothing else fits.
     let mut served = NscdServer::prepared(host, &["--cache-kib", "2097152"]);
     served.launch_only();
-    let told = "bytes in one map, and clients read at most 2 GiB";
+    let told = "bytes, and clients read at most 2 GiB";
     wait_until(SOON, "it is told", || served.statistics().matches(told).count() == 2);
     let figures = served.statistics();
     for table in ["passwd", "group"] {

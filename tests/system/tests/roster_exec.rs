@@ -472,7 +472,7 @@ fn limits_hold_and_time_ends_the_whole_group() {
     // Neither its children nor a process that ignores every possible signal is left.
     let over = run("trap '' TERM HUP INT; sleep 60511 & sleep 60511");
     assert_eq!(over.code, 124);
-    assert!(over.error().ends_with("[RST-7097]"), "{}", over.error());
+    assert!(over.error().trim_end().ends_with("[RST-7097]"), "{}", over.error());
     wait_until(SOON, "the group is gone", || !is_running("^sleep 60511$"));
     exec.next_end_record();
     assert_eq!(exec.next_end_record()["ROSTER_STATUS"], "timeout");
