@@ -43,7 +43,7 @@ fn gap_is_seen<S: DirectoryServer>(server: &S, stamp: &str, is_shown: bool) {
     rosterd.launch();
     is_right(&rosterd);
     let log = rosterd.log();
-    assert_eq!(log.contains(&format!("does not show {stamp}")), !is_shown, "{log}");
+    assert_eq!(log.contains(&format!("{stamp} is not readable")), !is_shown, "{log}");
     let status = String::from_utf8(rosterd.roster(&["status"]).stdout).expect("UTF-8");
     assert_eq!(status.contains(stamp), !is_shown, "{status}");
     server.delete(&[directory.user_dn("meanwhile")]);

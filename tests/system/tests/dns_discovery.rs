@@ -153,7 +153,7 @@ fn servers_that_dns_does_not_name_any_more_are_not_connected_to() {
     sleep(Duration::from_secs(6));
     assert_eq!(rosterd.domain("corp").expect("a status")["online"], true);
     slapd.stop();
-    let nobody = "DNS names none for the domain in `discover`";
+    let nobody = "`uris` is empty, and DNS names no server";
     wait_for(SOON, || {
         let domain = rosterd.domain("corp")?;
         let found = domain["reason"].as_str().is_some_and(|text| text.contains(nobody));

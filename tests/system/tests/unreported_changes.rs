@@ -37,7 +37,7 @@ fn full_refresh_publishes_changed_entries() {
 
 const BASE: &str = "dc=example,dc=com";
 /// The backend's log line when it requests a re-read of lists.
-const READ_ANEW: &str = "lists may have changed";
+const READ_ANEW: &str = "re-reading groups that may have changed";
 
 fn log_debug(rosterd: &Rosterd) {
     let done = rosterd.roster(&["log-level", "debug"]);

@@ -1227,7 +1227,7 @@ mod tests {
         };
         let told: Vec<_> = check_all(&facts).iter().map(coded).collect();
         for part in
-            ["what a map has: busybox", "instead of a map: sshd (process 7), cron (process 9)"]
+            ["that a map has: busybox", "instead of a map: sshd (process 7), cron (process 9)"]
         {
             assert!(told.iter().any(|text| text.contains(part)), "{told:?}");
         }
