@@ -82,7 +82,7 @@ fn responder_enabled_without_user_names_the_user() {
         rosterd.launch();
         wait_until(SOON, user, || {
             let log = rosterd.log();
-            log.contains(&format!("lacks the user that it runs as, {user}"))
+            log.contains(&format!("/etc/passwd has no user {user} "))
                 && log.contains("systemd-sysusers")
         });
         rosterd.stop();

@@ -340,7 +340,7 @@ fn publisher_cannot_swap_domain_caches() {
     rosterd.launch();
     wait_for(roster_system_tests::rosterd::SOON, || {
         let log = rosterd.log();
-        let told = format!("domains belongs to uid {PUBLISHER}, which may have planted files");
+        let told = format!("domains: belongs to uid {PUBLISHER}, which may have planted files");
         if log.contains(&told) { Ok(()) } else { Err(log) }
     });
     let planted = fs::metadata(state.join("domains/corp/credentials.redb")).expect("it is there");

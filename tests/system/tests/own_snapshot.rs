@@ -145,7 +145,7 @@ fn status_fails_where_programs_refuse_snapshot() {
     let folder = rosterd.host().snapshots_dir();
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("chmod");
     let told = text(&rosterd, 1);
-    assert!(told.contains("others can replace"), "{told}");
+    assert!(told.contains("[RST-2032]"), "{told}");
     fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("chmod");
     text(&rosterd, 0);
 }
