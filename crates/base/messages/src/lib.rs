@@ -60,7 +60,7 @@ pub fn all() -> impl Iterator<Item = &'static Message> {
 macro_rules! messages {
     ($($name:ident = $number:literal, $title:literal, cause: $cause:literal, fix: $fix:literal;)*) => {
         $(
-            #[doc = concat!("RST-", $number, ": ", $title, ".")]
+            #[doc = concat!("The row of RST-", $number, ".")]
             pub static $name: $crate::Message = $crate::Message {
                 code: concat!("RST-", $number),
                 journal_id: concat!("6f1d2a7c93b84e05a1c4d87e52f0", $number),
