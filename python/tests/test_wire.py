@@ -44,21 +44,21 @@ def test_an_answer_is_whole_or_waited_for():
 
 
 NO_ANSWERS = [
-    frame(b"X", b""),
-    b"S\1\0\0\4\0\0\0\0\0\0\0",
-    b"E\0\0\0\xff\xff\xff\xff",
-    frame(b"S", b""),
-    frame(b"E", b"\0" * 4),
-    frame(b"D", b"\0"),
-    frame(b"S", b"\0" * 4) + frame(b"E", struct.pack("<II", 3, 0)),
-    frame(b"S", b"\0" * 4) + b"noise, and more of it",
-    frame(b"S", b"\0" * 4),
-    b"",
+    (frame(b"X", b""), "RST-7095"),
+    (b"S\1\0\0\4\0\0\0\0\0\0\0", "RST-7095"),
+    (b"E\0\0\0\xff\xff\xff\xff", "RST-7095"),
+    (frame(b"S", b""), "RST-7095"),
+    (frame(b"E", b"\0" * 4), "RST-7095"),
+    (frame(b"D", b"\0"), "RST-7095"),
+    (frame(b"S", b"\0" * 4) + frame(b"E", struct.pack("<II", 3, 0)), "RST-7095"),
+    (frame(b"S", b"\0" * 4) + b"noise, and more of it", "RST-7095"),
+    (frame(b"S", b"\0" * 4), "RST-7094"),
+    (b"", "RST-7093"),
 ]
 
 
-@pytest.mark.parametrize("said", NO_ANSWERS, ids=repr)
-def test_what_is_no_answer_is_a_failure(tmp_path, said):
+@pytest.mark.parametrize("said, code", NO_ANSWERS, ids=repr)
+def test_what_is_no_answer_is_a_failure(tmp_path, said, code):
     path = str(tmp_path / "impostor")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -71,7 +71,7 @@ def test_what_is_no_answer_is_a_failure(tmp_path, said):
 
         server = threading.Thread(target=serve)
         server.start()
-        with pytest.raises(roster_exec.Failed):
+        with pytest.raises(roster_exec.Failed, match=code):
             roster_exec.run("true", socket=path, env={})
         server.join()
 

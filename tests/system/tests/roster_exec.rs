@@ -416,6 +416,36 @@ fn its_own_words_end_nothing() {
     assert_eq!(spent, "roster-exec: out of memory [RST-7102]\n125");
 }
 
+/// Failures of the client itself, which need no daemon.
+#[test]
+fn exec_client_failure_has_code() {
+    let no_files = "import os, resource, sys
+os.close(0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+os.execv(sys.argv[1], [sys.argv[1], 'true'])";
+    // Without the other end, descriptor 0 would not be a terminal.
+    let no_terminal = "import os, pty, resource, sys
+end, terminal = pty.openpty()
+os.set_inheritable(end, True)
+os.dup2(terminal, 0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+os.execv(sys.argv[1], [sys.argv[1], '-u', 'nobody', 'true'])";
+    for (interpreter, script, code) in [
+        ("sh", "\"$0\" --help >/dev/full", "[RST-7090]"),
+        ("sh", "\"$0\" -s \"$(printf %0200d 0)\" true", "[RST-7096]"),
+        ("python3", no_files, "[RST-7098]"),
+        ("sh", "\"$0\" --no-such true", "[RST-7099]"),
+        ("sh", "\"$0\" true $(seq 70000)", "[RST-7100]"),
+        ("python3", no_terminal, "[RST-7101]"),
+    ] {
+        let mut command = Command::new(interpreter);
+        let failed = run(command.args(["-c", script]).arg(roster_system_tests::exec_program()));
+        assert_eq!(failed.code, 125, "{script}");
+        let error = failed.error();
+        assert!(error.trim_end().ends_with(code), "{script}: {error}");
+    }
+}
+
 /// The output of `exec_pty.py` for a case.
 fn at_a_terminal(case: &str) -> String {
     let exec = ExecHost::start(SHELL);

@@ -85,7 +85,9 @@ fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[RuleStep], depth: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluate::ARGUMENT_BYTES_MAX;
     use crate::host_facts::LocalHost;
+    use roster_messages::table::commands;
 
     fn explained(mode: Mode, filters: &str, command: &[&str]) -> String {
         let conf = b"[DEFAULT]\nfilters_path=/x\nexec_dirs=/usr/bin,/bin\n";
@@ -120,5 +122,25 @@ mod tests {
              000000.filters:3: ls (CommandFilter): allows the command\n\
              strict: runs as root: /usr/bin/nice /usr/bin/ls"
         );
+    }
+
+    #[test]
+    fn explained_refusal_has_code() {
+        let filters = "[Filters]\ngone: CommandFilter, /no/such/gone, root\n\
+                       costly: RegExpFilter, true, root, true, (?:(?:(?:(?:a|b)|c)|d)|e)*\n\
+                       raises: RegExpFilter, ls, root, ls, a{99999999999}\n";
+        let (longest, longer) =
+            ("a".repeat(ARGUMENT_BYTES_MAX), "a".repeat(ARGUMENT_BYTES_MAX + 1));
+        for (command, message) in [
+            (["rm", "x"], &commands::NO_FILTER_MATCHED),
+            (["gone", "x"], &commands::NO_EXECUTABLE),
+            (["true", &longest], &commands::MATCH_LIMIT),
+            (["true", &longer], &commands::ARGUMENT_TOO_LONG),
+            (["true", "a\0"], &commands::COMMAND_NUL),
+            (["ls", "a"], &commands::FILTER_ABORTED),
+        ] {
+            let told = explained(Mode::Compat, filters, &command);
+            assert!(told.ends_with(&format!("[{message}]")), "{message}: {told}");
+        }
     }
 }

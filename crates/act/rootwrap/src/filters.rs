@@ -304,4 +304,28 @@ mod tests {
         let paths: Vec<_> = rules.iter().map(|rule| &*rule.exec_path).collect();
         assert_eq!(paths, ["ls", "ls", "/usr/bin/env"]);
     }
+
+    #[test]
+    fn filter_mistake_has_code() {
+        for (text, message) in [
+            ("[filters]\n", &commands::FILTERS_SECTION_MISSING),
+            ("[Filters]\nx: CommandFilter, l\0s, root\n", &commands::FILTER_NUL),
+            ("[Filters]\nx: ReadFileFilter\n", &commands::FILTER_ARGUMENTS_MISSING),
+        ] {
+            let errors = parse(Path::new("f"), text.as_bytes()).unwrap_err();
+            let [error] = &errors[..] else { panic!("{text:?}: {errors:?}") };
+            assert_eq!(error.message, message, "{text:?}");
+        }
+        for (rule, message) in [
+            ("NoFilter, ls, root", &commands::FILTER_CLASS_UNKNOWN),
+            ("RegExpFilter, ls, root, (", &commands::PATTERN_INVALID),
+            ("RegExpFilter, ls, root, a{99999999999}", &commands::PATTERN_ABORTS),
+            (r"ChainingRegExpFilter, ls, root, \N{DIGIT ONE}", &commands::PATTERN_UNSUPPORTED),
+        ] {
+            let text = format!("[Filters]\nx: {rule}\n");
+            let (_, warnings) = parse(Path::new("f"), text.as_bytes()).unwrap();
+            let [warning] = &warnings[..] else { panic!("{rule}: {warnings:?}") };
+            assert_eq!(warning.message, message, "{rule}");
+        }
+    }
 }

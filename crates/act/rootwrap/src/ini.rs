@@ -343,4 +343,22 @@ mod tests {
         assert_eq!(refused("[DEFAULT]\na: 1\n[DEFAULT]\nA: 2\n"), Err(4));
         assert_eq!(refused("[x]\n[x]\n"), Err(2));
     }
+
+    #[test]
+    fn ini_faulty_file_has_code() {
+        let large = "#".repeat(FILE_BYTES_MAX + 1);
+        for (text, message, line) in [
+            ("a: 1\n", &commands::INI_LINE_BEFORE_SECTION, 1),
+            ("[x]\nnothing\n", &commands::INI_LINE_WITHOUT_SEPARATOR, 2),
+            ("[x]\n= 2\n", &commands::INI_LINE_WITHOUT_NAME, 2),
+            ("[x]\n[x]\n", &commands::INI_DUPLICATE_SECTION, 2),
+            ("[x]\na: 1\nA: 2\n", &commands::INI_DUPLICATE_NAME, 3),
+            (&*large, &commands::POLICY_TOO_LARGE, 0),
+        ] {
+            let problems =
+                parse(Path::new("f"), text.as_bytes(), DuplicateHandling::Refused).unwrap_err();
+            let [problem] = &problems[..] else { panic!("{text:?}: {problems:?}") };
+            assert_eq!((problem.message, problem.line), (message, line));
+        }
+    }
 }

@@ -274,6 +274,15 @@ mod tests {
         ] {
             assert!(why(&script("script", text, 0o755)).is_some(), "{text}");
         }
+        script("script", &format!("#!{here}/open\n"), 0o755);
+        for (name, expected) in [
+            ("good", None),
+            ("open", Some(&commands::EXECUTABLE_UNTRUSTED)),
+            ("script", Some(&commands::INTERPRETER_UNTRUSTED)),
+        ] {
+            let told = distrust_of_program(&host, root.join(name).as_os_str(), &path);
+            assert_eq!(told.map(|(message, _)| message), expected, "{name}");
+        }
         script("level0", &format!("#!{here}/open\n"), 0o755);
         script("level1", &format!("#!{here}/level0\n"), 0o755);
         let told = why(&script("script", &format!("#!{here}/level1\n"), 0o755)).unwrap();

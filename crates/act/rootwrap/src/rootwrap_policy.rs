@@ -233,6 +233,7 @@ pub(crate) fn write_test_policy(
 mod tests {
     use super::*;
     use crate::host_facts::LocalHost;
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     use std::os::unix::fs::PermissionsExt;
 
     fn names(policy: &RootwrapPolicy, mode: Mode) -> Vec<&str> {
@@ -277,7 +278,8 @@ mod tests {
         let distrusted: Vec<_> =
             policy.rules(Mode::Strict).map(|rule| rule.distrust.is_some()).collect();
         assert_eq!(distrusted, [true, false]);
-        assert_eq!(policy.warnings.len(), 1);
+        let [warning] = &policy.warnings[..] else { panic!("{:?}", policy.warnings) };
+        assert_eq!(warning.message, &commands::FILTER_UNTRUSTED);
 
         fs::set_permissions(&conf, fs::Permissions::from_mode(0o666)).unwrap();
         let policy = RootwrapPolicy::load(&conf, &LocalHost::new()).unwrap();
@@ -292,7 +294,61 @@ mod tests {
         fs::set_permissions(&conf, fs::Permissions::from_mode(0o644)).unwrap();
         let policy = RootwrapPolicy::load(&conf, &LocalHost::new()).unwrap();
         assert_eq!(names(&policy, Mode::Compat), ["privsep-helper"]);
+        assert_eq!(policy.warnings[0].message, &commands::FILTER_DIR_MISSING);
         let warning = policy.warnings[0].to_string();
         assert!(warning.starts_with("/no/such: warning: not a directory"), "{warning}");
+    }
+
+    /// Loads a policy in a thread that cannot bypass permissions of files.
+    fn load_without_bypass(conf: &Path) -> Result<RootwrapPolicy, Vec<Diagnostic>> {
+        let load = || {
+            let mut sets = capabilities(None).unwrap();
+            sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+            set_capabilities(None, sets).unwrap();
+            RootwrapPolicy::load(conf, &LocalHost::new())
+        };
+        std::thread::scope(|scope| scope.spawn(load).join().unwrap())
+    }
+
+    #[test]
+    fn policy_with_unusable_filters_has_code() {
+        let set_mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        type Change<'c> = &'c dyn Fn(&Path);
+        let cases: [(Change<'_>, _); 4] = [
+            (&|filters| set_mode(filters, 0), &commands::FILTER_DIR_UNREADABLE),
+            (&|filters| set_mode(&filters.join("a"), 0), &commands::FILTER_FILE_UNREADABLE),
+            (
+                &|filters| {
+                    for number in 0..FILES_MAX {
+                        fs::write(filters.join(number.to_string()), "").unwrap();
+                    }
+                },
+                &commands::FILTER_DIR_TOO_LARGE,
+            ),
+            (
+                &|filters| {
+                    // A file is smaller than its limit.
+                    let rules = (0..RULES_MAX / 2).map(|number| format!("{number}:IpFilter,i,r\n"));
+                    let text = format!("[Filters]\n{}", rules.collect::<String>());
+                    for name in ["b", "c"] {
+                        fs::write(filters.join(name), &text).unwrap();
+                    }
+                },
+                &commands::FILTER_RULES_TOO_MANY,
+            ),
+        ];
+        for (change, message) in cases {
+            let folder = tempfile::tempdir().unwrap();
+            let rule = "[Filters]\nls: CommandFilter, ls, root\n";
+            let conf = write_test_policy(folder.path(), "", &[("a", rule)]);
+            let filters = folder.path().join("filters.d");
+            change(&filters);
+            let errors = load_without_bypass(&conf).unwrap_err();
+            set_mode(&filters, 0o700);
+            let [error] = &errors[..] else { panic!("{message}: {errors:?}") };
+            assert_eq!(error.message, message);
+        }
     }
 }

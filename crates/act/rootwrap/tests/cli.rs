@@ -135,7 +135,9 @@ fn rootwrap_exit_and_streams_are_the_commands() {
     let (code, text) = call(&["rm", "-r f"]);
     assert_eq!(code, 99);
     assert!(text.ends_with(": Unauthorized command: rm '-r f' (no filter matched)\n"), "{text}");
-    assert_eq!(call(&[]).0, 98);
+    let (code, text) = call(&[]);
+    assert_eq!(code, 98);
+    assert!(text.ends_with(&(in_brackets(&commands::NO_COMMAND) + "\n")), "{text}");
     assert_eq!(run(folder.path(), &[]).0, 98);
     assert_eq!(run(folder.path(), &["/no/such.conf", "ls"]).0, 97);
 }
@@ -435,6 +437,43 @@ fn bash_completes_users_commands_and_no_options_of_ours_behind_them() {
     assert_eq!(complete(&["--", "cat", "-u", "daem"]), [""]);
 }
 
+#[test]
+fn output_to_full_device_has_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), RULES);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_roster-rootwrap"));
+    let output = check.arg("check").arg(&conf).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.ends_with(&(in_brackets(&commands::OUTPUT_FAILED) + "\n")), "{text}");
+}
+
+#[test]
+fn daemon_that_cannot_start_has_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), RULES);
+    let policy = folder.path().join("exec.toml");
+    fs::write(&policy, "").unwrap();
+    fs::set_permissions(&policy, fs::Permissions::from_mode(0o600)).unwrap();
+    let oslo = conf.display().to_string();
+    let native = format!("--native --policy {}", policy.display());
+    for (before, args, message) in [
+        ("TMPDIR=/no/such", &oslo, &commands::DAEMON_START_FAILED),
+        ("LISTEN_PID=$$ LISTEN_FDS=2", &native, &commands::SYSTEMD_SOCKET_COUNT),
+        // Descriptor 3 is that of another file, or closed.
+        ("3</dev/null LISTEN_PID=$$ LISTEN_FDS=1", &native, &commands::SYSTEMD_SOCKET_INVALID),
+        ("3<&- LISTEN_PID=$$ LISTEN_FDS=1", &native, &commands::SYSTEMD_SOCKET_INVALID),
+    ] {
+        let daemon = env!("CARGO_BIN_EXE_roster-rootwrap-daemon");
+        let script = format!("{before} exec {daemon} {args}");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{before}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.ends_with(&(in_brackets(message) + "\n")), "{before}: {text}");
+    }
+}
+
 /// Returns true as root. Otherwise the test fails, unless `ROSTER_SKIP_ROOT_TESTS=1` skips it.
 fn needs_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -459,5 +498,7 @@ fn literal_codes_of_clients_are_in_the_table() {
     for code in &known[first..] {
         assert!(codes.contains(*code), "{code} is in no client");
     }
-    assert!(codes.iter().all(|code| roster_messages::find(code).is_some()), "{codes:?}");
+    for code in &codes {
+        assert!(roster_messages::find(code).is_some(), "{code} is not in the table");
+    }
 }

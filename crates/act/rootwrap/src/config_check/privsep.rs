@@ -118,6 +118,7 @@ mod tests {
         let told = problems(&policy("nova", "ls: CommandFilter, ls, root\n"));
         let [problem] = &told[..] else { panic!("{told:?}") };
         assert!(problem.to_string().starts_with("/etc/nova/rootwrap.d: warning: "), "{problem}");
+        assert_eq!(problem.message, &commands::CHECK_PRIVSEP_MISSING);
         let (_, rule) = problem.fix().split_once("add: ").unwrap();
         let nova =
             policy("nova", &format!("{rule}\n").replace(", privsep-helper, root", ", true, root"));

@@ -81,3 +81,29 @@ fn distrust(opened: impl AsFd, kind: FileKind) -> io::Result<Option<String>> {
     let user = rustix::process::geteuid().as_raw();
     Ok(distrust_of(user, &FileStatus { kind, uid, gid, mode, has_acl }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::start_error;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn executable_not_to_be_opened_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("loop", folder.path().join("loop")).unwrap();
+        for (name, mode) in [("good", 0o755), ("open", 0o777)] {
+            let file = folder.path().join(name);
+            fs::write(&file, "\x7fELF").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let opened = |name: &str| {
+            let opened = open(folder.path().join(name).as_os_str());
+            opened.map(|file| file.is_some()).map_err(|error| start_error(error).message)
+        };
+        assert_eq!(opened("good"), Ok(true));
+        assert_eq!(opened("loop"), Err(&commands::PATH_UNRESOLVED));
+        assert_eq!(opened("open"), Err(&commands::EXECUTABLE_UNTRUSTED));
+    }
+}

@@ -173,6 +173,12 @@ impl Executor {
         Self::with_stages(StagePool::new(true, None), timed)
     }
 
+    /// Creates an executor that does not change the process.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> io::Result<Self> {
+        Self::with_stages(StagePool::new(true, None), Err(io::ErrorKind::Unsupported.into()))
+    }
+
     fn with_stages(stages: StagePool, timed: io::Result<CgroupStages>) -> io::Result<Self> {
         let own = Credentials::normalized()?;
         Ok(Self {
@@ -528,4 +534,50 @@ fn limit_files(files_max: i64) -> io::Result<()> {
         setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn start_error_of_kernel_has_code() {
+        for (errno, message) in [
+            (Errno::NOENT, &commands::EXECUTABLE_MISSING),
+            (Errno::NOTDIR, &commands::EXECUTABLE_MISSING),
+            (Errno::ACCESS, &commands::EXECUTABLE_REFUSED),
+            (Errno::TXTBSY, &commands::EXECUTABLE_REFUSED),
+            (Errno::NOEXEC, &commands::EXECUTABLE_REFUSED),
+            (Errno::AGAIN, &commands::START_FAILED),
+            (Errno::NOMEM, &commands::START_FAILED),
+            (Errno::MFILE, &commands::START_FAILED),
+        ] {
+            assert_eq!(start_error(errno.into()).message, message, "{errno}");
+        }
+    }
+
+    #[test]
+    fn permitted_executable_of_others_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = folder.path().join("open");
+        for (name, text, mode, message) in [
+            ("open", "", 0o777, &commands::EXECUTABLE_UNTRUSTED),
+            (
+                "script",
+                &*format!("#!{}\n", open.display()),
+                0o755,
+                &commands::INTERPRETER_UNTRUSTED,
+            ),
+        ] {
+            let file = folder.path().join(name);
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let Err(StartError::NotExecutable(error)) = open_trusted(file.as_os_str()) else {
+                panic!("{name}")
+            };
+            assert_eq!(error.message, message, "{error}");
+        }
+    }
 }

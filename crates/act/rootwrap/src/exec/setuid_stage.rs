@@ -13,7 +13,7 @@ use super::stage_request::{STAGE_REQUEST_BYTES_MAX, StageAction, StageRequest};
 use super::{StartedCommand, StdStreams, enter_error, execute_first, signal};
 use nix::unistd::execve;
 use roster_messages::CodedError;
-use roster_messages::table::commands::START_TIMED_OUT;
+use roster_messages::table::commands;
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -131,7 +131,10 @@ fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
             let text = "did not start in time: a file system that it needs does not answer";
-            Err(io::Error::new(ErrorKind::TimedOut, CodedError::new(&START_TIMED_OUT, text)))
+            Err(io::Error::new(
+                ErrorKind::TimedOut,
+                CodedError::new(&commands::START_TIMED_OUT, text),
+            ))
         }
         Err(error) => Err(error),
     }
@@ -279,6 +282,8 @@ fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
 mod tests {
     use super::*;
     use crate::exec::credentials::Credentials;
+    use crate::exec::start_error;
+    use rustix::io::Errno;
     use std::process::Command;
 
     #[test]
@@ -304,7 +309,23 @@ mod tests {
         let streams = StdStreams { stdin: null, stdout: null, stderr: null };
         let (error, mut stage) = stage.send_request(&order, None, None, streams).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert_eq!(start_error(error).message, &commands::START_TIMED_OUT);
         assert!(stage.is_alive());
         stage.end();
+    }
+
+    #[test]
+    fn stage_failure_has_code() {
+        let number = |errno: Errno| errno.raw_os_error();
+        for (sent, message) in [
+            (-number(Errno::ACCESS), &commands::DIRECTORY_UNAVAILABLE),
+            (number(Errno::ACCESS), &commands::EXECUTABLE_REFUSED),
+            (number(Errno::AGAIN), &commands::START_FAILED),
+        ] {
+            let (mut socket, mut stage) = UnixStream::pair().unwrap();
+            stage.write_all(&sent.to_le_bytes()).unwrap();
+            let error = receive_error(&mut socket).unwrap().unwrap();
+            assert_eq!(start_error(error).message, message, "{sent}");
+        }
     }
 }

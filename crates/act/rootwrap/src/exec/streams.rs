@@ -73,7 +73,10 @@ mod tests {
         let null = File::open("/dev/null").unwrap();
         let of = |stdin: &File, stdout: &File, stderr: &File| {
             let [stdin, stdout, stderr] = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-            StdStreams { stdin, stdout, stderr }.fault().map(|fault| fault.text)
+            StdStreams { stdin, stdout, stderr }.fault().map(|fault| {
+                assert_eq!(fault.message, &commands::STREAM_REFUSED);
+                fault.text
+            })
         };
         assert_eq!(of(&read, &write, &write), None);
         assert_eq!(of(&null, &null, &null), None);

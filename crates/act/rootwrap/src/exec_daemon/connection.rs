@@ -349,3 +349,135 @@ impl From<StartError> for RunFailure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Executor;
+    use crate::exec_daemon::resource_limits::ResourceLimits;
+    use nix::unistd::{Uid, User};
+    use roster_exec::protocol::encode_signal;
+    use roster_fd_passing::deferred_close::BoundedClose;
+    use roster_messages::Message;
+    use std::fs::{File, Permissions};
+    use std::io::Read;
+    use std::net::Shutdown;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// A connection of this process to itself.
+    struct TestConnection {
+        services: ExecServices,
+        client: UnixStream,
+        slot: ConnectionSlot,
+    }
+
+    impl TestConnection {
+        /// Creates it with a rule of more keys. The slot is that of a user with one command at a time.
+        fn new(users: &str, keys: &str) -> Self {
+            let rule = format!(
+                "[[rule]]\nname = \"a\"\ncommand = \"/bin/true\"\nusers = [\"{users}\"]\n{keys}\n"
+            );
+            let policy = ExecPolicy::parse(Path::new("exec.toml"), &rule).unwrap();
+            let executor = Arc::new(Executor::for_tests().unwrap());
+            let services = ExecServices::new(policy, executor, Arc::default()).unwrap();
+            let (client, stream) = UnixStream::pair().unwrap();
+            let (admitted, _) = ResourceLimits::for_files(0, Duration::ZERO).admit(7, stream);
+            let Ok(slot) = admitted else { panic!("no slot") };
+            Self { services, client, slot }
+        }
+
+        /// Returns the row of the failure of a command of the rule.
+        fn failure(&self, uid: u32, run_as: Option<&str>, directory: &Path) -> &'static Message {
+            let mut peer = PeerProcess::from_stream(self.slot.stream()).unwrap();
+            peer.uid = uid;
+            let mut handler = ConnectionHandler {
+                services: &self.services,
+                slot: &self.slot,
+                peer,
+                frames: FrameReader::new(self.slot.stream()),
+            };
+            let request = CommandRequest {
+                run_as: run_as.map(str::to_owned),
+                argv: vec!["true".into()],
+                environment: Vec::new(),
+            };
+            let fds = ["/dev/null".as_ref(), "/dev/null".as_ref(), "/dev/null".as_ref(), directory]
+                .map(|path| OwnedFd::from(File::open(path).unwrap()));
+            let mut record = handler.new_record(&request);
+            let received = ReceivedRequest { request, fds: BoundedClose::new(fds) };
+            match handler.run_command(received, &mut record) {
+                Ok(_) => panic!("the command ran"),
+                Err(failure) => failure.error.message,
+            }
+        }
+    }
+
+    /// The name of the user of this process, and the uid.
+    fn own_user() -> (String, u32) {
+        let uid = Uid::effective();
+        (User::from_uid(uid).unwrap().unwrap().name, uid.as_raw())
+    }
+
+    #[test]
+    fn request_that_names_unknown_account_has_code() {
+        let (own, uid) = own_user();
+        let here = Path::new(".");
+        for (keys, uid, run_as, message) in [
+            ("", 4_000_000_001, None, &commands::CALLER_UNKNOWN),
+            ("run_as = \"no such\"", uid, Some("no such"), &commands::RULE_USER_UNKNOWN),
+            ("run_as_group = \"no such\"", uid, None, &commands::RULE_GROUP_UNKNOWN),
+        ] {
+            let failure = TestConnection::new(&own, keys).failure(uid, run_as, here);
+            assert_eq!(failure, message, "{keys}");
+        }
+    }
+
+    #[test]
+    fn request_in_closed_directory_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        let nobody = User::from_name("nobody").unwrap().unwrap();
+        let connection = TestConnection::new("nobody", "");
+        let failure = connection.failure(nobody.uid.as_raw(), None, folder.path());
+        assert_eq!(failure, &commands::DIRECTORY_FORBIDDEN);
+    }
+
+    #[test]
+    fn request_that_is_not_started_has_code() {
+        let (own, uid) = own_user();
+        let connection = TestConnection::new(&own, "");
+        let failure = || connection.failure(uid, None, Path::new("."));
+        let turn = connection.slot.reserve_command().unwrap();
+        assert_eq!(failure(), &commands::COMMANDS_TOO_MANY);
+        drop(turn);
+        (&connection.client).write_all(&encode_signal(15)).unwrap();
+        assert_eq!(failure(), &commands::CALLER_CANCELLED);
+        connection.client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(failure(), &commands::CALLER_GONE);
+    }
+
+    #[test]
+    fn request_without_memory_has_code() {
+        let connection = TestConnection::new("x", "");
+        let _room = connection.slot.reserve_bytes(16 << 20).unwrap();
+        let mut head = *b"R\0\0\0\0\0\0\0";
+        head[4..].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+        (&connection.client).write_all(&head).unwrap();
+        assert!(serve(&connection.services, &connection.slot).is_err());
+        let mut reply = [0; 4096];
+        let count = (&connection.client).read(&mut reply).unwrap();
+        let reply = String::from_utf8_lossy(&reply[..count]);
+        assert!(reply.contains(commands::REQUESTS_TOO_LARGE.code), "{reply}");
+    }
+
+    #[test]
+    fn command_that_is_not_supervised_has_code() {
+        let error = ErrorKind::OutOfMemory.into();
+        let reply = RunFailure::unsupervised(error).reply();
+        let CommandReply::Denied(DenyCode::Failed, text) = reply else { panic!("{reply:?}") };
+        assert!(text.ends_with(&format!("[{}]", commands::SUPERVISION_FAILED)), "{text}");
+    }
+}

@@ -498,6 +498,8 @@ mod tests {
     use super::*;
     use crate::man_pages::EXEC_TOML;
     use roster_cli_docs::{TextBlock, man_sections};
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     fn parse(text: &str) -> Result<ExecPolicy, Vec<Diagnostic>> {
         ExecPolicy::parse(Path::new("exec.toml"), text)
@@ -590,16 +592,28 @@ mod tests {
             })
         };
         assert_eq!(of("keep_env = [\"LC_*\", \"TERM\"]\nmax_files = 4\n"), Ok(vec![]));
-        let names = ["LD_PRELOAD", "PATH", "PYTHON*", "LANG*", "LANGUAGE", "DOCKER_HOST", "KUBE*"];
+        let names = [
+            ("LD_PRELOAD", &commands::KEEP_ENV_DROPPED),
+            ("PATH", &commands::KEEP_ENV_DROPPED),
+            ("PYTHON*", &commands::KEEP_ENV_DROPPED),
+            ("LANG*", &commands::KEEP_ENV_LANGUAGE),
+            ("LANGUAGE", &commands::KEEP_ENV_LANGUAGE),
+            ("DOCKER_HOST", &commands::KEEP_ENV_COMMAND),
+            ("KUBE*", &commands::KEEP_ENV_COMMAND),
+        ];
         let odd = of(&format!(
             "keep_env = {:?}\nmax_files = 3\n",
-            [&names[..], &["LANG", "LC_*"]].concat()
+            [&names.map(|(name, _)| name)[..], &["LANG", "LC_*"]].concat()
         ));
         let odd = odd.unwrap();
-        for (told, name) in odd.iter().zip(names.iter().chain(&["max_files"])) {
-            assert!(told.contains(name), "{told}");
+        let max_files = ("max_files", &commands::MAX_FILES_TOO_LOW);
+        for (told, (name, message)) in odd.iter().zip(names.iter().chain(&[max_files])) {
+            assert!(told.contains(name) && told.starts_with(message.code), "{told}");
         }
         assert_eq!(odd.len(), names.len() + 1);
+        let unknown = of("groups = [\"no such group\"]\n").unwrap();
+        let [told] = &unknown[..] else { panic!("{unknown:?}") };
+        assert!(told.starts_with(commands::RULE_GROUP_UNKNOWN.code), "{told}");
         let args = |pattern: &str| of(&format!("args = ['{pattern}']\n")).unwrap();
         for pattern in ["/srv/www/.*", r"/etc/(?!\.\.).*", "(/a|/srv/www/[a-z./]+)"] {
             let [told] = &args(pattern)[..] else { panic!("{pattern}: {:?}", args(pattern)) };
@@ -631,5 +645,47 @@ mod tests {
         for (glob, text) in [("a", "ab"), ("a*a", "a"), ("a*b*c", "ac"), ("", "a"), ("*bc", "cb")] {
             assert!(!matches(glob, text), "{glob} {text}");
         }
+    }
+
+    #[test]
+    fn exec_toml_mistake_has_code() {
+        let rule = |keys: &str| {
+            format!("[[rule]]\nname = \"a\"\nusers = [\"x\"]\ncommand = \"/a\"\n{keys}\n")
+        };
+        for (text, message) in [
+            ("a = ", &commands::EXEC_TOML_SYNTAX),
+            ("[other]\n", &commands::EXEC_KEY_UNKNOWN),
+            (&"[[rule]]\n".repeat(RULES_MAX + 1), &commands::EXEC_RULES_TOO_MANY),
+            ("rule = [1]\n", &commands::EXEC_RULE_NOT_TABLE),
+            (&rule("other = 1"), &commands::EXEC_RULE_KEY_UNKNOWN),
+            ("[[rule]]\nname = \"a\"\nusers = [\"x\"]\n", &commands::EXEC_RULE_KEY_MISSING),
+            (&rule("timeout = 3"), &commands::EXEC_RULE_VALUE_INVALID),
+            ("[[rule]]\nname = \"a\"\ncommand = \"/a\"\n", &commands::EXEC_RULE_WITHOUT_USERS),
+            (&rule("args = ['(']"), &commands::PATTERN_INVALID),
+            (&rule("args = ['a{99999999999}']"), &commands::PATTERN_ABORTS),
+            (&rule(r"args = ['\N{DIGIT ONE}']"), &commands::PATTERN_UNSUPPORTED),
+        ] {
+            let problems = parse(text).unwrap_err();
+            let [problem] = &problems[..] else { panic!("{message}: {problems:?}") };
+            assert_eq!(problem.message, message, "{problem}");
+        }
+    }
+
+    #[test]
+    fn exec_toml_unusable_file_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = vec![b'#'; 1 + usize::try_from(FILE_BYTES_MAX).unwrap()];
+        for (name, bytes, mode, message) in [
+            ("large", &large[..], 0o600, &commands::POLICY_TOO_LARGE),
+            ("latin", b"# \xe9", 0o600, &commands::POLICY_NOT_UTF8),
+            ("open", b"", 0o666, &commands::EXEC_TOML_UNTRUSTED),
+        ] {
+            let file = folder.path().join(name);
+            std::fs::write(&file, bytes).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(ExecPolicy::load(&file).unwrap_err()[0].message, message, "{name}");
+        }
+        let missing = ExecPolicy::load(&folder.path().join("missing")).unwrap_err();
+        assert_eq!(missing[0].message, &commands::EXEC_TOML_UNREADABLE);
     }
 }

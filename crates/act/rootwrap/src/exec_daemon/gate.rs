@@ -8,7 +8,7 @@ use crate::access_list::{AccessList, AccessRights, CONNECT, READ_WRITE};
 use parking_lot::Mutex;
 use roster_fd_passing::deferred_close::PendingCloses;
 use roster_messages::CodedError;
-use roster_messages::table::commands::SOCKET_REPLACED;
+use roster_messages::table::commands;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io;
@@ -44,8 +44,9 @@ enum RefusedUsers {
 impl SocketAccess {
     /// Removes exclusions of a killed daemon from the socket.
     pub(super) fn new(path: &Path, persons: Arc<SubuidOwners>) -> io::Result<Self> {
-        let replaced =
-            |what: &str| CodedError::new(&SOCKET_REPLACED, format!("{}: {what}", path.display()));
+        let replaced = |what: &str| {
+            CodedError::new(&commands::SOCKET_REPLACED, format!("{}: {what}", path.display()))
+        };
         let status = fs::symlink_metadata(path).map_err(|error| {
             io::Error::other(replaced("the mode of the socket cannot be read").caused_by(error))
         })?;
@@ -270,6 +271,18 @@ mod tests {
             let closed = list_mode(&gate.access_list(&RefusedUsers::AllButRoot));
             assert_eq!((closed & 0o700, closed & 0o066), (0o600, 0), "{mode:o}");
             assert_eq!(without_refusals(AccessList::from_mode(closed)), open, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn gate_without_socket_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        for name in ["file", "missing"] {
+            let refused = SocketAccess::new(&folder.path().join(name), Arc::default());
+            let Err(error) = refused else { panic!("{name}") };
+            let error: CodedError = error.downcast().unwrap();
+            assert_eq!(error.message, &commands::SOCKET_REPLACED, "{name}");
         }
     }
 }

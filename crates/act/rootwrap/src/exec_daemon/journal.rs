@@ -8,7 +8,7 @@ use super::audit_record::{AuditRecord, ExecOutcome, put_field};
 use super::counters::Counters;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use roster_messages::CodedError;
-use roster_messages::table::commands::RECORDS_DROPPED;
+use roster_messages::table::commands;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -160,14 +160,14 @@ impl JournalWriter {
         let dropped = self.counters.records_dropped.get();
         if dropped > self.reported_dropped {
             let text = format!("{} records were dropped", dropped - self.reported_dropped);
-            let message = CodedError::new(&RECORDS_DROPPED, text).to_string();
+            let message = CodedError::new(&commands::RECORDS_DROPPED, text).to_string();
             let mut entry = Vec::new();
             for (name, value) in [
                 ("MESSAGE", &*message),
                 ("PRIORITY", "4"),
                 ("SYSLOG_IDENTIFIER", "roster-exec"),
-                ("MESSAGE_ID", RECORDS_DROPPED.journal_id),
-                ("CODE", RECORDS_DROPPED.code),
+                ("MESSAGE_ID", commands::RECORDS_DROPPED.journal_id),
+                ("CODE", commands::RECORDS_DROPPED.code),
             ] {
                 put_field(&mut entry, name, value);
             }
@@ -205,9 +205,8 @@ mod tests {
     use super::*;
     use roster_exec::protocol::{CommandEnd, DenyCode};
 
-    #[test]
-    fn journal_refused_records_push_out_no_allowed() {
-        let record = |verdict| AuditRecord {
+    fn record(outcome: ExecOutcome) -> AuditRecord {
+        AuditRecord {
             uid: 7,
             pid: 8,
             id: String::new(),
@@ -217,11 +216,15 @@ mod tests {
             command: String::new(),
             run_as: String::new(),
             rule: None,
-            outcome: verdict,
+            outcome,
             duration: Duration::ZERO,
             bytes: None,
             counters: None,
-        };
+        }
+    }
+
+    #[test]
+    fn journal_refused_records_push_out_no_allowed() {
         let (shared, counters) = (Arc::<JournalShared>::default(), Arc::<Counters>::default());
         let journal = Journal {
             shared: Arc::clone(&shared),
@@ -231,7 +234,7 @@ mod tests {
             counters: Arc::clone(&counters),
         };
         for _ in 0..=QUEUE_MAX {
-            let message = &roster_messages::table::commands::DENIED_CALLER;
+            let message = &commands::DENIED_CALLER;
             let outcome = ExecOutcome::Denied(DenyCode::Refused, message, String::new());
             journal.enqueue_record(record(outcome));
         }
@@ -239,5 +242,20 @@ mod tests {
         assert_eq!(counters.records_dropped.get(), 1);
         assert_eq!(shared.next().unwrap().outcome, ExecOutcome::Ended(CommandEnd::Exited(0)));
         assert_eq!(shared.next().unwrap().outcome.label(), "refused");
+    }
+
+    #[test]
+    fn journal_dropped_records_have_code() {
+        let (journal, socket) = UnixDatagram::pair().unwrap();
+        let counters = Arc::<Counters>::default();
+        counters.records_dropped.add();
+        let mut writer = JournalWriter { socket: Some(socket), counters, reported_dropped: 0 };
+        writer.write_record(&record(ExecOutcome::Starting));
+        let mut entry = [0; 4096];
+        let count = journal.recv(&mut entry).unwrap();
+        let entry = String::from_utf8_lossy(&entry[..count]);
+        let code = format!("CODE={}", commands::RECORDS_DROPPED.code);
+        assert!(entry.contains("MESSAGE=1 records were dropped"), "{entry}");
+        assert!(entry.lines().any(|line| line == code), "{entry}");
     }
 }

@@ -72,6 +72,8 @@ impl ResourceShares {
 
 pub(super) struct ResourceLimits {
     limits: ResourceShares,
+    /// Limit of the wait for a free slot of a command.
+    command_wait: Duration,
     state: Mutex<ResourceUsage>,
     changed: Condvar,
 }
@@ -133,8 +135,13 @@ pub(super) struct ByteReservation<'p>(&'p ConnectionSlot, usize);
 impl ResourceLimits {
     pub(super) fn new() -> Arc<Self> {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let limits = ResourceShares::new(usize::try_from(files).unwrap_or(usize::MAX));
-        Arc::new(Self { limits, state: Mutex::default(), changed: Condvar::default() })
+        Self::for_files(usize::try_from(files).unwrap_or(usize::MAX), COMMAND_WAIT)
+    }
+
+    /// Returns the limits for a number of open files.
+    pub(super) fn for_files(files: usize, command_wait: Duration) -> Arc<Self> {
+        let (limits, state) = (ResourceShares::new(files), Mutex::default());
+        Arc::new(Self { limits, command_wait, state, changed: Condvar::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, ResourceUsage> {
@@ -334,7 +341,8 @@ impl ConnectionSlot {
             )
         };
         let mut state = self.guard.limits.state();
-        let waited = self.guard.limits.changed.wait_while_for(&mut state, busy, COMMAND_WAIT);
+        let wait = self.guard.limits.command_wait;
+        let waited = self.guard.limits.changed.wait_while_for(&mut state, busy, wait);
         // A slot may have become free at the end of the wait.
         if waited.timed_out() && busy(&mut state) {
             return None;
@@ -416,8 +424,7 @@ mod tests {
     use std::io::{Read, Write};
 
     fn places(files: usize) -> Arc<ResourceLimits> {
-        let (limits, state) = (ResourceShares::new(files), Mutex::default());
-        Arc::new(ResourceLimits { limits, state, changed: Condvar::default() })
+        ResourceLimits::for_files(files, COMMAND_WAIT)
     }
 
     #[test]
@@ -441,6 +448,8 @@ mod tests {
         let mut told = Vec::new();
         silent[0].0.read_to_end(&mut told).unwrap();
         assert_eq!(told.first(), Some(&b'D'));
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.contains(commands::CONNECTIONS_TOO_MANY.code), "{told}");
         // Another user has the same limit.
         let (_, (other, closed)) = open(2);
         assert!(other.is_ok() && closed == 0);

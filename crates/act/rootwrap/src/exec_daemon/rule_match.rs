@@ -418,7 +418,9 @@ mod tests {
             decide(&policy, "host", &caller, &wanted).map(|permit| permit.rule().name.clone())
         };
         assert_eq!(decided(4096), Ok("costly".into()));
-        assert_eq!(decided(ARGUMENT_BYTES_MAX), Err(Denial::MatchLimit(MatchLimit::Choices)));
+        let limit = Denial::MatchLimit(MatchLimit::Choices);
+        assert_eq!(decided(ARGUMENT_BYTES_MAX), Err(limit));
+        assert_eq!(limit.message(), &commands::MATCH_LIMIT);
     }
 
     #[test]
@@ -450,5 +452,31 @@ mod tests {
         assert_eq!(decided(&["psql", "-l", "x", "y"]), Ok("as-db: /usr/bin/psql -l x y []".into()));
         assert_eq!(decided(&["psql", "-l"]), Ok("as-db: /usr/bin/psql -l []".into()));
         assert_eq!(decided(&["psql"]), Err(Denial::Arguments));
+    }
+
+    #[test]
+    fn decide_denied_request_has_code() {
+        let policy = ExecPolicy::parse(Path::new("exec.toml"), RULES).unwrap();
+        let long = "x".repeat(ARGUMENT_BYTES_MAX + 1);
+        let systemctl = ["systemctl", "restart", "nginx"];
+        // The last value is whether the client waits.
+        for (user, run_as, words, is_awaited, message) in [
+            ("carol", None, systemctl, true, &commands::DENIED_CALLER),
+            ("alice", None, ["rm", "-r", "/"], true, &commands::DENIED_COMMAND),
+            ("alice", Some("bob"), systemctl, true, &commands::DENIED_RUN_AS),
+            ("alice", None, ["systemctl", "stop", "nginx"], true, &commands::DENIED_ARGUMENTS),
+            ("alice", None, ["systemctl", "restart", &long], true, &commands::ARGUMENT_TOO_LONG),
+            ("alice", None, systemctl, false, &commands::EVALUATION_ABORTED),
+            // The name service does not report whether bob is in ops.
+            ("bob", None, systemctl, true, &commands::NAME_SERVICE_UNAVAILABLE),
+        ] {
+            let argv = words.map(OsString::from);
+            let is_in = |_: &str| (user != "bob").then_some(false);
+            let caller = Caller { user, is_in: &is_in };
+            let wanted =
+                ExecRequest { argv: &argv, run_as, environment: &[], is_awaited: &|| is_awaited };
+            let denial = decide(&policy, "web1", &caller, &wanted).unwrap_err();
+            assert_eq!(denial.message(), message, "{user} {run_as:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use roster_messages::CodedError;
 use roster_messages::table::commands;
+use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain};
 use rustix::net::{AddressFamily, listen};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -39,11 +40,22 @@ impl ExecSocket {
         }
         // std has no safe conversion from a number to an owned descriptor.
         let own = pidfd_open(getpid(), PidfdFlags::empty())?;
-        let fd: OwnedFd = pidfd_getfd(own, FIRST_SYSTEMD_FD, PidfdGetfdFlags::empty())?;
-        if socket_domain(&fd)? != AddressFamily::UNIX || !socket_acceptconn(&fd)? {
-            let text = "systemd: descriptor 3 is not a listening Unix socket";
-            return Err(io::Error::other(CodedError::new(&commands::SYSTEMD_SOCKET_INVALID, text)));
-        }
+        let is_unix_listener = |fd: &OwnedFd| match socket_domain(fd) {
+            Ok(AddressFamily::UNIX) => socket_acceptconn(fd),
+            Ok(_) => Ok(false),
+            Err(error) => Err(error),
+        };
+        let handed = pidfd_getfd(own, FIRST_SYSTEMD_FD, PidfdGetfdFlags::empty());
+        let fd = match handed.and_then(|fd| Ok(is_unix_listener(&fd)?.then_some(fd))) {
+            Ok(Some(fd)) => fd,
+            // The descriptor is closed, or that of another file.
+            Ok(None) | Err(Errno::BADF | Errno::NOTSOCK) => {
+                let text = "systemd: descriptor 3 is not a listening Unix socket";
+                let invalid = CodedError::new(&commands::SYSTEMD_SOCKET_INVALID, text);
+                return Err(io::Error::other(invalid));
+            }
+            Err(error) => return Err(error.into()),
+        };
         listen(&fd, BACKLOG)?;
         let listener = UnixListener::from(fd);
         listener.set_nonblocking(true)?;
@@ -116,5 +128,28 @@ fn create_dirs(folder: &Path) -> io::Result<()> {
 impl AsFd for ExecSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_that_cannot_be_created_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        let _served = ExecSocket::create(&folder.path().join("served")).unwrap();
+        for (name, message) in [
+            ("file/exec", &commands::SOCKET_UNAVAILABLE),
+            (&*"x".repeat(108), &commands::SOCKET_UNAVAILABLE),
+            ("served", &commands::SOCKET_IN_USE),
+        ] {
+            let Err(error) = ExecSocket::create(&folder.path().join(name)) else {
+                panic!("{name}")
+            };
+            let error: CodedError = error.downcast().unwrap();
+            assert_eq!(error.message, message, "{error}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use roster_messages::table::commands;
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, unlinkat,
 };
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -91,13 +92,17 @@ impl OsloSocket {
 /// Opens the new directory. An error: another user has replaced it, which is possible in a directory of that user.
 fn open_own_dir(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = openat(CWD, path, flags, Mode::empty())?;
+    let replaced = || {
+        let text = format!("{}: replaced by another file", path.display());
+        io::Error::other(CodedError::new(&commands::SOCKET_DIR_REPLACED, text))
+    };
+    let directory = openat(CWD, path, flags, Mode::empty()).map_err(|error| match error {
+        Errno::LOOP | Errno::NOTDIR => replaced(),
+        error => error.into(),
+    })?;
     let status = fstat(&directory)?;
-    if status.st_uid != rustix::process::geteuid().as_raw() || status.st_mode & 0o077 != 0 {
-        let text = format!("{}: replaced by another directory", path.display());
-        return Err(io::Error::other(CodedError::new(&commands::SOCKET_DIR_REPLACED, text)));
-    }
-    Ok(directory)
+    let is_own = status.st_uid == rustix::process::geteuid().as_raw();
+    if is_own && status.st_mode & 0o077 == 0 { Ok(directory) } else { Err(replaced()) }
 }
 
 /// Allows only these users to connect, so that no other user can leave data that delays a close. For several users
@@ -143,7 +148,7 @@ fn remove_if_abandoned(parent: &Path, name: &OsStr) -> io::Result<()> {
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
     // A directory with other files stays.
     unlinkat(folder.as_fd(), NAME, AtFlags::empty()).or_else(|error| match error {
-        rustix::io::Errno::NOENT => Ok(()),
+        Errno::NOENT => Ok(()),
         error => Err(error),
     })?;
     Ok(unlinkat(CWD, parent.join(name), AtFlags::REMOVEDIR)?)
@@ -165,9 +170,11 @@ mod tests {
         };
         let own = make("own", 0o700);
         assert!(open_own_dir(&own).is_ok());
-        assert!(open_own_dir(&make("open", 0o755)).is_err());
         let link = parent.path().join("link");
         symlink(&own, &link).unwrap();
-        assert!(open_own_dir(&link).is_err());
+        for other in [make("open", 0o755), link] {
+            let error: CodedError = open_own_dir(&other).unwrap_err().downcast().unwrap();
+            assert_eq!(error.message, &commands::SOCKET_DIR_REPLACED, "{error}");
+        }
     }
 }
