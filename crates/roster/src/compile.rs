@@ -74,8 +74,14 @@ pub fn run(args: &CompileArgs, out: &mut dyn Write) -> Result<()> {
     }
     let CompiledImage { image, report } = accounts;
     let published = publish_image(&args.output, FileRights { mode: MODE, gid: None }, &image)?;
-    set_mark(&args.output);
-    copy_to_memory(&args.output);
+    // Programs use the mark and the copy of the default snapshot only.
+    if args.output == Path::new(snapshot_file::DEFAULT_SNAPSHOT)
+        && rustix::process::geteuid().is_root()
+    {
+        let copied = copy_to_memory(&args.output, Path::new(copy::DIR));
+        let failed = [set_mark(mark::path()), copied].into_iter().filter_map(Result::err);
+        failed.for_each(|warning| print_warning(&warning));
+    }
     outputs.insert(
         0,
         CompiledSnapshot { path: &args.output, kind: SnapshotKind::Accounts, published, report },
@@ -105,23 +111,15 @@ fn not_compiled(error: impl std::error::Error + Send + Sync + 'static) -> CodedE
 }
 
 /// Sets the mark of a published snapshot. Programs then report a missing snapshot as an error.
-fn set_mark(output: &Path) {
-    if output == Path::new(snapshot_file::DEFAULT_SNAPSHOT)
-        && rustix::process::geteuid().is_root()
-        && let Err(error) = mark::set(mark::path())
-    {
-        let text = format!("{} cannot be created", mark::path().display());
-        print_warning(&CodedError::new(&tools::MARK_NOT_SET, text).caused_by(error));
-    }
+fn set_mark(mark: &Path) -> Result<(), CodedError> {
+    mark::set(mark).map(drop).map_err(|error| {
+        let text = format!("{} cannot be created", mark.display());
+        CodedError::new(&tools::MARK_NOT_SET, text).caused_by(error)
+    })
 }
 
 /// Copies the snapshot to memory. Programs map the copy, so that a bad sector of the disk ends none of them.
-fn copy_to_memory(output: &Path) {
-    if output != Path::new(snapshot_file::DEFAULT_SNAPSHOT) || !rustix::process::geteuid().is_root()
-    {
-        return;
-    }
-    let folder = Path::new(copy::DIR);
+fn copy_to_memory(output: &Path, folder: &Path) -> Result<(), CodedError> {
     let copied = || -> std::io::Result<()> {
         let file = File::open(output)?;
         let stat = file.metadata()?;
@@ -129,12 +127,13 @@ fn copy_to_memory(output: &Path) {
         copy::put(folder, &stat, stat.mode(), file)?;
         copy::remove_others(folder, stat.ino())
     };
-    // A copy on a disk would have no advantage.
-    if let Err(error) = copied()
-        && error.kind() != ErrorKind::Unsupported
-    {
-        let text = format!("{}: the snapshot was not copied", folder.display());
-        print_warning(&CodedError::new(&tools::COPY_NOT_MADE, text).caused_by(error));
+    match copied() {
+        // A copy on a disk would have no advantage.
+        Err(error) if error.kind() != ErrorKind::Unsupported => {
+            let text = format!("{}: the snapshot was not copied", folder.display());
+            Err(CodedError::new(&tools::COPY_NOT_MADE, text).caused_by(error))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -392,5 +391,15 @@ mod tests {
             let error = PublishError { action, path: PathBuf::from("x"), source: kind.into() };
             assert_eq!(publish_error(error, Path::new("x")).message, message);
         }
+    }
+
+    #[test]
+    fn compile_mark_and_copy_failures_have_codes() {
+        let folder = tempfile::tempdir().unwrap();
+        let none = folder.path().join("none");
+        let marked = set_mark(&none.join("mark")).unwrap_err();
+        assert_eq!(marked.message, &tools::MARK_NOT_SET);
+        let copied = copy_to_memory(&none, folder.path()).unwrap_err();
+        assert_eq!(copied.message, &tools::COPY_NOT_MADE);
     }
 }

@@ -23,8 +23,11 @@ pub fn enable(options: &NsswitchEditArgs, shadow: bool, out: &mut dyn Write) -> 
     let original = open_editable(&options.file)?;
     let text = nsswitch::enable(&original.text, shadow);
     let text = text.map_err(|rejection| rejection.coded(&options.file))?;
-    if options.file == Path::new(NSSWITCH) && !options.dry_run {
-        write_floor(Path::new(CONFIG), floor_file::path(), out)?;
+    if options.file == Path::new(NSSWITCH)
+        && !options.dry_run
+        && let Some(warning) = write_floor(Path::new(CONFIG), floor_file::path(), out)?
+    {
+        print_warning(&warning);
     }
     if text == original.text {
         writeln!(out, "{}: Roster is already enabled", options.file.display())?;
@@ -59,11 +62,11 @@ pub fn enable(options: &NsswitchEditArgs, shadow: bool, out: &mut dyn Write) -> 
 }
 
 /// Writes the floor of ids that follows from the configuration. Without a configuration no floor applies, because root
-/// owns the snapshots.
-fn write_floor(config: &Path, floor: &Path, out: &mut dyn Write) -> Result<()> {
+/// owns the snapshots. Returns a warning if the configuration has mistakes.
+fn write_floor(config: &Path, floor: &Path, out: &mut dyn Write) -> Result<Option<CodedError>> {
     let files = match ConfigFiles::read(config) {
         Ok(files) => files,
-        Err(found) if found.is_missing() => return Ok(()),
+        Err(found) if found.is_missing() => return Ok(None),
         Err(found) => {
             let text = format!("{} cannot be read", found.path.display());
             let error = CodedError::new(&tools::FILE_UNREADABLE, text).caused_by(found.error);
@@ -73,8 +76,7 @@ fn write_floor(config: &Path, floor: &Path, out: &mut dyn Write) -> Result<()> {
     let Ok(parsed) = roster_config::parse_files(&files) else {
         let text =
             format!("{} was not written: {} has mistakes", floor.display(), config.display());
-        print_warning(&CodedError::new(&tools::FLOOR_NOT_WRITTEN, text));
-        return Ok(());
+        return Ok(Some(CodedError::new(&tools::FLOOR_NOT_WRITTEN, text)));
     };
     let settings = parsed.config.host;
     let is_written = floor_file::write(floor, &settings.floor()).map_err(|error| {
@@ -84,7 +86,7 @@ fn write_floor(config: &Path, floor: &Path, out: &mut dyn Write) -> Result<()> {
     if is_written? {
         writeln!(out, "{}: programs accept ids from {} on", floor.display(), settings.min_id)?;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Removes roster from the lines of nsswitch.conf.
@@ -192,6 +194,8 @@ fn diff(path: &Path, before: &str, after: &str, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    use std::os::unix::fs::{PermissionsExt, chown};
 
     #[test]
     fn enable_writes_floor_of_configuration() {
@@ -203,20 +207,63 @@ mod tests {
         let [config, floor] = ["roster.toml", "floor"].map(|name| folder.path().join(name));
         let written = || {
             let mut out = Vec::new();
-            write_floor(&config, &floor, &mut out).unwrap();
-            (String::from_utf8(out).unwrap(), fs::read_to_string(&floor).ok())
+            let warning = write_floor(&config, &floor, &mut out).unwrap();
+            let message = warning.map(|warning| warning.message);
+            (String::from_utf8(out).unwrap(), fs::read_to_string(&floor).ok(), message)
         };
-        assert_eq!(written(), (String::new(), None));
+        assert_eq!(written(), (String::new(), None, None));
         fs::write(&config, "[host]\nmin_id = \"1\"\n").unwrap();
-        assert_eq!(written(), (String::new(), None));
+        assert_eq!(written(), (String::new(), None, Some(&tools::FLOOR_NOT_WRITTEN)));
         let text = "[host]\ndomains = [\"lab\"]\nmin_id = 500\nallowed_local_gids = [100, 600]\n\
                     [domain.lab]\nprovider = \"files\"\npasswd = \"/p\"\ngroup = \"/g\"\n";
         fs::write(&config, text).unwrap();
-        let (said, found) = written();
+        let (said, found, warning) = written();
+        assert_eq!(warning, None);
         assert!(said.ends_with(": programs accept ids from 500 on\n"), "{said}");
         // A gid above min_id needs no line.
         assert_eq!(found.as_deref(), Some("min_id 500\ngid 100\n"));
         assert_eq!(written().0, "");
+    }
+
+    /// Runs an edit in a thread without a capability, and returns the row of its error.
+    fn message_without(
+        lacking: CapabilitySet,
+        edit: impl FnOnce() -> Result<()> + Send,
+    ) -> Option<&'static str> {
+        let edited = || {
+            let mut sets = capabilities(None).unwrap();
+            sets.effective.remove(lacking);
+            set_capabilities(None, sets).unwrap();
+            let error = edit().err()?;
+            Some(error.downcast_ref::<CodedError>().unwrap().message.code)
+        };
+        std::thread::scope(|scope| scope.spawn(edited).join().unwrap())
+    }
+
+    #[test]
+    fn nsswitch_edit_unpermitted_step_has_code() {
+        if !rustix::process::geteuid().is_root() {
+            print_stderr("skipped: needs root");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let options =
+            NsswitchEditArgs { file: folder.path().join("nsswitch.conf"), dry_run: false };
+        fs::write(&options.file, "passwd: files\ngroup: files\n").unwrap();
+        chown(&options.file, Some(1234), None).unwrap();
+        let enable = || enable(&options, false, &mut io::sink());
+        let found = message_without(CapabilitySet::CHOWN, enable);
+        assert_eq!(found, Some(tools::ATTRIBUTES_NOT_COPIED.code));
+        chown(&options.file, Some(0), None).unwrap();
+        enable().unwrap();
+        // In a sticky directory, another user's file cannot be removed.
+        chown(backup_path(&options.file), Some(1234), None).unwrap();
+        chown(folder.path(), Some(1234), None).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let disable = || disable(&options, &mut io::sink());
+        let found = message_without(CapabilitySet::FOWNER, disable);
+        assert_eq!(found, Some(tools::BACKUP_NOT_REMOVED.code));
+        assert!(!fs::read_to_string(&options.file).unwrap().contains("roster"));
     }
 
     #[test]

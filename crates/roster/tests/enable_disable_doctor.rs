@@ -176,6 +176,8 @@ fn enable_rejects_file_it_cannot_edit() {
         "roster: nsswitch.conf:2: not UTF-8. Correct the line, and try again. [RST-9054]\n"
     );
     assert_eq!(bench.names(), ["nsswitch.conf"]);
+    let run = bench.roster("enable --file nsswitch.conf/file").expect(1);
+    assert!(run.err.ends_with("[RST-9055]\n"), "{}", run.err);
     let run = bench.roster("enable --file none.conf").expect(1);
     assert!(run.err.starts_with("roster: none.conf does not exist"), "{}", run.err);
     assert!(run.err.ends_with("[RST-2004]\n"), "{}", run.err);

@@ -209,12 +209,20 @@ async fn reread_domain(bus: &BusClient, name: &str) -> Result<()> {
             tokio::time::sleep(READ_PAUSE).await;
         }
     };
-    match tokio::time::timeout(READ_WAIT, read).await {
+    wait_for_read(name, READ_WAIT, read).await
+}
+
+async fn wait_for_read(
+    name: &str,
+    wait: Duration,
+    read: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    match tokio::time::timeout(wait, read).await {
         Ok(read) => read,
         Err(_) => {
             let text = format!(
                 "{name}: no entry was removed: the directory was not read completely within {} s",
-                READ_WAIT.as_secs()
+                wait.as_secs()
             );
             let fix = format!("See the state with `roster domain show {name}`, and try again.");
             Err(CodedError::new(&tools::DOMAIN_NOT_READ, text).fix(fix).into())
@@ -345,6 +353,13 @@ mod tests {
         let entries = runtime.block_on(all_pages(page)).unwrap();
         assert_eq!(entries.len() as u32, REJECTED_PER_REPLY_MAX + 5);
         assert_eq!(entries.last().unwrap().name, (REJECTED_PER_REPLY_MAX + 4).to_string());
+    }
+
+    #[test]
+    fn domain_read_without_end_has_code() {
+        let read = wait_for_read("corp", Duration::ZERO, std::future::pending());
+        let error = run_async(read).unwrap_err();
+        assert!(error.to_string().ends_with("[RST-9014]"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs the built program in a temporary directory. The tests check its output.
 
+#![allow(dead_code, reason = "each test program uses its part")]
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};

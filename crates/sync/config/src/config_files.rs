@@ -217,6 +217,7 @@ fn is_drop_in(name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_messages::table::config;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     /// A tree in which the text of each file is its own path.
@@ -270,7 +271,8 @@ mod tests {
 
         let drop_ins = folder.path().join("r.toml.d");
         symlink("/no/such/directory", &drop_ins).unwrap();
-        assert_eq!(read().unwrap_err().path, drop_ins);
+        let error = read().unwrap_err();
+        assert_eq!((&error.path, error.message), (&drop_ins, &config::CONFIG_UNREADABLE));
         fs::remove_file(&drop_ins).unwrap();
         fs::write(&drop_ins, "").unwrap();
         assert_eq!(read().unwrap_err().path, drop_ins, "not a directory");
@@ -340,12 +342,12 @@ mod tests {
         assert_eq!(bytes, [600_000, TEXT_BYTES_MAX + 1 - 600_000]);
         let [problem] = &crate::parse_files(&found).unwrap_err()[..] else { panic!() };
         assert_eq!((&*problem.file, problem.line), (&*drop_ins.join("a.toml"), 1));
-        assert_eq!(problem.message, &codes::CONFIG_TOO_LARGE);
+        assert_eq!(problem.message, &config::CONFIG_TOO_LARGE);
         for number in 0..DROP_INS_MAX {
             fs::write(drop_ins.join(format!("{number}.toml")), "").unwrap();
         }
         let error = ConfigFiles::read(&main).unwrap_err();
-        assert_eq!(error.message, &codes::TOO_MANY_DROP_INS);
+        assert_eq!(error.message, &config::TOO_MANY_DROP_INS);
         assert_eq!(error.error.to_string(), "it has 102 files; the limit is 100");
     }
 }

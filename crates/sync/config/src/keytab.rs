@@ -181,6 +181,7 @@ impl ParsedConfig {
 mod tests {
     use super::*;
     use crate::parse;
+    use roster_messages::table::config;
     use std::fs::{Permissions, create_dir, remove_file, set_permissions, write};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -216,16 +217,18 @@ mod tests {
         }
     }
 
-    fn is_unusable(keytab: &KeytabState) -> bool {
-        matches!(keytab, KeytabState::Unusable { .. })
+    fn is_unusable(keytab: &KeytabState, message: &Message) -> bool {
+        matches!(keytab, KeytabState::Unusable { code, .. } if code == message.code)
     }
 
     #[test]
     fn keytab_auto_unmarked_needs_none() {
         let folder = Folder::new();
         assert!(folder.read("auto", false) == KeytabState::None);
-        assert!(is_unusable(&folder.read("auto", true)), "one was used before");
-        assert!(is_unusable(&folder.read("required", false)));
+        for (validate, was_used) in [("auto", true), ("required", false)] {
+            let found = folder.read(validate, was_used);
+            assert!(is_unusable(&found, &config::KEYTAB_MISSING), "{validate}");
+        }
         assert!(folder.read("off", true) == KeytabState::None);
         folder.write(&[5, 2]);
         for validate in ["auto", "required"] {
@@ -238,20 +241,25 @@ mod tests {
     fn keytab_unreadable_is_never_missing() {
         let folder = Folder::new();
         type Make = fn(&Path);
-        let cases: [(&str, Make); 5] = [
-            ("a broken link", |path| symlink("/no/such/keytab", path).unwrap()),
-            ("a circular link", |path| symlink(path, path).unwrap()),
-            ("a directory", |path| create_dir(path).unwrap()),
-            ("an empty file", |path| write(path, "").unwrap()),
-            ("a file writable by others", |path| {
+        let cases: [(&str, &Message, Make); 5] = [
+            ("a broken link", &config::FILE_MISSING, |path| {
+                symlink("/no/such/keytab", path).unwrap();
+            }),
+            ("a circular link", &config::FILE_UNREADABLE, |path| symlink(path, path).unwrap()),
+            ("a folder", &config::FILE_NOT_REGULAR, |path| create_dir(path).unwrap()),
+            ("an empty file", &config::INVALID_KEYTAB, |path| {
+                write(path, "").unwrap();
+                set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+            }),
+            ("a file writable by others", &config::FILE_WRITABLE_BY_OTHERS, |path| {
                 write(path, [5, 2]).unwrap();
                 set_permissions(path, Permissions::from_mode(0o666)).unwrap();
             }),
         ];
-        for (what, make) in cases {
+        for (what, message, make) in cases {
             make(&folder.keytab());
             for was_used in [false, true] {
-                assert!(is_unusable(&folder.read("auto", was_used)), "{what}");
+                assert!(is_unusable(&folder.read("auto", was_used), message), "{what}");
             }
             if remove_file(folder.keytab()).is_err() {
                 fs::remove_dir(folder.keytab()).unwrap();
@@ -262,9 +270,12 @@ mod tests {
         let mut krb5 =
             folder.parsed("krb5_validate = 'auto'\n").config.domains[0].auth.krb5.clone();
         let krb5 = krb5.as_mut().unwrap();
-        for path in ["file/keytab", "no such folder/keytab"] {
+        for (path, message) in [
+            ("file/keytab", &config::FILE_UNREADABLE),
+            ("no such folder/keytab", &config::KEYTAB_MISSING),
+        ] {
             krb5.keytab = SecretFile::Path(folder.0.path().join(path));
-            assert!(is_unusable(&krb5.read_keytab(false, None)), "{path}");
+            assert!(is_unusable(&krb5.read_keytab(false, None), message), "{path}");
         }
     }
 
@@ -283,9 +294,9 @@ mod tests {
             let parsed = parsed(validate);
             parsed.config.domains[0].auth.krb5.as_ref().unwrap().read_keytab(false, credentials)
         };
-        let directory = Some(folder.0.path());
+        let place = Some(folder.0.path());
         for validate in ["auto", "required"] {
-            for credentials in [None, directory] {
+            for credentials in [None, place] {
                 let KeytabState::Unusable { instead, .. } = read(validate, credentials) else {
                     panic!("{validate}");
                 };
@@ -294,9 +305,9 @@ mod tests {
         }
         assert!(read("off", None) == KeytabState::None);
         folder.write(&[5, 2]);
-        assert!(read("required", directory) == KeytabState::Keys(vec![5, 2]));
+        assert!(read("required", place) == KeytabState::Keys(vec![5, 2]));
         folder.write(b"no keytab");
-        assert!(is_unusable(&read("auto", directory)));
+        assert!(is_unusable(&read("auto", place), &config::INVALID_KEYTAB));
         let problems = parsed("required").check_keytabs(false, None);
         assert_eq!((problems.len(), problems[0].severity), (1, Severity::Refusal));
     }

@@ -261,11 +261,11 @@ pub(crate) fn read_bytes(
 
 #[cfg(test)]
 mod tests {
-    use super::trust_anchors;
-    use crate::{ParsedConfig, parse};
-    use roster_messages::table::config as codes;
+    use super::{password, trust_anchors};
+    use crate::{ParsedConfig, SecretFile, parse};
+    use roster_messages::table::config;
     use roster_messages::{Diagnostic, Severity};
-    use std::fs::{Permissions, set_permissions, write};
+    use std::fs::{Permissions, create_dir, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
@@ -386,7 +386,7 @@ o9vdqCHOxm2Y2iLQ
         let told = |place: &str| {
             vec![format!(
                 "{place}: TLS verification will fail: none. {} [RST-1116]",
-                codes::HOST_AUTHORITIES_MISSING.fix
+                config::HOST_AUTHORITIES_MISSING.fix
             )]
         };
         assert_eq!(said("uris = ['ldapi://%2Fx', 'ldaps://x']\n"), told("6: domain.corp.uris"));
@@ -439,5 +439,26 @@ o9vdqCHOxm2Y2iLQ
         );
         write(folder.path().join("password"), "x".repeat(5000)).unwrap();
         assert!(said(folder.path())[0].contains("password is longer than 4096 bytes. "));
+    }
+
+    #[test]
+    fn secret_file_defect_has_its_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        create_dir(path("folder")).unwrap();
+        for (name, bytes) in [("binary", &b"\xff"[..]), ("long", &[b'x'; 5000])] {
+            write(path(name), bytes).unwrap();
+            set_permissions(path(name), Permissions::from_mode(0o600)).unwrap();
+        }
+        for (name, code) in [
+            ("none", "RST-1106"),
+            ("binary/password", "RST-1107"),
+            ("folder", "RST-1108"),
+            ("binary", "RST-1109"),
+            ("long", "RST-1110"),
+        ] {
+            let error = password(&SecretFile::Path(path(name)), None).unwrap_err();
+            assert_eq!(error.message.code, code, "{name}");
+        }
     }
 }

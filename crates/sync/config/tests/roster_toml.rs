@@ -6,7 +6,8 @@ use roster_config::{
     ListenAddress, MemberValues, OfflineConfig, ParsedConfig, ProviderConfig, SecretFile,
     explain::explain, parse,
 };
-use roster_messages::{Diagnostic, Severity};
+use roster_messages::table::config;
+use roster_messages::{Diagnostic, Message, Severity};
 use std::path::Path;
 use std::time::Duration;
 
@@ -560,39 +561,147 @@ fn log_ins_are_there_where_a_domain_asks_anybody_about_passwords() {
     assert_eq!(well(&off).config.pam, None);
     let on = format!("{}\n[responder.pam]\nenabled = true\n", corp(""));
     assert!(well(&on).config.pam.is_some());
-    for (wrong, what) in [
-        (
-            "[responder.nss]",
-            "responder.nss: is not a configurable responder. Write [responder.pam]",
-        ),
-        ("[responder.nscd]\nenabled = true", "enable --now roster-nscd.socket`. [RST-1011]"),
-        ("[responder.pam]\ntrusted_users = ['a b']", "\"a b\" is not a valid user name. "),
-        ("[responder.pam]\nauth_attempts_per_minute = 0", "0 is out of range"),
-    ] {
-        let told = mistakes(&format!("{}\n{wrong}\n", corp("")));
-        assert!(told.iter().any(|told| told.contains(what)), "{told:?}");
-    }
-    let text = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\npasswd = '/p'\n\
-                group = '/g'\nauth = 'ldap'\n";
-    assert!(
-        mistakes(text)[0].contains("domain.lab.auth: auth = \"ldap\" requires provider = \"ldap\"")
-    );
+}
+
+/// Returns key and row of all mistakes and warnings, by line.
+fn messages(text: &str) -> Vec<(String, &'static Message)> {
+    let problems = match parse(text) {
+        Ok(parsed) => parsed.warnings,
+        Err(problems) => problems,
+    };
+    problems.into_iter().map(|problem| (problem.key, problem.message)).collect()
+}
+
+/// One domain of the files provider with more keys.
+fn lab(keys: &str) -> String {
+    format!(
+        "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\npasswd = '/p'\n\
+         group = '/g'\n{keys}\n"
+    )
 }
 
 #[test]
-fn keys_of_log_ins_without_effect_are_warned_of() {
-    for (keys, what) in [
+fn contradiction_has_code_of_its_condition() {
+    let no_domains = lab("").replace("'lab'", "");
+    let same_file = lab("").replace("/g", "/p");
+    let host_file = lab("").replace("/p", "/etc/passwd");
+    let no_uris = corp("").replace("\"ldaps://ldap1\"", "");
+    let clear = corp("auth = 'ldap'\nallow_clear_identities = true").replace("ldaps:", "ldap:");
+    let socket = |keys: &str| corp(keys).replace("ldaps://ldap1", "ldapi://%2Frun%2Fldapi");
+    let krb5 = "auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\n";
+    let access = |domain: &str, keys: &str| format!("[domain.{domain}.access]\n{keys}");
+    let cases: &[(&str, &[(&str, &Message)])] = &[
+        (&corp("[responder.nss]"), &[("responder.nss", &config::UNKNOWN_RESPONDER)]),
+        (&corp("[responder.nscd]\nenabled = true"), &[("responder.nscd", &config::NSCD_RESPONDER)]),
         (
-            "offline_credentials_expiration = '1d'",
-            "offline_credentials_expiration: has no effect when auth = \"none\". ",
+            &corp("[responder.pam]\ntrusted_users = ['a b']"),
+            &[("responder.pam.trusted_users", &config::INVALID_LOCAL_USER)],
         ),
         (
-            "auth = 'ldap'\noffline_credentials = false\noffline_failed_login_attempts = 2",
-            "offline_failed_login_attempts: has no effect because offline_credentials = false. ",
+            &corp("[responder.pam]\nauth_attempts_per_minute = 0"),
+            &[("responder.pam.auth_attempts_per_minute", &config::OUT_OF_RANGE)],
         ),
-    ] {
-        let warnings = rendered(&well(&corp(keys)).warnings);
-        assert!(warnings.iter().any(|warning| warning.contains(what)), "{warnings:?}");
+        (&no_domains, &[("host.domains", &config::DOMAINS_EMPTY)]),
+        (&corp("").replace("corp", "Corp"), &[("host.domains", &config::INVALID_DOMAIN_NAME)]),
+        (&lab("mode = 'on-demand'"), &[("domain.lab.mode", &config::ON_DEMAND_FILES)]),
+        (
+            &corp("refresh_interval = 60\nnegative_ttl = 5"),
+            &[
+                ("domain.corp.refresh_interval", &config::ON_DEMAND_KEY_UNUSED),
+                ("domain.corp.negative_ttl", &config::ON_DEMAND_KEY_UNUSED),
+            ],
+        ),
+        (
+            &corp("home = '/h'\nfallback_home = '/f'"),
+            &[("domain.corp.fallback_home", &config::FALLBACK_UNUSED)],
+        ),
+        (
+            &corp("shell = '/h'\nfallback_shell = '/f'"),
+            &[("domain.corp.fallback_shell", &config::FALLBACK_UNUSED)],
+        ),
+        (&same_file, &[("domain.lab.group", &config::SAME_SOURCE_FILE)]),
+        (&host_file, &[("domain.lab.passwd", &config::HOST_SOURCE_FILE)]),
+        (&lab("auth = 'ldap'"), &[("domain.lab.auth", &config::LDAP_AUTH_WITHOUT_DIRECTORY)]),
+        (
+            &corp("offline_credentials_expiration = '1d'"),
+            &[("domain.corp.offline_credentials_expiration", &config::AUTH_KEY_UNUSED)],
+        ),
+        (
+            &corp("auth = 'ldap'\noffline_credentials = false\noffline_failed_login_attempts = 2"),
+            &[("domain.corp.offline_failed_login_attempts", &config::OFFLINE_KEY_UNUSED)],
+        ),
+        (&lab("krb5_realm = 'LAB.TEST'"), &[("domain.lab.krb5_realm", &config::KRB5_KEY_UNUSED)]),
+        (
+            &lab("auth = 'krb5'\nkrb5_kdcs = ['kdc']"),
+            &[("domain.lab.auth", &config::KRB5_REALM_MISSING)],
+        ),
+        (&lab(krb5), &[("domain.lab.auth", &config::KRB5_KDC_MISSING)]),
+        (
+            &lab(&format!("{krb5}krb5_kdcs = []")),
+            &[("domain.lab.krb5_kdcs", &config::KRB5_KDC_MISSING)],
+        ),
+        (
+            &lab("auth = 'krb5'\nkrb5_realm = 'X\\n}'\nkrb5_discover = true"),
+            &[("domain.lab.krb5_realm", &config::INVALID_REALM)],
+        ),
+        (&no_uris, &[("domain.corp.uris", &config::URIS_EMPTY)]),
+        (
+            &clear,
+            &[
+                ("domain.corp.uris", &config::CLEAR_IDENTITIES_ALLOWED),
+                ("domain.corp.auth", &config::CLEAR_USER_PASSWORDS),
+            ],
+        ),
+        (
+            &corp("bind = 'simple'\nbind_password_file = '/x'"),
+            &[("domain.corp.bind", &config::BIND_DN_MISSING)],
+        ),
+        (
+            &corp("bind = 'simple'"),
+            &[
+                ("domain.corp.bind", &config::BIND_DN_MISSING),
+                ("domain.corp.bind", &config::BIND_PASSWORD_MISSING),
+            ],
+        ),
+        (&socket("start_tls = true"), &[("domain.corp.uris", &config::START_TLS_ON_SOCKET)]),
+        (&socket("tls_ca = '/x'"), &[("domain.corp.tls_ca", &config::TLS_CA_UNUSED)]),
+        (
+            &corp(&access("corp", "enabled = false\nfilter = '(a=b)'")),
+            &[("domain.corp.access.enabled", &config::ACCESS_DISABLED_WITH_RULES)],
+        ),
+        (
+            &corp(&format!("auth = 'ldap'\n{}", access("corp", "enabled = false"))),
+            &[("domain.corp.access.enabled", &config::ACCESS_DISABLED_WITH_RULES)],
+        ),
+        (
+            &corp(&access("corp", "allowed_groups = []")),
+            &[("domain.corp.access.allowed_groups", &config::ALLOW_LIST_EMPTY)],
+        ),
+        (
+            &corp(&access("corp", "service.sshd.allowed_users = []")),
+            &[("domain.corp.access.service.sshd.allowed_users", &config::ALLOW_LIST_EMPTY)],
+        ),
+        (
+            &corp(&access("corp", "denied_users = []")),
+            &[("domain.corp.access.denied_users", &config::DENY_LIST_EMPTY)],
+        ),
+        (
+            &corp(&access("corp", "ssh_key_options = ['from=x']")),
+            &[("domain.corp.access.ssh_key_options", &config::INVALID_KEY_OPTION)],
+        ),
+        (
+            &lab(&access("lab", "filter = '(a=b)'")),
+            &[("domain.lab.access", &config::ACCESS_FILTER_WITHOUT_DIRECTORY)],
+        ),
+        (
+            "domain = 1\n[host]\ndomains = ['a']",
+            &[("domain", &config::NOT_A_TABLE), ("host.domains", &config::DOMAIN_TABLE_MISSING)],
+        ),
+    ];
+    for (text, expected) in cases {
+        let found = messages(text);
+        let found: Vec<_> = found.iter().map(|(key, message)| (&**key, *message)).collect();
+        assert_eq!(found, *expected, "{text}");
     }
 }
 

@@ -166,6 +166,7 @@ fn problem_lines(problems: &[Diagnostic]) -> Vec<CodedLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_messages::table::config;
     use std::sync::mpsc;
 
     #[tokio::test]
@@ -177,11 +178,31 @@ mod tests {
             Ok(())
         });
         let error = first.await.unwrap_err();
-        assert_eq!(error.0[0].message, &codes::CONFIG_READ_TIMEOUT, "{error}");
+        assert_eq!(error.0[0].message, &config::CONFIG_READ_TIMEOUT, "{error}");
         let second = reader.run_in_thread("roster.toml".into(), || -> Result<(), CodedErrors> {
             panic!("read beside the one that hangs")
         });
         assert!(second.await.is_err());
         drop(go_on);
+    }
+
+    #[test]
+    fn trusted_user_missing_is_warned_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let passwd = folder.path().join("passwd");
+        fs::write(&passwd, "web:x:33:33::/:/bin/sh\n").unwrap();
+        let parsed = roster_config::parse(&format!(
+            "[host]\ndomains = ['lab']\npasswd = '{}'\n[domain.lab]\nprovider = 'files'\n\
+             passwd = '/p'\ngroup = '/g'\n[responder.pam]\nenabled = true\n\
+             trusted_users = ['web', 'wbe']\n",
+            passwd.display()
+        ))
+        .unwrap();
+        let mut warnings = Vec::new();
+        assert_eq!(trusted_uids(&parsed, &mut warnings).unwrap(), [33]);
+        let found: Vec<_> =
+            warnings.iter().map(|warning| (&*warning.key, warning.message)).collect();
+        let key = "responder.pam.trusted_users";
+        assert_eq!(found, [(key, &config::TRUSTED_USER_MISSING)]);
     }
 }
