@@ -52,8 +52,11 @@ fn who_is_killed_comes_back() {
         signal(before, Signal::KILL);
         daemon.replaced(role, before);
         daemon.wait_until_all_run();
-        let restarted = format!("{role}: restarting process {before}: killed by signal 9");
-        daemon.wait_for_log(&format!("{restarted} [{ROLE_RESTARTED}]"));
+        // The monitor may notice the lost connection before the end of the bus.
+        if role != "bus" {
+            let restarted = format!("{role}: restarting process {before}: killed by signal 9");
+            daemon.wait_for_log(&format!("{restarted} [{ROLE_RESTARTED}]"));
+        }
     }
     let roles = daemon.status().unwrap().roles;
     let bus = roles.iter().find(|role| role.role == "bus").unwrap();
