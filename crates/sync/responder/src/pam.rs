@@ -628,7 +628,8 @@ mod tests {
     #[zbus::interface(name = "org.roster.Backend1")]
     impl KeysOnly {
         fn ssh_keys(&self, who: LoginRequest) -> Vec<String> {
-            vec!["ssh-ed25519 AAAA".into(), format!("{} {}", "k".repeat(BLOB_BYTES_MAX), who.uid)]
+            let LoginRequest { service, .. } = who;
+            vec!["ssh-ed25519 AAAA".into(), "k".repeat(BLOB_BYTES_MAX), service]
         }
     }
 

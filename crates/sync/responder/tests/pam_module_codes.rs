@@ -103,7 +103,7 @@ mod pam_handle {
     pub struct CallHandle<'c> {
         pub user: CString,
         pub lines: RefCell<Vec<String>>,
-        pub data: RefCell<HashMap<CString, Vec<u8>>>,
+        pub data: RefCell<HashMap<CString, Secret>>,
         pub call: PhantomData<&'c ()>,
     }
 
@@ -131,11 +131,11 @@ mod pam_handle {
         }
 
         pub fn store_data(&self, name: &CStr, bytes: Secret) {
-            self.data.borrow_mut().insert(name.to_owned(), bytes.as_bytes().to_vec());
+            self.data.borrow_mut().insert(name.to_owned(), bytes);
         }
 
         pub fn stored_data(&self, name: &CStr) -> Option<Secret> {
-            Secret::copy_of(self.data.borrow().get(name)?)
+            Secret::copy_of(self.data.borrow().get(name)?.as_bytes())
         }
 
         pub fn remove_data(&self, name: &CStr) {
@@ -170,6 +170,7 @@ use options::ModuleOptions;
 use pam_handle::CallHandle;
 use return_codes::PamCode;
 use roster_messages::table::login;
+use roster_secret::Secret;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -196,7 +197,7 @@ fn pam_module_failure_is_logged_with_code() {
         let handle = CallHandle {
             user: user.to_owned(),
             lines: RefCell::default(),
-            data: RefCell::new([(name.to_owned(), bytes.to_vec())].into()),
+            data: RefCell::new([(name.to_owned(), Secret::copy_of(bytes).expect("memory"))].into()),
             call: PhantomData,
         };
         let mut options = ModuleOptions::from_flags(0);

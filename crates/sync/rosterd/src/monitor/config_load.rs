@@ -197,7 +197,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let (path, passwd) = (folder.path().join("roster.toml"), folder.path().join("passwd"));
         let text = format!(
-            "[host]\ndomains = [\"lab\"]\npasswd = {passwd:?}\n[responder.pam]\n\
+            "[host]\ndomains = [\"lab\"]\npasswd = {passwd:?}\n[responder.pam]\nenabled = true\n\
              trusted_users = [\"www\"]\n[domain.lab]\nprovider = \"files\"\n\
              passwd = \"/p\"\ngroup = \"/g\"\n"
         );

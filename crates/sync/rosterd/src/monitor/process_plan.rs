@@ -204,7 +204,7 @@ mod tests {
         let files = "provider = \"files\"\npasswd = \"/p\"\ngroup = \"/g\"\n";
         for (text, user) in [
             (on_demand.to_owned(), "roster-nss"),
-            (format!("{files}[responder.pam]\n"), "roster-pam"),
+            (format!("{files}[responder.pam]\nenabled = true\n"), "roster-pam"),
             (format!("{files}[metrics]\nlisten = \"unix:/m\"\n"), "roster-metrics"),
         ] {
             let text = format!("[host]\ndomains = [\"corp\"]\n[domain.corp]\n{text}");

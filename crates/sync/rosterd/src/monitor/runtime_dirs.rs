@@ -680,9 +680,10 @@ mod tests {
 
     #[test]
     fn runtime_dirs_unusable_place_has_code() {
+        type Prepare = fn(&Path);
         let long = "x".repeat(SOCKET_PATH_MAX);
-        let nothing: fn(&Path) = |_| {};
-        let cases: [(&str, &str, fn(&Path), _); 5] = [
+        let nothing: Prepare = |_| {};
+        let cases: [(&str, &str, Prepare, _); 5] = [
             ("state", "missing/run", nothing, &daemon::RUN_DIR_UNUSABLE),
             ("state", &long, nothing, &daemon::SOCKET_PATH_TOO_LONG),
             ("missing/state", "run", nothing, &daemon::STATE_DIR_UNUSABLE),

@@ -60,11 +60,12 @@ impl Monitor {
             domains,
             roles,
         });
-        if !self.report.is_ready_sent && self.end_deadline.is_none() {
-            if is_ready(&waits_for, self.process.started_at.elapsed()) {
-                self.report.is_ready_sent = true;
-                let _ = sd_notify::notify(&[NotifyState::Ready]);
-            }
+        if !self.report.is_ready_sent
+            && self.end_deadline.is_none()
+            && is_ready(&waits_for, self.process.started_at.elapsed())
+        {
+            self.report.is_ready_sent = true;
+            let _ = sd_notify::notify(&[NotifyState::Ready]);
         }
         if status != self.report.sent {
             let _ = sd_notify::notify(&[NotifyState::Status(&status)]);
