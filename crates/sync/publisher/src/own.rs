@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn snapshot_without_inotify_is_polled() {
-        // Inside a user namespace of its own, in which inotify has no instances.
+        // Inside a private user namespace, in which inotify has no instances.
         const INSIDE: &str = "own::tests::inside_namespace_without_inotify";
         const SCRIPT: &str = "echo 0 >/proc/sys/user/max_inotify_instances; exec \"$@\"";
         let mut command = std::process::Command::new("unshare");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The codes in log lines of pam_roster. The module cannot have tests of its own, because it is built without the
+//! The codes in log lines of pam_roster. Its crate cannot have tests, because the module is built without the
 //! standard library and for libpam. Its sources are compiled here, with stand-ins for libpam, the responder and
 //! roster-krb5.
 #![allow(dead_code, missing_docs)] // the test uses a part of the module

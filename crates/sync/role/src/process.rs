@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A role whose helper is not installed.
+    /// A role without an installed helper.
     struct RoleWithoutHelper;
 
     impl RoleProgram for RoleWithoutHelper {
