@@ -185,3 +185,53 @@ impl PublisherObject {
     #[zbus(signal)]
     pub(super) async fn invalidate_all(emitter: &SignalEmitter<'_>) -> zbus::Result<()>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::send_signal;
+    use crate::tests::tasks;
+    use roster_role::testing::{TestBus, block_on, logged_codes};
+    use std::future::{pending, ready};
+
+    fn has_code<T>(reply: Result<T, BusError>, message: &Message) -> bool {
+        let (Err(BusError::Invalid(text)) | Err(BusError::Unavailable(text))) = reply else {
+            return false;
+        };
+        text.ends_with(&format!(" [{message}]"))
+    }
+
+    #[tokio::test]
+    async fn publisher_request_not_served_has_code() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let bus = TestBus::start(folder.path(), TestBus::OPEN);
+        let hub = tasks(folder.path(), &bus).await;
+        let object = PublisherObject::new(Arc::clone(&hub));
+        assert!(has_code(object.rejected("lab".into(), 0, 1).await, &daemon::DOMAIN_UNKNOWN));
+        assert!(has_code(object.confirm("lab".into()).await, &daemon::DOMAIN_UNKNOWN));
+
+        let logged = logged_codes(|| {
+            hub.record_failure(&anyhow::anyhow!("no space left"));
+        });
+        assert_eq!(logged, [&daemon::PUBLISH_FAILED]);
+        // The attempt after the request ends at once.
+        hub.publications.attempts_ended.send_replace(1);
+        assert!(has_code(object.publish().await, &daemon::PUBLISH_FAILED));
+        // No attempt ends.
+        hub.publications.attempts_ended.send_replace(0);
+        tokio::time::pause();
+        assert!(has_code(object.publish().await, &daemon::PUBLICATION_RUNNING));
+    }
+
+    #[test]
+    fn signal_not_sent_is_logged() {
+        let sent = async {
+            send_signal("generation 7", ready(Ok(()))).await;
+            send_signal("generation 7", ready(Err(zbus::Error::InvalidReply))).await;
+            tokio::time::pause();
+            send_signal("generation 7", pending()).await;
+        };
+        let logged = logged_codes(|| block_on(sent));
+        assert_eq!(logged, [&daemon::SIGNAL_NOT_SENT, &daemon::SIGNAL_NOT_SENT]);
+    }
+}

@@ -155,6 +155,8 @@ fn read_through(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::tasks;
+    use roster_role::testing::{TestBus, block_on, logged_codes};
 
     #[test]
     fn files_are_read_whatever_their_length() {
@@ -173,5 +175,25 @@ mod tests {
     fn copies_only_where_programs_look() {
         assert_eq!(copy_dir(Path::new("/run/roster")), Some(copy::DIR.into()));
         assert_eq!(copy_dir(Path::new("/tmp/run")), None);
+    }
+
+    #[test]
+    fn disk_faults_are_logged_once() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let bus = TestBus::start(folder.path(), TestBus::OPEN);
+        let hub = block_on(tasks(folder.path(), &bus));
+        fs::write(&hub.snapshot, "bytes").expect("write");
+        // Its directory is missing.
+        let logged = logged_codes(|| {
+            hub.finish_copies();
+            hub.finish_copies();
+        });
+        assert_eq!(logged, [&daemon::SNAPSHOT_COPY_MISSING]);
+        assert!(!hub.status.lock().copy_error.is_empty());
+
+        fs::remove_file(&hub.snapshot).expect("remove");
+        fs::create_dir(&hub.snapshot).expect("create");
+        assert_eq!(logged_codes(|| hub.read_from_disk()), [&daemon::SNAPSHOT_DISK_ERROR]);
+        assert!(!hub.status.lock().disk_error.is_empty());
     }
 }

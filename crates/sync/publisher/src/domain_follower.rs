@@ -184,3 +184,81 @@ impl DomainFollower {
 async fn fetch(proxy: &BackendProxy<'_>, epoch: u64, since: u64) -> anyhow::Result<OwnedFd> {
     Ok(timeout(CALL_DEADLINE, proxy.fetch(epoch, since)).await??.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{Image, apply_image, published, tasks, twenty_without};
+    use roster_bus::domain_image::{COMPLETE, IMAGE_BYTES_MAX};
+    use roster_role::testing::{TestBus, block_on, logged_codes};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    use std::fs::File;
+    use std::io::Write;
+
+    async fn follower(hub: &Arc<PublisherTasks>) -> DomainFollower {
+        let builder = BackendProxy::builder(&hub.connection);
+        let builder = builder.destination("org.roster.Backend.corp");
+        let proxy = builder.path("/org/roster/Backend/corp").build().await.expect("a proxy");
+        DomainFollower::new(Arc::clone(hub), 0, "corp".into(), proxy)
+    }
+
+    #[test]
+    fn follower_without_signals_is_logged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let followed = async {
+            let bus = TestBus::start(folder.path(), TestBus::NO_SIGNALS);
+            let hub = tasks(folder.path(), &bus).await;
+            follower(&hub).await.run().await;
+        };
+        let logged = logged_codes(|| block_on(followed));
+        assert_eq!(logged, [&daemon::DOMAIN_SIGNALS_MISSING]);
+    }
+
+    /// An image as a backend passes it, extended to `length`.
+    fn sealed(bytes: &[u8], length: u64) -> OwnedFd {
+        let image = memfd_create("image", MemfdFlags::ALLOW_SEALING).expect("a memfd");
+        let mut file = File::from(image);
+        file.write_all(bytes).expect("write");
+        file.set_len(length.max(bytes.len() as u64)).expect("extend");
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)
+            .expect("seal");
+        file.into()
+    }
+
+    #[test]
+    fn follower_image_not_applied_is_logged() {
+        let flagged = |flags| {
+            let mut image = twenty_without(0, 2);
+            image.header.flags = flags;
+            image.bytes()
+        };
+        let cut = {
+            let bytes = twenty_without(0, 2).bytes();
+            bytes[..bytes.len() - 1].to_vec()
+        };
+        for (image, length, message) in [
+            (flagged(0), 0, &daemon::DOMAIN_INCOMPLETE),
+            (flagged(COMPLETE), 0, &daemon::DOMAIN_NOT_REACHED),
+            (twenty_without(11, 2).bytes(), 0, &daemon::REMOVALS_HELD),
+            (cut, 0, &daemon::UPDATE_REJECTED),
+            (Image::full().bytes(), IMAGE_BYTES_MAX + 1, &daemon::DOMAIN_TOO_LARGE),
+        ] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let applied = async {
+                let bus = TestBus::start(folder.path(), TestBus::OPEN);
+                let hub = tasks(folder.path(), &bus).await;
+                let mut state = hub.state.write().await;
+                apply_image(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+                published(&mut state, |_| {});
+                drop(state);
+                let mut follower = follower(&hub).await;
+                // A change that cannot be applied is followed by the whole state.
+                follower.from_start = true;
+                // No wait for the next fetch.
+                hub.domain_wakeups[0].notify_one();
+                follower.apply(sealed(&image, length), Instant::now()).await;
+            };
+            assert_eq!(logged_codes(|| block_on(applied)), [message]);
+        }
+    }
+}

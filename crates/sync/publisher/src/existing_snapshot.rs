@@ -103,3 +103,44 @@ impl ExistingSnapshot {
 fn every_domain(config: &PublisherRoleConfig) -> ServedCounts {
     config.domains.iter().map(|domain| (domain.name.clone(), EntryCounts::default())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{config, host, put};
+    use roster_role::testing::logged_codes;
+    use std::fs;
+
+    #[test]
+    fn existing_snapshot_of_others_is_logged() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let (folder, snapshot) = (folder.path(), folder.path().join("roster.v3.snap"));
+        let (own, identity, _) = put(folder, &host(&["corp"]), 7);
+        let (foreign, ..) = put(folder, &host(&["corp"]), 8);
+        for (bytes, records, messages) in [
+            (None, None, vec![]),
+            (Some(&own), Some(identity), vec![]),
+            (Some(&own), None, vec![&daemon::OWN_RECORD_MISSING]),
+            (Some(&foreign), Some(identity), vec![&daemon::SNAPSHOT_FOREIGN]),
+        ] {
+            let _ = fs::remove_file(&snapshot);
+            let _ = fs::remove_file(folder.join(own_record::FILE));
+            if let Some(bytes) = bytes {
+                fs::write(&snapshot, bytes).expect("write");
+            }
+            if let Some(identity) = records {
+                own_record::write(folder, &[identity]).expect("write");
+            }
+            let logged = logged_codes(|| {
+                ExistingSnapshot::read(folder, &snapshot, None, &config(&["corp"]));
+            });
+            assert_eq!(logged, messages);
+        }
+        fs::remove_file(&snapshot).expect("remove");
+        fs::create_dir(&snapshot).expect("create");
+        let logged = logged_codes(|| {
+            ExistingSnapshot::read(folder, &snapshot, None, &config(&["corp"]));
+        });
+        assert_eq!(logged, [&daemon::SNAPSHOT_DISK_ERROR]);
+    }
+}

@@ -259,10 +259,7 @@ async fn run(mut context: RoleContext<PublisherRoleConfig>) -> anyhow::Result<()
         backends: asker,
     });
     let local_files = LocalFiles::new(&config.host);
-    let watch = FileWatch::new(local_files.paths()).with_code(
-        &daemon::LOCAL_ACCOUNTS_NOT_WATCHED,
-        || "host accounts: cannot watch the files",
-    )?;
+    let watch = watch_locals(&local_files)?;
     tokio::spawn(follow_locals(Arc::clone(&hub), local_files, watch));
     for (position, (domain, proxy)) in config.domains.iter().zip(proxies).enumerate() {
         tokio::spawn(accept_stale_data(Arc::clone(&hub), position, proxy.clone()));
@@ -672,6 +669,12 @@ async fn send_signal(what: &str, signal: impl Future<Output = zbus::Result<()>>)
         Err(_) => format!("the bus accepted nothing within {SIGNAL_DEADLINE:?}"),
     };
     log!(WARN, &daemon::SIGNAL_NOT_SENT, "{what}: cannot send the signal: {error}");
+}
+
+/// Starts a watch of the files of the host's own accounts.
+fn watch_locals(files: &LocalFiles) -> Result<FileWatch, CodedError> {
+    FileWatch::new(files.paths())
+        .with_code(&daemon::LOCAL_ACCOUNTS_NOT_WATCHED, || "host accounts: cannot watch the files")
 }
 
 /// Reads the host's own accounts, now and after each change.

@@ -50,6 +50,10 @@ pub fn read_stable(files: &LocalFiles, left: Option<&FileStamps>) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::tasks;
+    use crate::{follow_locals, watch_locals};
+    use roster_messages::table::daemon;
+    use roster_role::testing::{TestBus, block_on, logged_codes};
     use std::fs;
     use std::path::Path;
     use std::time::Duration;
@@ -110,5 +114,33 @@ mod tests {
         let [passwd, group, subuid, subgid] =
             ["passwd", "group", "subuid", "subgid"].map(|name| folder.join(name));
         LocalFiles { passwd, group, subuid, subgid }
+    }
+
+    #[test]
+    fn unreadable_local_accounts_are_logged() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = |name| folder.path().join(name);
+        let files = LocalFiles {
+            passwd: path("passwd"),
+            group: path("group"),
+            subuid: path("subuid"),
+            subgid: path("subgid"),
+        };
+        let followed = async {
+            let bus = TestBus::start(folder.path(), TestBus::OPEN);
+            let hub = tasks(folder.path(), &bus).await;
+            let watch = watch_locals(&files).expect("a watch");
+            let told = async {
+                while hub.status.lock().locals_error.is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                () = follow_locals(hub.clone(), files.clone(), watch) => {}
+                () = told => {}
+            }
+        };
+        let logged = logged_codes(|| block_on(followed));
+        assert_eq!(logged, [&daemon::LOCAL_ACCOUNTS_UNREADABLE]);
     }
 }

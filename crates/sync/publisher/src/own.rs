@@ -160,6 +160,12 @@ fn dir_identity(folder: &Path) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::tasks;
+    use crate::{publish_changes, watch_locals};
+    use roster_admission::LocalFiles;
+    use roster_messages::CodedError;
+    use roster_role::Shutdown;
+    use roster_role::testing::{TestBus, block_on, logged_codes};
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -242,5 +248,81 @@ mod tests {
         assert!(guard.moved_dir().is_none());
         fs::remove_dir(&copies).expect("remove");
         assert_eq!(guard.moved_dir(), Some(&*copies));
+    }
+
+    #[test]
+    fn lost_snapshot_is_logged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let lost = async {
+            let bus = TestBus::start(folder.path(), TestBus::OPEN);
+            let hub = tasks(folder.path(), &bus).await;
+            let mut guard = SnapshotWatch::new(&hub.snapshot, folder.path());
+            let identity = SnapshotIdentity { generation: 7, checksum: 1 };
+            *hub.publications.current.lock() = Some(CurrentSnapshot { identity, stamp: None });
+            // It was removed.
+            hub.wait_until_lost(&mut guard).await;
+            // It is in place, on a disk that cannot be read.
+            fs::write(&hub.snapshot, snapshot(1000, 7)).expect("write");
+            let identity = SnapshotIdentity::from_bytes(&snapshot(1000, 7)).expect("a snapshot");
+            let stamp = SnapshotStamp::from_path(&hub.snapshot).ok();
+            *hub.publications.current.lock() = Some(CurrentSnapshot { identity, stamp });
+            hub.update_status(|status| status.disk_error = "a bad sector".into());
+            hub.wait_until_lost(&mut guard).await;
+        };
+        let logged = logged_codes(|| block_on(lost));
+        assert_eq!(logged, [&daemon::SNAPSHOT_LOST, &daemon::SNAPSHOT_LOST]);
+    }
+
+    #[tokio::test]
+    async fn replaced_directory_ends_the_publisher() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let snap = folder.path().join("snap");
+        fs::create_dir(&snap).expect("create");
+        let bus = TestBus::start(folder.path(), TestBus::OPEN);
+        let hub = tasks(&snap, &bus).await;
+        let guard = SnapshotWatch::new(&hub.snapshot, folder.path());
+        fs::rename(&snap, folder.path().join("old")).expect("rename");
+        let (_stop, mut shutdown) = Shutdown::new();
+        let error = publish_changes(&hub, POLL_INTERVAL, guard, &mut shutdown).await;
+        let error = error.expect_err("it ends").downcast::<CodedError>().expect("a code");
+        assert_eq!(error.message, &daemon::SNAPSHOT_DIR_REPLACED);
+    }
+
+    #[test]
+    fn snapshot_without_inotify_is_polled() {
+        // Inside a private user namespace, in which inotify has no instances.
+        const INSIDE: &str = "own::tests::inside_namespace_without_inotify";
+        const SCRIPT: &str = "echo 0 >/proc/sys/user/max_inotify_instances; exec \"$@\"";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-ec", SCRIPT, "sh"]);
+        command.arg(std::env::current_exe().expect("a path"));
+        let done = command.args(["--exact", INSIDE, "--ignored", "--nocapture"]).output();
+        let done = done.expect("start unshare of util-linux");
+        let text = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+        if text.contains("unshare failed") {
+            eprintln!("skipped: {text}");
+            return;
+        }
+        assert!(done.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    #[test]
+    #[ignore = "run by snapshot_without_inotify_is_polled"]
+    fn inside_namespace_without_inotify() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("roster.snap");
+        let logged = logged_codes(|| {
+            let mut guard = SnapshotWatch::new(&path, folder.path());
+            block_on(guard.wait_for_change());
+        });
+        assert_eq!(logged, [&daemon::SNAPSHOT_NOT_WATCHED]);
+        let files = LocalFiles {
+            passwd: path.clone(),
+            group: path.clone(),
+            subuid: path.clone(),
+            subgid: path,
+        };
+        let error = watch_locals(&files).err().expect("no watch");
+        assert_eq!(error.message, &daemon::LOCAL_ACCOUNTS_NOT_WATCHED);
     }
 }

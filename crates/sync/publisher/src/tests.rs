@@ -8,25 +8,31 @@ use super::lookup_overlay::OverlayEntry;
 use super::own::SnapshotIdentity;
 use super::own_record;
 use super::state::{ImageOutcome, Invalidation, PublisherState};
+use super::{BackendClients, PublicationProgress, PublisherTasks, SnapshotCopies};
 use crate::existing_snapshot::ExistingSnapshot;
 use crate::role_config::{DomainRules, PublisherRoleConfig};
+use parking_lot::Mutex;
 use roster_admission::IdRanges;
 use roster_admission::Locals;
+use roster_bus::bus_names::RoleName;
 use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
 use roster_bus::interfaces::RejectionCount;
 use roster_config::{AdmissionExceptions, DomainMode, HostConfig};
 use roster_request::LookupKind as LookUp;
+use roster_role::testing::TestBus;
 use roster_snapshot::Snapshot;
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use tokio::sync::{Notify, RwLock, watch};
 
 /// An image as a backend encodes it.
 pub(super) struct Image {
-    header: ImageHeader,
+    pub(super) header: ImageHeader,
     bytes: Vec<u8>,
 }
 
@@ -170,7 +176,7 @@ impl Image {
     }
 }
 
-fn config(domains: &[&str]) -> PublisherRoleConfig {
+pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
     let mode = |name: &str| match name {
         _ if name.starts_with("asked") => DomainMode::OnDemand,
         _ => DomainMode::Replicate,
@@ -245,6 +251,33 @@ pub(super) fn host(domains: &[&str]) -> PublisherState {
     let mut state = fresh(domains, ServedCounts::new(), None);
     state.set_locals(locals(&[("root", 0), ("daemon", 1)], &[("root", 0), ("users", 100)]));
     state
+}
+
+/// Makes a publisher with a mirrored domain `corp` and its snapshot in `folder`.
+pub(super) async fn tasks(folder: &Path, bus: &TestBus) -> Arc<PublisherTasks> {
+    Arc::new(PublisherTasks {
+        state: RwLock::new(host(&["corp"])),
+        changed: Notify::new(),
+        lookup_changed: Notify::new(),
+        publications: PublicationProgress {
+            attempts_begun: AtomicU64::new(0),
+            attempts_ended: watch::channel(0).0,
+            current: Mutex::default(),
+            newest_generation: AtomicU64::new(0),
+        },
+        failures: Mutex::default(),
+        copies: SnapshotCopies {
+            dir: Some(folder.join("copies")),
+            lock: Mutex::default(),
+            disk_read_due: Notify::new(),
+        },
+        domain_wakeups: vec![Arc::default()],
+        status: Mutex::default(),
+        snapshot: folder.join("roster.v3.snap"),
+        connection: bus.connect().await,
+        object: RoleName::Publisher.path(),
+        backends: BackendClients::new([None].into_iter()),
+    })
 }
 
 /// Publishes into memory and calls `question` with the snapshot.
@@ -824,7 +857,7 @@ fn an_image_that_is_refused_changes_nothing() {
 }
 
 /// Twenty users and groups without the first `gone` ones, from that backend process.
-fn twenty_without(gone: u32, epoch: u64) -> Image {
+pub(super) fn twenty_without(gone: u32, epoch: u64) -> Image {
     let mut image = Image::full();
     image.header.epoch = epoch;
     (gone..20).fold(image, |image, i| {
@@ -1221,7 +1254,7 @@ fn show_tells_every_domains_entry_and_which_is_served() {
 }
 
 /// Writes the snapshot of a state to a directory, with that generation.
-fn put(
+pub(super) fn put(
     folder: &Path,
     state: &PublisherState,
     generation: u64,

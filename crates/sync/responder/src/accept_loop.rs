@@ -53,3 +53,29 @@ pub async fn serve_connections<C, S>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_role::testing::{block_on, logged_codes};
+    use std::future::{pending, ready};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn accept_failure_is_logged_and_retried() {
+        let limits = ConnectionLimits { per_user: 1, for_root: 1, total: 1 };
+        let (stop, mut shutdown) = Shutdown::new();
+        let has_failed = AtomicBool::new(false);
+        let accept = async || {
+            if has_failed.swap(true, Ordering::Relaxed) {
+                let _ = stop.send(true);
+                return pending().await;
+            }
+            Err(io::Error::other("no descriptors"))
+        };
+        let serve = |_, (), _| ready(Ok(()));
+        let logged =
+            logged_codes(|| block_on(serve_connections(limits, &mut shutdown, accept, serve)));
+        assert_eq!(logged, [&daemon::ACCEPT_FAILED]);
+    }
+}

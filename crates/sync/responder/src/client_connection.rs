@@ -106,9 +106,13 @@ async fn wait_ready(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_bus::bus_names::RoleName;
     use roster_request::LookupKind;
+    use roster_role::Shutdown;
+    use roster_role::testing::TestBus;
     use roster_system_tests::wait::SOON;
     use roster_wire::{NssRequest, NssRequestHeader, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES};
+    use std::fs::File;
     use std::time::Duration;
     use tokio::time::{sleep, timeout};
 
@@ -192,5 +196,26 @@ mod tests {
             replied.expect("no panic").map_err(|error| error.kind()),
             Err(io::ErrorKind::BrokenPipe)
         );
+    }
+
+    #[tokio::test]
+    async fn responder_without_usable_socket_has_code() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let bus = TestBus::start(folder.path(), TestBus::OPEN);
+        // epoll(7) accepts no directory.
+        let directory = File::open("/").expect("open");
+        for listener in [None, Some(directory.into())] {
+            let mut context = RoleContext {
+                role: RoleName::Responder("nss".into()),
+                config: (),
+                state_dir: "/".into(),
+                run_dir: "/".into(),
+                connection: bus.connect().await,
+                listener,
+                shutdown: Shutdown::new().1,
+            };
+            let error = take_socket(&mut context, ClientListener::new).err().expect("no socket");
+            assert_eq!(error.message, &daemon::RESPONDER_SOCKET_MISSING);
+        }
     }
 }

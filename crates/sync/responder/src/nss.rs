@@ -343,3 +343,64 @@ fn label(kind: LookupKind) -> &'static str {
         LookupKind::GroupsOf => "groups_of",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_messages::CodedError;
+    use roster_role::Shutdown;
+    use roster_role::testing::{TestBus, block_on, with_logged_codes};
+    use std::os::unix::net::UnixListener;
+
+    #[tokio::test]
+    async fn nss_without_signals_does_not_serve() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let bus = TestBus::start(folder.path(), TestBus::NO_SIGNALS);
+        let listener = UnixListener::bind(folder.path().join("nss")).expect("bind");
+        let error = run(RoleContext {
+            role: RoleName::Responder("nss".into()),
+            config: NssRoleConfig { negative: Duration::ZERO },
+            state_dir: "/".into(),
+            run_dir: "/".into(),
+            connection: bus.connect().await,
+            listener: Some(listener.into()),
+            shutdown: Shutdown::new().1,
+        });
+        let error = error.await.expect_err("no signals").downcast::<CodedError>().expect("a code");
+        assert_eq!(error.message, &daemon::RESPONDER_SIGNALS_MISSING);
+    }
+
+    /// A publisher of another version.
+    struct OtherPublisher;
+
+    #[zbus::interface(name = "org.roster.Publisher1")]
+    impl OtherPublisher {
+        fn look_up(&self, _request: u64, _kind: u32, _name: Vec<u8>, _id: u32) -> Vec<u8> {
+            b"another format".to_vec()
+        }
+    }
+
+    #[test]
+    fn nss_malformed_publisher_reply_is_logged() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let bus = TestBus::start(folder.path(), TestBus::OPEN);
+        let asked = async {
+            let (connection, publisher) = (bus.connect().await, bus.connect().await);
+            publisher.object_server().at(RoleName::Publisher.path(), OtherPublisher).await?;
+            publisher.request_name(RoleName::Publisher.bus_name()).await?;
+            let responder = Arc::new(NssResponder {
+                publisher: PublisherProxy::new(&connection).await?,
+                reply_cache: Mutex::new(ReplyCache::new(Duration::ZERO)),
+                in_flight: Coalescer::new(IN_FLIGHT_MAX),
+                version_log: VersionLog::default(),
+                uid: 0,
+            });
+            let request = NssRequest { kind: LookupKind::UserByName, name: b"alice", id: 0 };
+            let probe = usdt_probes::RequestProbe::received(request.kind);
+            zbus::Result::Ok(responder.query_publisher(&request, &probe).await)
+        };
+        let (logged, frame) = with_logged_codes(|| block_on(asked).expect("a bus"));
+        assert_eq!(logged, [&daemon::PUBLISHER_REPLY_MALFORMED]);
+        assert_eq!(&*frame, encode::UNAVAILABLE);
+    }
+}

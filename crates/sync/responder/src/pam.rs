@@ -581,7 +581,13 @@ async fn call_backend(
 
 #[cfg(test)]
 mod tests {
+    use super::super::connection_limits::{ConnectionTable, admit};
     use super::*;
+    use roster_messages::CodedError;
+    use roster_role::Shutdown;
+    use roster_role::testing::{TestBus, block_on, with_logged_codes};
+    use std::future::pending;
+    use std::os::unix::net::UnixListener;
 
     fn found(domain: &str, uid: u32) -> ServedUser {
         ServedUser { domain: domain.into(), name: b"alice".to_vec(), uid }
@@ -614,6 +620,96 @@ mod tests {
         assert!(is_other_user(Some(1000), &alice) && is_other_user(Some(0), &alice));
         assert!(!is_other_user(None, &alice), "the program knows no uid");
         assert!(!is_other_user(Some(1000), &ServedUser::default()), "others serve the name");
+    }
+
+    /// A backend that replies only about SSH keys. Together they are too long.
+    struct KeysOnly;
+
+    #[zbus::interface(name = "org.roster.Backend1")]
+    impl KeysOnly {
+        fn ssh_keys(&self, who: LoginRequest) -> Vec<String> {
+            let LoginRequest { service, .. } = who;
+            vec!["ssh-ed25519 AAAA".into(), "k".repeat(BLOB_BYTES_MAX), service]
+        }
+    }
+
+    /// Returns the context of a responder for two domains.
+    async fn context(bus: &TestBus) -> RoleContext<PamRoleConfig> {
+        let domain = |name: &str| LoginDomain { name: name.into(), authenticates: true };
+        let config = PamRoleConfig {
+            domains: vec![domain("corp"), domain("lost")],
+            trusted: Vec::new(),
+            timeout: LOGIN_DEADLINE,
+            tries_per_minute: 10,
+        };
+        RoleContext {
+            role: RoleName::Responder("pam".into()),
+            config,
+            state_dir: "/".into(),
+            run_dir: "/".into(),
+            connection: bus.connect().await,
+            listener: None,
+            shutdown: Shutdown::new().1,
+        }
+    }
+
+    #[tokio::test]
+    async fn pam_without_signals_does_not_serve() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let bus = TestBus::start(folder.path(), TestBus::NO_SIGNALS);
+        let mut context = context(&bus).await;
+        let listener = UnixListener::bind(folder.path().join("pam")).expect("bind");
+        context.listener = Some(listener.into());
+        let error = run(context).await.expect_err("no signals");
+        let error = error.downcast::<CodedError>().expect("a code");
+        assert_eq!(error.message, &daemon::RESPONDER_SIGNALS_MISSING);
+    }
+
+    #[test]
+    fn pam_request_without_full_reply_is_logged() {
+        use AuthRequestKind::{Account, SshKeys};
+        let folder = tempfile::tempdir().expect("a directory");
+        let bus = TestBus::start(folder.path(), TestBus::OPEN);
+        for (user, kind, uid, message, result) in [
+            ("unknown", Account, None, &login::USER_DOMAIN_UNKNOWN, AuthResult::Unreachable),
+            ("corp", Account, Some(1000), &login::UID_MISMATCH, AuthResult::Denied),
+            ("lost", Account, None, &login::BACKEND_NO_REPLY, AuthResult::Unreachable),
+            ("lost", SshKeys, None, &login::BACKEND_NO_REPLY, AuthResult::Unreachable),
+            ("corp", SshKeys, None, &login::SSH_KEYS_TOO_LARGE, AuthResult::Success),
+        ] {
+            let asked = async {
+                let context = context(&bus).await;
+                let (backend, role) = (bus.connect().await, RoleName::Backend("corp".into()));
+                backend.object_server().at(role.path(), KeysOnly).await.expect("an object");
+                backend.request_name(role.bus_name()).await.expect("the name");
+                let responder = PamResponder::new(&context).await.expect("proxies");
+                // Each domain serves a user of its name.
+                for domain in ["corp", "lost"] {
+                    let user = found(domain, 2000);
+                    responder.user_cache.lock().note(domain.as_bytes(), &user, 0, Instant::now());
+                }
+                let request = AuthRequest {
+                    kind,
+                    user: user.as_bytes(),
+                    uid,
+                    service: b"sshd",
+                    remote_host: b"",
+                    terminal: b"",
+                    remote_user: b"",
+                    secret: b"",
+                    new_secret: b"",
+                };
+                let (sender, receiver) = std::sync::mpsc::channel();
+                admit(&ConnectionTable::new(LIMITS), 0, |slot| {
+                    let _ = sender.send(slot);
+                    tokio::spawn(pending::<()>()).abort_handle()
+                });
+                let slot = receiver.try_recv().expect("admitted");
+                responder.respond(0, &request, &slot).await.0.result
+            };
+            let logged = with_logged_codes(|| block_on(asked));
+            assert_eq!(logged, (vec![message], result), "{user} {kind:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ mod role;
 pub mod role_object;
 mod runtime;
 pub mod sandbox;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod usdt_probes;
 mod watched_path_check;
 

@@ -35,10 +35,9 @@ pub fn run<R: RoleProgram>(launch: Launch<R::Config>) -> u8 {
         return exit_status::USAGE;
     };
     let reach = WatchedPaths::new(&R::watched_files(&launch.config));
-    let helper = match R::start_helper(&launch) {
+    let helper = match start_helper::<R>(&launch) {
         Ok(helper) => helper,
         Err(error) => {
-            let error = ensure_code(error, &daemon::ROLE_HELPER_FAILED);
             print_stderr(format_args!("rosterd: {role}: {error:#}"));
             return exit_status::SOFTWARE;
         }
@@ -49,11 +48,23 @@ pub fn run<R: RoleProgram>(launch: Launch<R::Config>) -> u8 {
     let level = logging::start(&role, &launch.log);
     match serve::<R>(role, launch, helper, limits, &reach, (level, counters)) {
         Ok(()) => 0,
-        Err(RoleFailure::BusLost) => {
+        Err(failure) => report_failure(failure),
+    }
+}
+
+/// Starts the process beside the role.
+fn start_helper<R: RoleProgram>(launch: &Launch<R::Config>) -> anyhow::Result<R::Helper> {
+    R::start_helper(launch).map_err(|error| ensure_code(error, &daemon::ROLE_HELPER_FAILED))
+}
+
+/// Logs the failure, and leaves the exit message for the monitor. Returns the exit status.
+fn report_failure(failure: RoleFailure) -> u8 {
+    match failure {
+        RoleFailure::BusLost => {
             log!(WARN, &daemon::BUS_LOST, "the bus: connection lost; this process exits");
             exit_status::TEMPORARY
         }
-        Err(RoleFailure::OutsideSandbox(file)) => {
+        RoleFailure::OutsideSandbox(file) => {
             log!(
                 WARN,
                 &daemon::FILE_OUTSIDE_SANDBOX,
@@ -62,7 +73,7 @@ pub fn run<R: RoleProgram>(launch: Launch<R::Config>) -> u8 {
             );
             exit_status::TEMPORARY
         }
-        Err(RoleFailure::Failed(error)) => {
+        RoleFailure::Failed(error) => {
             let error = ensure_code(error, &daemon::ROLE_FAILED);
             log!(ERROR, code_of(&error, &daemon::ROLE_FAILED), "{error:#}");
             write_exit_message(&format!("{error:#}"));
@@ -109,18 +120,7 @@ fn serve<R: RoleProgram>(
             monitor_uid: launch.monitor_uid,
         };
         let address = bus_address(&launch.run_dir);
-        let connecting = zbus::connection::Builder::address(address.as_str())
-            .method_timeout(R::CALL_DEADLINE)
-            .serve_at(role.path(), object)
-            .build();
-        let connection = match timeout(CONNECT_WAIT, connecting).await {
-            Ok(connection) => connection
-                .with_code(&daemon::BUS_UNREACHABLE, || format!("{address}: cannot connect"))?,
-            Err(_) => {
-                let text = format!("{address}: no reply within {CONNECT_WAIT:?}");
-                return Err(CodedError::new(&daemon::BUS_NO_REPLY, text).into());
-            }
-        };
+        let connection = join_bus(&address, role.path(), object, R::CALL_DEADLINE).await?;
         let closing = connection.clone();
         let Launch { config, state_dir, run_dir, .. } = launch;
         let listener = io::stdout().as_fd().try_clone_to_owned().ok().filter(is_listening);
@@ -152,6 +152,102 @@ fn serve<R: RoleProgram>(
     result
 }
 
+/// Connects to the bus, with the role's object at its path.
+async fn join_bus(
+    address: &str,
+    path: String,
+    object: impl zbus::object_server::Interface,
+    call_deadline: Duration,
+) -> Result<zbus::Connection, CodedError> {
+    let connecting = zbus::connection::Builder::address(address)
+        .method_timeout(call_deadline)
+        .serve_at(path, object)
+        .build();
+    match timeout(CONNECT_WAIT, connecting).await {
+        Ok(connection) => {
+            connection.with_code(&daemon::BUS_UNREACHABLE, || format!("{address}: cannot connect"))
+        }
+        Err(_) => {
+            let text = format!("{address}: no reply within {CONNECT_WAIT:?}");
+            Err(CodedError::new(&daemon::BUS_NO_REPLY, text))
+        }
+    }
+}
+
 fn is_listening(socket: &OwnedFd) -> bool {
     rustix::net::sockopt::socket_acceptconn(socket) == Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::logged_codes;
+    use roster_config::LogConfig;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn process_failure_is_logged_with_code() {
+        let moved = PathBuf::from("/etc/passwd");
+        for (failure, message) in [
+            (RoleFailure::BusLost, &daemon::BUS_LOST),
+            (RoleFailure::OutsideSandbox(moved), &daemon::FILE_OUTSIDE_SANDBOX),
+        ] {
+            let logged = logged_codes(|| {
+                assert_eq!(report_failure(failure), exit_status::TEMPORARY);
+            });
+            assert_eq!(logged, [message]);
+        }
+    }
+
+    /// A role without an installed helper.
+    struct RoleWithoutHelper;
+
+    impl RoleProgram for RoleWithoutHelper {
+        type Config = ();
+        type Helper = ();
+
+        fn start_helper(_: &Launch<()>) -> anyhow::Result<()> {
+            Err(io::Error::from(io::ErrorKind::NotFound).into())
+        }
+
+        async fn run(_: RoleContext<()>, (): ()) -> anyhow::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn process_without_helper_has_code() {
+        let launch = Launch {
+            role: Some("publisher".into()),
+            config: (),
+            log: LogConfig { level: "info".into(), json: false },
+            state_dir: PathBuf::new(),
+            run_dir: PathBuf::new(),
+            monitor_pid: 0,
+            monitor_uid: 0,
+        };
+        let error = start_helper::<RoleWithoutHelper>(&launch).expect_err("no helper");
+        assert_eq!(code_of(&error, &daemon::ROLE_FAILED), &daemon::ROLE_HELPER_FAILED);
+    }
+
+    struct Object;
+
+    #[zbus::interface(name = "org.roster.Role1")]
+    impl Object {}
+
+    #[tokio::test(start_paused = true)]
+    async fn bus_without_connection_has_code() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let silent = folder.path().join("silent");
+        let _listener = UnixListener::bind(&silent).expect("bind");
+        for (path, message) in [
+            (folder.path().join("missing"), &daemon::BUS_UNREACHABLE),
+            (silent, &daemon::BUS_NO_REPLY),
+        ] {
+            let address = format!("unix:path={}", path.display());
+            let path = RoleName::Publisher.path();
+            let joined = join_bus(&address, path, Object, CONNECT_WAIT * 2).await;
+            assert_eq!(joined.expect_err("no bus").message, message);
+        }
+    }
 }

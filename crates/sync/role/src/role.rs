@@ -172,3 +172,37 @@ impl Shutdown {
         (sender, Self(receiver))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestBus;
+
+    #[tokio::test]
+    async fn bus_name_not_granted_has_code() {
+        for (restrictions, is_taken, message) in [
+            (TestBus::NO_NAMES, false, &daemon::BUS_NAME_DENIED),
+            (TestBus::OPEN, true, &daemon::BUS_NAME_TAKEN),
+        ] {
+            let folder = tempfile::tempdir().expect("a directory");
+            let bus = TestBus::start(folder.path(), restrictions);
+            let context = RoleContext {
+                role: RoleName::Publisher,
+                config: (),
+                state_dir: PathBuf::new(),
+                run_dir: PathBuf::new(),
+                connection: bus.connect().await,
+                listener: None,
+                shutdown: Shutdown::new().1,
+            };
+            let other = bus.connect().await;
+            if is_taken {
+                other.request_name(context.role.bus_name()).await.expect("the name");
+                // The limit of the wait passes without waiting.
+                tokio::time::pause();
+            }
+            let error = context.announce_ready().await.expect_err("no name");
+            assert_eq!(error.downcast::<CodedError>().expect("a code").message, message);
+        }
+    }
+}

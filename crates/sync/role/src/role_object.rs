@@ -26,17 +26,24 @@ pub async fn require_monitor(
     header: &Header<'_>,
     monitor_uid: u32,
 ) -> Result<(), BusError> {
-    let denied = || {
-        let text = "request refused: the caller is neither root nor the monitor";
-        BusError::Denied(CodedError::new(&daemon::MONITOR_ONLY, text).to_string())
+    let uid = match header.sender() {
+        None => None,
+        Some(sender) => {
+            let bus = DBusProxy::new(connection).await?;
+            let uid = bus.get_connection_unix_user(BusName::from(sender.to_owned())).await;
+            Some(uid.map_err(zbus::Error::from)?)
+        }
     };
-    let sender = header.sender().ok_or_else(denied)?;
-    let bus = DBusProxy::new(connection).await?;
-    let uid = bus.get_connection_unix_user(BusName::from(sender.to_owned())).await;
-    match uid.map_err(zbus::Error::from)? {
-        uid if uid == 0 || uid == monitor_uid => Ok(()),
-        _ => Err(denied()),
+    allow_user(uid, monitor_uid)
+}
+
+/// Allows root and the monitor's user. The caller without a user id is unknown.
+fn allow_user(uid: Option<u32>, monitor_uid: u32) -> Result<(), BusError> {
+    if uid.is_some_and(|uid| uid == 0 || uid == monitor_uid) {
+        return Ok(());
     }
+    let text = "request refused: the caller is neither root nor the monitor";
+    Err(BusError::Denied(CodedError::new(&daemon::MONITOR_ONLY, text).to_string()))
 }
 
 /// `org.roster.Role1`.
@@ -103,5 +110,25 @@ impl RoleObject {
         require_monitor(connection, &header, self.monitor_uid).await?;
         let _ = self.stop.send(true);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn role_object_other_caller_is_refused() {
+        for (uid, is_allowed) in
+            [(Some(0), true), (Some(900), true), (Some(901), false), (None, false)]
+        {
+            match allow_user(uid, 900) {
+                Ok(()) => assert!(is_allowed, "{uid:?}"),
+                Err(BusError::Denied(text)) => {
+                    assert!(!is_allowed && text.contains(daemon::MONITOR_ONLY.code), "{text}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 }

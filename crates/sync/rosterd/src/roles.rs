@@ -141,12 +141,33 @@ mod tests {
         sandbox::apply(&spec, &limits)
     }
 
-    /// Runs one of the ignored tests in a separate process, because a sandbox cannot be undone.
-    fn in_a_process(test: &str) {
+    /// Runs one of the ignored tests in a separate process, because a sandbox cannot be undone. Returns its output.
+    fn in_a_process(test: &str) -> String {
         let mut command = Command::new("/proc/self/exe");
         let done = command.args(["--exact", test, "--ignored", "--nocapture"]).output().unwrap();
         let text = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success() && text.contains("1 passed"), "{text}");
+        text.into_owned()
+    }
+
+    #[test]
+    fn bus_not_executable_has_code() {
+        let text = in_a_process("roles::tests::inside_a_bus_that_is_missing");
+        let line = text.lines().find(|line| line.starts_with("rosterd: bus: cannot run "));
+        let ending = format!(" [{}]", daemon::BUS_NOT_EXECUTABLE);
+        assert!(line.is_some_and(|line| line.ends_with(&ending)), "{text}");
+    }
+
+    #[test]
+    #[ignore = "run by bus_not_executable_has_code"]
+    fn inside_a_bus_that_is_missing() {
+        let program = PathBuf::from("/nonexistent/dbus-daemon");
+        let bus = BusRoleConfig { program, config: PathBuf::new() };
+        let launch = launch(
+            RoleConfig::Metrics(MetricsRoleConfig { roles: Vec::new() }),
+            Path::new("/nonexistent"),
+        );
+        assert_eq!(exec_bus(&launch.with_config(bus)), exit_status::UNAVAILABLE);
     }
 
     #[test]

@@ -8,8 +8,10 @@ use roster_bus::interfaces::{MonitorProxy, PublisherProxy};
 use roster_bus::zbus::{self, Connection};
 use roster_messages::table::config::{CONFIG_MISSING, RESPONDER_PATH_TOO_LONG};
 use roster_messages::table::daemon::{
-    LOG_LEVEL_UNKNOWN, NOT_A_DIRECTORY, RELOAD_REJECTED, ROLE_NO_REPLY, ROLE_WITHOUT_MONITOR,
-    RUN_DIR_IN_USE, RUN_DIR_UNUSABLE, STATE_DIR_IN_USE,
+    BUS_SOCKET_REMOVED, KEYTAB_MARK_UNWRITABLE, LOG_LEVEL_UNKNOWN, NOT_A_DIRECTORY,
+    PACKAGER_FILE_UNWRITABLE, PROCESS_SETUP_FAILED, RELOAD_REJECTED, ROLE_NO_REPLY, ROLE_RESTARTED,
+    ROLE_SOCKET_REMOVED, ROLE_STOP_TIMEOUT, ROLE_WITHOUT_MONITOR, ROLES_SHARE_USER, RUN_DIR_IN_USE,
+    RUN_DIR_UNUSABLE, STATE_DIR_IN_USE,
 };
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
@@ -33,6 +35,7 @@ fn it_starts_whole_and_ends_without_a_trace() {
     poll_until("a snapshot", || daemon.path("state/snap/roster.v3.snap").exists().then_some(()));
     let children = daemon.children();
     assert_eq!(children.len(), 4);
+    daemon.wait_for_log(ROLES_SHARE_USER.code);
     assert!(!daemon.log().contains("fd limit"), "the bus says what nobody need know");
 
     signal(daemon.pid(), Signal::TERM);
@@ -49,6 +52,11 @@ fn who_is_killed_comes_back() {
         signal(before, Signal::KILL);
         daemon.replaced(role, before);
         daemon.wait_until_all_run();
+        // The monitor may notice the lost connection before the end of the bus.
+        if role != "bus" {
+            let restarted = format!("{role}: restarting process {before}: killed by signal 9");
+            daemon.wait_for_log(&format!("{restarted} [{ROLE_RESTARTED}]"));
+        }
     }
     let roles = daemon.status().unwrap().roles;
     let bus = roles.iter().find(|role| role.role == "bus").unwrap();
@@ -283,6 +291,7 @@ fn a_domain_that_is_gone_stays_gone_when_the_bus_dies_meanwhile() {
     daemon.replaced("bus", bus);
     poll_until("the back-end ends", || daemon.role("backend:corp").is_none().then_some(()));
     assert!(!lives(corp));
+    daemon.wait_for_log(&format!("in time; sending SIGKILL [{ROLE_STOP_TIMEOUT}]"));
     daemon.wait_until_all_run();
     assert!(daemon.role("backend:corp").is_none(), "it came back");
 }
@@ -466,6 +475,18 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     assert_eq!(code, Some(64), "{said}");
     assert!(said.contains(ROLE_WITHOUT_MONITOR.code), "{said}");
 
+    // The limit allows no descriptor for the event loop.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 4; exec \"$@\"", "sh", common::ROSTERD]);
+    let (code, said) = refused(&mut limited);
+    assert_eq!(code, Some(71), "{said}");
+    assert!(said.contains(PROCESS_SETUP_FAILED.code), "{said}");
+
+    let file = daemon.path("passwd");
+    let (code, said) = refused(Command::new(common::ROSTERD).arg("man").arg(file));
+    assert_eq!(code, Some(73), "{said}");
+    assert!(said.ends_with(&format!(" [{PACKAGER_FILE_UNWRITABLE}]\n")), "{said}");
+
     daemon.write("run", "a file");
     let (code, said) = refused(&mut daemon.command());
     assert_eq!(code, Some(73), "{said}");
@@ -535,11 +556,13 @@ fn removed_sockets_are_there_again() {
     fs::remove_file(&socket).unwrap();
     poll_until("metrics at the new socket", answers);
     daemon.replaced("responder:metrics", before);
+    daemon.wait_for_log(ROLE_SOCKET_REMOVED.code);
 
     // The bus's socket as well, and its directory; and everything.
     let before = daemon.running("bus");
     fs::remove_dir_all(daemon.path("run/dbus")).unwrap();
     daemon.replaced("bus", before);
+    daemon.wait_for_log(BUS_SOCKET_REMOVED.code);
     let before = daemon.running("bus");
     fs::remove_dir_all(daemon.path("run")).unwrap();
     daemon.replaced("bus", before);
@@ -570,6 +593,14 @@ fn state_on_read_only_file_system_starts_and_is_told() {
     };
     let told = poll_until("the status names the file system", asked);
     assert!(told.domains.iter().any(|domain| domain.present), "its directory is read all the same");
+
+    let key = daemon.path("keytab");
+    fs::write(&key, [5, 2]).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let krb5 = "auth = \"krb5\"\nkrb5_realm = \"R\"\nkrb5_kdcs = [\"127.0.0.1:9\"]\n";
+    daemon.configure(&["lab"], &format!("{krb5}krb5_keytab = {key:?}\n"));
+    reload(&daemon).unwrap();
+    daemon.wait_for_log(KEYTAB_MARK_UNWRITABLE.code);
 }
 
 #[test]

@@ -10,13 +10,13 @@ use roster_bus::interfaces::{BackendProxy, PublisherProxy, RoleProxy};
 use roster_bus::zbus::fdo::RequestNameFlags;
 use roster_bus::zbus::{self, Connection};
 use roster_messages::table::daemon::{
-    CACHE_FILE_FOREIGN, DIR_OWNER_UNEXPECTED, NOT_A_DIRECTORY, ROLE_START_TIMEOUT,
-    ROLE_USERS_MISSING, SUBDIR_OWNER_UNEXPECTED, UID_NOT_IN_PASSWD,
+    CACHE_FILE_FOREIGN, DIR_OWNER_UNEXPECTED, KEYTAB_NOT_APPLIED, NOT_A_DIRECTORY,
+    ROLE_START_TIMEOUT, ROLE_USERS_MISSING, SUBDIR_OWNER_UNEXPECTED, UID_NOT_IN_PASSWD,
 };
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -363,6 +363,29 @@ fn users_that_are_missing_are_named() {
     let names = "roster-bus, roster-publisher, roster-backend-0. ";
     assert!(said.contains(names) && said.contains("systemd-sysusers"), "{said}");
     assert!(said.contains(ROLE_USERS_MISSING.code), "{said}");
+}
+
+#[test]
+fn keytab_without_role_users_is_not_applied() {
+    if !needs_root() {
+        return;
+    }
+    let mut daemon = prepared(&["lab"]);
+    let key = daemon.path("keytab");
+    let write = |bytes: &[u8]| {
+        fs::write(&key, bytes).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write(&[5, 2]);
+    let krb5 = "auth = \"krb5\"\nkrb5_realm = \"R\"\nkrb5_kdcs = [\"127.0.0.1:9\"]\n";
+    daemon.configure(&["lab"], &format!("{krb5}krb5_keytab = {key:?}\n"));
+    let mut command = command(&daemon);
+    daemon.launch_by(&mut command);
+    daemon.running("publisher");
+    daemon.write("etc.passwd", "root:x:0:0::/root:/bin/sh\n");
+    write(&[5, 2, 0]);
+    daemon.wait_for_log(KEYTAB_NOT_APPLIED.code);
+    daemon.wait_for_log(ROLE_USERS_MISSING.code);
 }
 
 #[test]

@@ -160,6 +160,7 @@ pub fn request_label(kind: AuthRequestKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_role::testing::logged_codes;
 
     #[test]
     fn pam_unprivileged_caller_cannot_fill_log() {
@@ -189,6 +190,43 @@ mod tests {
             let text = text(AuthRequestKind::Account, result);
             let code = refusal_code(&PamReply::from_result(result));
             assert_eq!(text.contains(" refused: "), code.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pam_refusal_is_logged_with_code() {
+        let request = AuthRequest {
+            kind: AuthRequestKind::Authenticate,
+            user: b"alice",
+            uid: None,
+            service: b"sshd",
+            remote_host: b"",
+            terminal: b"",
+            remote_user: b"",
+            secret: b"",
+            new_secret: b"",
+        };
+        for (result, message) in [
+            (AuthResult::Success, None),
+            (AuthResult::NotHandled, None),
+            (AuthResult::WrongPassword, Some(&login::WRONG_PASSWORD)),
+            (AuthResult::UnknownUser, Some(&login::UNKNOWN_USER)),
+            (AuthResult::MustChange, Some(&login::PASSWORD_MUST_CHANGE)),
+            (AuthResult::PasswordExpired, Some(&login::PASSWORD_EXPIRED)),
+            (AuthResult::AccountExpired, Some(&login::ACCOUNT_EXPIRED)),
+            (AuthResult::Locked, Some(&login::ACCOUNT_LOCKED)),
+            (AuthResult::Disabled, Some(&login::ACCOUNT_DISABLED)),
+            (AuthResult::Denied, Some(&login::DENIED)),
+            (AuthResult::Unreachable, Some(&login::DIRECTORY_UNREACHABLE)),
+            (AuthResult::Misconfigured, Some(&login::REJECTED_BY_DIRECTORY)),
+            (AuthResult::TooManyAttempts, Some(&login::TOO_MANY_ATTEMPTS)),
+            (AuthResult::NotPermitted, Some(&login::CALLER_NOT_PERMITTED)),
+            (AuthResult::NewPasswordRefused, Some(&login::NEW_PASSWORD_REJECTED)),
+        ] {
+            let user = Some(b"alice".to_vec());
+            let record = AuditRecord { peer: 0, scope: RequestScope::All, user };
+            let logged = logged_codes(|| record.log(&request, &PamReply::from_result(result)));
+            assert_eq!(logged, Vec::from_iter(message), "{result:?}");
         }
     }
 

@@ -109,6 +109,8 @@ pub fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_role::testing::with_logged_codes;
+    use std::os::fd::OwnedFd;
 
     #[test]
     fn a_verdict_that_there_is_not_lets_nobody_in() {
@@ -121,8 +123,28 @@ mod tests {
         };
         assert_eq!(PamReply::from_backend(told(0)).result, AuthResult::Success);
         for verdict in [15, 256, u16::MAX] {
-            assert_eq!(PamReply::from_backend(told(verdict)).result, AuthResult::Misconfigured);
+            let (logged, reply) = with_logged_codes(|| PamReply::from_backend(told(verdict)));
+            assert_eq!(reply.result, AuthResult::Misconfigured);
+            assert_eq!(logged, [&login::RESULT_UNKNOWN]);
         }
+    }
+
+    #[test]
+    fn pam_reply_without_its_ticket_is_logged() {
+        let (pipe, mut sender) = io::pipe().expect("a pipe");
+        // The length of a secret, cut.
+        io::Write::write_all(&mut sender, &[9, 0]).expect("write");
+        drop(sender);
+        let told = AuthReply {
+            verdict: 0,
+            is_offline: false,
+            messages: Vec::new(),
+            code: String::new(),
+            blob: vec![OwnedFd::from(pipe).into()],
+        };
+        let (logged, reply) = with_logged_codes(|| PamReply::from_backend(told));
+        assert_eq!(logged, [&login::SESSION_DATA_MISSING]);
+        assert!(reply.result == AuthResult::Success && reply.blob.is_none());
     }
 
     #[test]

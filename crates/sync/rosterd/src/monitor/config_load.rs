@@ -205,4 +205,25 @@ mod tests {
         let key = "responder.pam.trusted_users";
         assert_eq!(found, [(key, &config::TRUSTED_USER_MISSING)]);
     }
+
+    #[tokio::test]
+    async fn config_read_that_fails_has_code() {
+        let reader = ConfigReader::new();
+        let broken = reader.run_in_thread("roster.toml".into(), || -> Result<(), CodedErrors> {
+            panic!("a fault of the reader")
+        });
+        let error = broken.await.unwrap_err();
+        assert_eq!(error.0[0].message, &daemon::CONFIG_UNREADABLE, "{error}");
+
+        let folder = tempfile::TempDir::new().unwrap();
+        let (path, passwd) = (folder.path().join("roster.toml"), folder.path().join("passwd"));
+        let text = format!(
+            "[host]\ndomains = [\"lab\"]\npasswd = {passwd:?}\n[responder.pam]\nenabled = true\n\
+             trusted_users = [\"www\"]\n[domain.lab]\nprovider = \"files\"\n\
+             passwd = \"/p\"\ngroup = \"/g\"\n"
+        );
+        fs::write(&path, text).unwrap();
+        let error = reader.read(path, folder.path().to_owned(), false).await.err().unwrap();
+        assert_eq!(error.0[0].message, &daemon::PASSWD_UNREADABLE, "{error}");
+    }
 }

@@ -48,6 +48,23 @@ fn refusal(message: &'static Message, text: &str) -> String {
     CodedError::new(message, text).to_string()
 }
 
+/// Requests a reload and waits for its outcome.
+async fn request_reload(reloads: &mpsc::Sender<ReloadRequest>) -> Result<(), BusError> {
+    let (done, outcome) = oneshot::channel();
+    let busy = |_| BusError::Busy(refusal(&daemon::RELOAD_BUSY, "reload: too many requests"));
+    reloads.try_send(done).map_err(busy)?;
+    match tokio::time::timeout(RELOAD_WAIT, outcome).await {
+        Ok(Ok(outcome)) => outcome.map_err(BusError::Invalid),
+        Ok(Err(_)) => {
+            Err(BusError::Unavailable(refusal(&daemon::MONITOR_STOPS, "reload: not done")))
+        }
+        Err(_) => Err(BusError::Busy(refusal(
+            &daemon::RELOAD_RUNNING,
+            "reload: the configuration is still being read",
+        ))),
+    }
+}
+
 #[zbus::interface(name = "org.roster.Monitor1", introspection_docs = false)]
 impl MonitorObject {
     fn status(&self) -> MonitorStatus {
@@ -60,21 +77,31 @@ impl MonitorObject {
         #[zbus(header)] header: Header<'_>,
     ) -> Result<(), BusError> {
         require_monitor(connection, &header, self.uid).await?;
-        let (done, outcome) = oneshot::channel();
-        let busy = |_| BusError::Busy(refusal(&daemon::RELOAD_BUSY, "reload: too many requests"));
-        self.reloads.try_send(done).map_err(busy)?;
-        match tokio::time::timeout(RELOAD_WAIT, outcome).await {
-            Ok(Ok(outcome)) => outcome.map_err(BusError::Invalid),
-            Ok(Err(_)) => {
-                Err(BusError::Unavailable(refusal(&daemon::MONITOR_STOPS, "reload: not done")))
-            }
-            Err(_) => Err(BusError::Busy(refusal(
-                &daemon::RELOAD_RUNNING,
-                "reload: the configuration is still being read",
-            ))),
-        }
+        request_reload(&self.reloads).await
     }
 
     #[zbus(signal)]
     pub async fn config_reloaded(emitter: &SignalEmitter<'_>) -> zbus::Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn monitor_reload_without_outcome_has_code() {
+        let (reloads, mut queue) = mpsc::channel(1);
+        let stops = async {
+            drop(queue.recv().await);
+        };
+        let (reply, ()) = tokio::join!(request_reload(&reloads), stops);
+        let Err(BusError::Unavailable(text)) = reply else { panic!("{reply:?}") };
+        assert!(text.ends_with(&format!(" [{}]", daemon::MONITOR_STOPS)), "{text}");
+        // The first request is not answered, and the next one finds it in the queue.
+        for message in [&daemon::RELOAD_RUNNING, &daemon::RELOAD_BUSY] {
+            let reply = request_reload(&reloads).await;
+            let Err(BusError::Busy(text)) = reply else { panic!("{reply:?}") };
+            assert!(text.ends_with(&format!(" [{message}]")), "{text}");
+        }
+    }
 }

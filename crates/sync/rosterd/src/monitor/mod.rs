@@ -50,6 +50,7 @@ use roster_role::launch::Launch;
 use roster_role::logging::LogLevel;
 use roster_role::metrics::Counters;
 use roster_role::role_object::RoleObject;
+use roster_snapshot_build::mark;
 use runtime_dirs::RuntimeDirs;
 use rustix::process::Signal;
 use sd_notify::NotifyState;
@@ -756,7 +757,8 @@ impl Monitor {
         if snapshot.symlink_metadata().is_err() {
             return;
         }
-        let (is_marked, mark_told) = (startup::mark_published(!self.mark.is_failure_logged), true);
+        let is_news = !self.mark.is_failure_logged;
+        let (is_marked, mark_told) = (startup::mark_published(mark::path(), is_news), true);
         (self.mark.is_set, self.mark.is_failure_logged) = (is_marked, mark_told);
     }
 

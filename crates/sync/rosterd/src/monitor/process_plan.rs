@@ -187,3 +187,37 @@ fn domain_rules(domain: &DomainConfig) -> DomainRules {
         negative: domain.negative,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn plan_responder_without_user_has_code() {
+        let passwd = b"roster-bus:x:901:901::/:/bin/false\n\
+            roster-publisher:x:902:901::/:/bin/false\n\
+            roster-backend-0:x:910:901::/:/bin/false\n";
+        let users = RoleUsers::from_passwd(passwd, 1).unwrap();
+        let on_demand = "mode = \"on-demand\"\nprovider = \"ldap\"\nuris = [\"ldaps://h\"]\n\
+                         base = \"dc=x\"\n";
+        let files = "provider = \"files\"\npasswd = \"/p\"\ngroup = \"/g\"\n";
+        for (text, user) in [
+            (on_demand.to_owned(), "roster-nss"),
+            (format!("{files}[responder.pam]\nenabled = true\n"), "roster-pam"),
+            (format!("{files}[metrics]\nlisten = \"unix:/m\"\n"), "roster-metrics"),
+        ] {
+            let text = format!("[host]\ndomains = [\"corp\"]\n[domain.corp]\n{text}");
+            let settings = LoadedConfig {
+                config: roster_config::parse(&text).unwrap().config,
+                secrets: vec![roster_config::DomainSecrets::default()],
+                trusted_uids: Vec::new(),
+                read_at: SystemTime::UNIX_EPOCH,
+                warnings: Vec::new(),
+            };
+            let error = plan(&settings, &users, Path::new("/run/roster")).err().unwrap();
+            assert_eq!(error.message, &daemon::RESPONDER_USER_MISSING);
+            assert!(error.text.contains(user), "{error}");
+        }
+    }
+}

@@ -14,6 +14,7 @@ use roster_bus::interfaces::PublisherProxy;
 use roster_bus::zbus::object_server::SignalEmitter;
 use roster_messages::{CodedError, log, table::daemon as messages};
 use roster_role::error_code::{CodedErrors, CodedLine};
+use roster_snapshot_build::floor_file;
 use sd_notify::NotifyState;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -90,7 +91,7 @@ impl Monitor {
         self.listeners.files.clear();
         // No step can fail from here on. Programs accept the new ids before the publisher serves them.
         if self.users.are_separate() {
-            startup::write_floor(&self.config.loaded.config.host);
+            startup::write_floor(floor_file::path(), &self.config.loaded.config.host);
         }
         if bus_moved {
             self.apply_process_event(&ProcessKey::Bus, ProcessEvent::Restart);

@@ -677,4 +677,75 @@ mod tests {
         assert_eq!(mode("metrics") & 0o777, 0o666);
         assert_eq!(mode("file") & 0o777, 0o600, "the umask is another now");
     }
+
+    #[test]
+    fn runtime_dirs_unusable_place_has_code() {
+        type Prepare = fn(&Path);
+        let long = "x".repeat(SOCKET_PATH_MAX);
+        let nothing: Prepare = |_| {};
+        let cases: [(&str, &str, Prepare, _); 5] = [
+            ("state", "missing/run", nothing, &daemon::RUN_DIR_UNUSABLE),
+            ("state", &long, nothing, &daemon::SOCKET_PATH_TOO_LONG),
+            ("missing/state", "run", nothing, &daemon::STATE_DIR_UNUSABLE),
+            (
+                "state",
+                "run",
+                |root| {
+                    let state = root.join("state");
+                    std::fs::create_dir(&state).unwrap();
+                    let writable = std::fs::Permissions::from_mode(0o777);
+                    std::fs::set_permissions(state, writable).unwrap();
+                },
+                &daemon::DIR_WRITABLE_BY_OTHERS,
+            ),
+            (
+                "state",
+                "run",
+                |root| {
+                    std::fs::create_dir(root.join("state")).unwrap();
+                    File::create(root.join("state/snap")).unwrap();
+                },
+                &daemon::NOT_A_DIRECTORY,
+            ),
+        ];
+        for (state, run, prepare, message) in cases {
+            let root = tempfile::TempDir::new().unwrap();
+            prepare(root.path());
+            let (state, run) = (root.path().join(state), root.path().join(run));
+            let failure = RuntimeDirs::create_and_lock(&state, &run, None).err().unwrap();
+            assert_eq!(failure.errors.0[0].message, message);
+        }
+        assert_eq!(absolute(Path::new("")).unwrap_err().message, &daemon::WORKING_DIR_MISSING);
+    }
+
+    #[test]
+    fn runtime_dirs_unusable_cache_has_code() {
+        let root = tempfile::TempDir::new().unwrap();
+        let folders = taken(root.path());
+        let domains = root.path().join("state/domains");
+        std::fs::remove_dir(&domains).unwrap();
+        let error = folders.prepare_cache_dir("lab", None, &BTreeSet::new()).unwrap_err();
+        assert_eq!(error.message, &daemon::CACHE_DIR_UNUSABLE);
+        for file in 0..=FILES_MAX {
+            File::create(root.path().join(file.to_string())).unwrap();
+        }
+        let error = entry_names(&File::open(root.path()).unwrap().into(), &domains).unwrap_err();
+        let error = error.downcast::<CodedError>().unwrap();
+        assert_eq!(error.message, &daemon::CACHE_FILES_TOO_MANY);
+    }
+
+    #[test]
+    fn runtime_dirs_socket_not_opened_has_code() {
+        let root = tempfile::TempDir::new().unwrap();
+        let file = root.path().join("file");
+        File::create(&file).unwrap();
+        let used = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for (place, message) in [
+            (ListenAddress::Unix(file), &daemon::SOCKET_PATH_OCCUPIED),
+            (ListenAddress::Unix(root.path().join("missing/socket")), &daemon::LISTEN_FAILED),
+            (ListenAddress::Tcp(used.local_addr().unwrap()), &daemon::LISTEN_FAILED),
+        ] {
+            assert_eq!(listen(&place).unwrap_err().message, message, "{place:?}");
+        }
+    }
 }

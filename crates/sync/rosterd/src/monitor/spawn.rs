@@ -148,6 +148,7 @@ pub fn describe_exit(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_responder::metrics::MetricsRoleConfig;
     use std::io::Write;
 
     #[test]
@@ -160,5 +161,21 @@ mod tests {
         assert!(output.write_all(&vec![b'x'; EXIT_MESSAGE_BYTES_MAX]).is_err());
         assert!(output.set_len(1 << 30).is_err());
         assert!(words.read().len() <= EXIT_MESSAGE_BYTES_MAX);
+    }
+
+    #[test]
+    fn role_with_large_config_is_not_started() {
+        let roles = vec!["x".repeat(LAUNCH_BYTES_MAX)];
+        let launch = Launch {
+            role: None,
+            config: RoleConfig::Metrics(MetricsRoleConfig { roles }),
+            log: roster_config::LogConfig { level: "info".into(), json: false },
+            state_dir: "/".into(),
+            run_dir: "/".into(),
+            monitor_pid: 0,
+            monitor_uid: 0,
+        };
+        let error = spawn_role("publisher", &launch, None, None, false).err().unwrap();
+        assert_eq!(error.message, &daemon::ROLE_CONFIG_TOO_LARGE);
     }
 }

@@ -85,7 +85,7 @@ fn start_monitor(
     let counters = Counters::start();
     let level = logging::start(&RoleName::Monitor, &settings.config.log);
     if users.are_separate() {
-        write_floor(&settings.config.host);
+        write_floor(floor_file::path(), &settings.config.host);
         // The group of roles gives access to the directory of the bus's socket, also without the capability to override
         // that. With it, a failure changes nothing.
         let _ = rustix::thread::set_thread_groups(&[Gid::from_raw(users.bus().gid)]);
@@ -101,8 +101,7 @@ fn start_monitor(
 
 /// Writes the floor, with which programs limit the ids that they accept from the publisher's snapshot. Without it they
 /// apply the default floor, so the daemon continues after an error.
-pub(super) fn write_floor(host: &HostConfig) {
-    let path = floor_file::path();
+pub(super) fn write_floor(path: &Path, host: &HostConfig) {
     match floor_file::write(path, &host.floor()) {
         Ok(true) => info!("{} has min_id {}", path.display(), host.min_id),
         Ok(false) => {}
@@ -117,16 +116,16 @@ pub(super) fn write_floor(host: &HostConfig) {
 
 /// Marks a host on which a snapshot was published, so that programs report a missing one as an error. Returns `false`
 /// until the mark exists. `is_news`: the log does not have the failure yet.
-pub(super) fn mark_published(is_news: bool) -> bool {
-    match mark::set(mark::path()) {
-        Ok(true) => info!("{} marks that a snapshot was published", mark::path().display()),
+pub(super) fn mark_published(path: &Path, is_news: bool) -> bool {
+    match mark::set(path) {
+        Ok(true) => info!("{} marks that a snapshot was published", path.display()),
         Ok(false) => {}
         Err(error) if is_news => {
             log!(
                 WARN,
                 &daemon::PUBLISHED_MARK_UNWRITABLE,
                 "{}: cannot be created: {error}",
-                mark::path().display()
+                path.display()
             );
             return false;
         }
@@ -185,15 +184,48 @@ fn read_passwd() -> io::Result<Vec<u8>> {
 fn bus_program() -> Result<PathBuf, ExitFailure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
-    let mut candidates =
-        std::env::split_paths(&path).chain(usual).map(|folder| folder.join("dbus-daemon"));
-    candidates
-        .find(|program| program.is_absolute() && program.is_file())
-        .ok_or_else(|| {
-            CodedError::new(
-                &daemon::DBUS_DAEMON_MISSING,
-                "dbus-daemon: not found in PATH or /usr/bin",
-            )
-        })
+    find_bus_program(std::env::split_paths(&path).chain(usual))
         .with_exit_status(exit_status::UNAVAILABLE)
+}
+
+fn find_bus_program(folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf, CodedError> {
+    let mut candidates = folders.map(|folder| folder.join("dbus-daemon"));
+    candidates.find(|program| program.is_absolute() && program.is_file()).ok_or_else(|| {
+        let text = "dbus-daemon: not found in PATH or /usr/bin";
+        CodedError::new(&daemon::DBUS_DAEMON_MISSING, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_role::testing::logged_codes;
+    use std::fs;
+
+    #[test]
+    fn startup_without_bus_program_has_code() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let found = || find_bus_program([PathBuf::new(), folder.path().to_owned()].into_iter());
+        assert_eq!(found().expect_err("none").message, &daemon::DBUS_DAEMON_MISSING);
+        let program = folder.path().join("dbus-daemon");
+        fs::write(&program, "").expect("write");
+        assert_eq!(found().expect("it is there"), program);
+    }
+
+    #[test]
+    fn startup_file_not_written_is_logged() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("missing/file");
+        let text = "[host]\ndomains = [\"lab\"]\n[domain.lab]\nprovider = \"files\"\n\
+                    passwd = \"/p\"\ngroup = \"/g\"\n";
+        let host = roster_config::parse(text).expect("valid").config.host;
+        let logged = logged_codes(|| write_floor(&path, &host));
+        assert_eq!(logged, [&daemon::FLOOR_UNWRITABLE]);
+        let logged = logged_codes(|| {
+            for is_news in [true, false] {
+                assert!(!mark_published(&path, is_news));
+            }
+        });
+        assert_eq!(logged, [&daemon::PUBLISHED_MARK_UNWRITABLE]);
+    }
 }

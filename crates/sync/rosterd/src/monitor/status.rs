@@ -60,22 +60,48 @@ impl Monitor {
             domains,
             roles,
         });
-        if !self.report.is_ready_sent && self.end_deadline.is_none() {
-            let waited = self.process.started_at.elapsed() >= READY_WAIT;
-            if all_run {
-                info!("all roles run");
-            } else if waited {
-                let waits_for = waits_for.join(", ");
-                log!(WARN, &daemon::START_INCOMPLETE, "started; still waiting for: {waits_for}");
-            }
-            if all_run || waited {
-                self.report.is_ready_sent = true;
-                let _ = sd_notify::notify(&[NotifyState::Ready]);
-            }
+        if !self.report.is_ready_sent
+            && self.end_deadline.is_none()
+            && is_ready(&waits_for, self.process.started_at.elapsed())
+        {
+            self.report.is_ready_sent = true;
+            let _ = sd_notify::notify(&[NotifyState::Ready]);
         }
         if status != self.report.sent {
             let _ = sd_notify::notify(&[NotifyState::Status(&status)]);
             self.report.sent = status;
+        }
+    }
+}
+
+/// Whether the start is complete, or has lasted too long to wait for the remaining roles. Logs which of both.
+fn is_ready(waits_for: &[String], waited: Duration) -> bool {
+    if waits_for.is_empty() {
+        info!("all roles run");
+        return true;
+    }
+    if waited < READY_WAIT {
+        return false;
+    }
+    let waits_for = waits_for.join(", ");
+    log!(WARN, &daemon::START_INCOMPLETE, "started; still waiting for: {waits_for}");
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_role::testing::with_logged_codes;
+
+    #[test]
+    fn monitor_incomplete_start_is_logged() {
+        let missing = ["backend:lab (starting)".to_owned()];
+        for (waits_for, waited, expected) in [
+            (&[][..], Duration::ZERO, (vec![], true)),
+            (&missing, Duration::ZERO, (vec![], false)),
+            (&missing, READY_WAIT, (vec![&daemon::START_INCOMPLETE], true)),
+        ] {
+            assert_eq!(with_logged_codes(|| is_ready(waits_for, waited)), expected);
         }
     }
 }
