@@ -217,3 +217,18 @@ pub fn send_map(socket: impl AsFd, key: &[u8], bytes: u64, map: BorrowedFd<'_>) 
     sendmsg(socket, &parts, &mut ancillary, flags)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_at_other_file_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        fs::write(&path, "text").unwrap();
+        let error = listen_at(&path).unwrap_err();
+        assert_eq!(error.message(), &tools::NSCD_SOCKET_FAILED, "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+    }
+}
