@@ -145,7 +145,9 @@ pub fn listen_at(path: &Path) -> Result<OwnedFd, SocketError> {
         return Err(SocketError::Owned { path: path.to_owned(), by });
     }
     let made = || -> io::Result<OwnedFd> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        // The parent of a bare name is empty.
+        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        if let Some(folder) = path.parent().filter(is_missing) {
             fs::create_dir(folder)?;
             fs::set_permissions(folder, Permissions::from_mode(0o755))?;
         }
