@@ -306,7 +306,7 @@ fn what_keeps_it_from_looking_is_said_with_what_to_do() {
     let trace = |arguments: &[&str]| lab(&[&["trace", "--duration", "0.3"], arguments].concat());
     // Another user can execute the copy.
     let shared = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .permissions(PermissionsExt::from_mode(0o755))
         .tempdir()
         .expect("make a folder");
     let program = shared.path().join("roster-lab");
