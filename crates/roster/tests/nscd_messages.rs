@@ -18,8 +18,8 @@ use std::time::Duration;
 const LOGGED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Replies with an error number.
-const PERMISSION_DENIED: [u8; 4] = 1_i32.to_ne_bytes();
-const IO_ERROR: [u8; 4] = 5_i32.to_ne_bytes();
+const EPERM: [u8; 4] = 1_i32.to_ne_bytes();
+const EIO: [u8; 4] = 5_i32.to_ne_bytes();
 
 /// Answers each request with these bytes. Without bytes it does not answer.
 fn serve(bench: &Bench, reply: Option<&'static [u8]>) {
@@ -47,9 +47,9 @@ fn nscd_requests_to_misbehaving_servers_have_codes() {
     assert!(run.err.contains("[RST-9500]"), "{}", run.err);
     let table: [(Option<&'static [u8]>, &str, &str); 4] = [
         (None, statistics, "RST-9501"),
-        (Some(&PERMISSION_DENIED), invalidate, "RST-9502"),
+        (Some(&EPERM), invalidate, "RST-9502"),
         (Some(&[]), statistics, "RST-9503"),
-        (Some(&IO_ERROR), invalidate, "RST-9504"),
+        (Some(&EIO), invalidate, "RST-9504"),
     ];
     for (reply, request, code) in table {
         serve(&bench, reply);

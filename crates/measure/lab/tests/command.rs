@@ -64,9 +64,9 @@ fn how_a_command_ended_is_its_result() {
     // A program that varies is not checked before the run.
     let options = ["--users", "1", "--duration", "1", "--warm-up", "0"];
     let (code, report) = report_of(&["--", "/no/such/program{0..1}"], &options);
-    let kind = "start: No such file or directory (os error 2)";
+    let codes = report["failure_codes"].as_object().expect("codes");
     assert!(code == 1 && count(&report, "/failures") > 0, "{report}");
-    assert_eq!(report["failure_codes"][kind], messages::COMMAND_NOT_STARTED.code, "{report}");
+    assert!(codes.values().all(|code| code == messages::COMMAND_NOT_STARTED.code), "{report}");
 }
 
 #[test]
