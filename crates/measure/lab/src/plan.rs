@@ -253,6 +253,7 @@ fn parser_message(error: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::time::Duration;
 
     fn wrong(text: &str) -> (usize, CodedError) {
@@ -319,6 +320,17 @@ mod tests {
             let (line, error) = wrong(text);
             assert_eq!((line, error.message), (at, message), "{text}: {error}");
             assert!(error.to_string().contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn plan_of_master_without_tables_has_code() {
+        for told in [json!([1]), json!("ldap"), json!({"ldap": null})] {
+            let error = from_master(&told, &[]).unwrap_err().to_string();
+            assert!(
+                error.ends_with(&format!("[{}]", lab::PLAN_NOT_TABLES.code)),
+                "{told}: {error}"
+            );
         }
     }
 }

@@ -578,4 +578,32 @@ mod tests {
         assert!(finding.ratio.is_none() && warning.is_none());
         assert_eq!(finding.code, Some(lab::ENTRIES_NOT_READABLE.code));
     }
+
+    #[test]
+    fn preflight_comparison_without_result_has_code() {
+        let one_identity = LoadTraits { period: 1, ..TRAITS };
+        let pace = RateSchedule { from: 5.0, to: 5.0, warm_up: MILLISECOND, over: MILLISECOND };
+        let none = |_: CheckRun| RunResult::default();
+        let replies = |_: CheckRun| outcome(MILLISECOND, 0);
+        let now = Instant::now();
+        let failing = |trial: CheckRun| {
+            let mut failing = outcome(MILLISECOND, 0);
+            (0..2000).for_each(|_| failing.recorder.record(now, now, Err(RequestError::NotFound)));
+            if trial.users == 1 { outcome(MILLISECOND, 0) } else { failing }
+        };
+        let codes = |traits, planned, answer: &dyn Fn(CheckRun) -> RunResult| {
+            let mut carry = |trial| Ok(answer(trial));
+            let (found, _) = compare(traits, planned, 1000 * MILLISECOND, &mut carry).unwrap();
+            found.iter().filter_map(|one| one.code).collect::<Vec<_>>()
+        };
+        let few = lab::CHECK_TOO_FEW_REPLIES.code;
+        let open = planned(LoadModel::Open(pace));
+        assert_eq!(codes(TRAITS, open, &replies), [lab::CHECK_RATE_TOO_LOW.code]);
+        assert_eq!(codes(one_identity, closed(), &replies), [lab::CHECK_ONE_IDENTITY.code]);
+        assert_eq!(codes(TRAITS, closed(), &none), [few; 3]);
+        assert_eq!(codes(TRAITS, closed(), &failing), [few; 2]);
+        let (finding, warning) = hash_upgrade_finding(Err(RequestError::TimedOut));
+        assert!(finding.ratio.is_none() && warning.is_none());
+        assert_eq!(finding.code, Some(lab::ENTRIES_READ_FAILED.code));
+    }
 }

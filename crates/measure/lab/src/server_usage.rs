@@ -190,9 +190,20 @@ mod tests {
     #[test]
     fn a_process_that_nobody_has_waited_for_has_ended() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let ended = || WatchedServer::Process(child.id()).consumed().is_err();
-        wait_until(SOON, "the process has ended", ended);
+        let consumed = || WatchedServer::Process(child.id()).consumed();
+        wait_until(SOON, "the process has ended", || consumed().is_err());
+        let text = crate::coded::describe(&consumed().unwrap_err());
+        assert!(text.ends_with(&format!("[{}]", lab::SERVER_PID_ENDED.code)), "{text}");
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn server_usage_missing_clock_has_code() {
+        // The first is above the maximum of the kernel.
+        for pid in [(1 << 22) + 1, u32::MAX] {
+            let text = crate::coded::describe(&processor_time(pid).unwrap_err());
+            assert!(text.ends_with(&format!("[{}]", lab::SERVER_CPU_UNREADABLE.code)), "{text}");
+        }
     }
 
     #[test]

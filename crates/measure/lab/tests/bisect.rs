@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{has_code, run};
+use common::{has_code, lab, run};
 use roster_messages::table::lab as messages;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,6 +82,7 @@ fn bisect_finds_changed_release_measuring_once() {
     let installed = product.installed();
     assert!(installed.len() <= 8 && installed.contains(&"8".to_owned()), "{installed:?}");
     assert!(said.contains("untestable"), "{said}");
+    assert!(has_code(&said, &messages::INSTALL_FAILED), "{said}");
     // A repeated command installs nothing and has the same result.
     let (code, again) = product.bisect("1", "16");
     assert!(code == Some(0) && again.contains("The figure changed with 11."), "{again}");
@@ -137,4 +138,58 @@ fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
     assert!(said.contains("of the requests failed: exit code 1 ["), "{said}");
     assert!(has_code(&said, &messages::TOO_MANY_FAILED), "{said}");
     assert!(said.contains("changed with one of 2, 3"), "{said}");
+}
+
+#[test]
+fn bisect_invalid_options_have_codes() {
+    let product = Product::new();
+    let many = product.path("versions");
+    let lines: String = (0..10_001).map(|version| format!("{version}\n")).collect();
+    fs::write(&many, lines).expect("write the releases");
+    let many = format!("@{}", path(&many));
+    for (versions, bad, cmd, message) in [
+        ("1,2", "2", "true", &messages::VERSION_PLACEHOLDER),
+        (&many, "2", "echo {version}", &messages::TOO_MANY_VERSIONS),
+        ("1,$(id)", "1", "echo {version}", &messages::VERSION_CHARACTERS),
+        ("1,2", "1", "echo {version}", &messages::VERSIONS_EQUAL),
+    ] {
+        let options = ["--versions", versions, "--good", "1", "--bad", bad, "--cmd", cmd];
+        let (code, said) = product.run_bisect(&options);
+        assert!(code == Some(1) && has_code(&said, message), "{message}: {said}");
+    }
+    fs::write(product.path("state.json"), "{}").expect("write the state");
+    let options = ["--versions", "1,2", "--good", "1", "--bad", "2", "--cmd", "echo {version}"];
+    let (code, said) = product.run_bisect(&options);
+    assert!(code == Some(1) && has_code(&said, &messages::BISECT_STATE_FORMAT), "{said}");
+}
+
+#[test]
+fn bisect_release_without_figure_has_code() {
+    let product = Product::new();
+    let quick =
+        "[command]\ncommand = [\"true\"]\nduration = 1\nwarm-up = 0\nprobe = 0\nusers = 1\n";
+    // A signal ends the run, as Ctrl-C does.
+    let killed = quick.replace("\"true\"", "\"sh\", \"-c\", \"kill -INT $PPID; sleep 1\"");
+    let killed = killed.replace("duration = 1", "duration = 60");
+    let endless = ["--cmd", "sleep 600 # {version}", "--cmd-timeout", "100ms"];
+    let install = ["--cmd", "true {version}"];
+    for (plan, options, message) in [
+        (quick, &endless[..], &messages::INSTALL_TIMEOUT),
+        ("[command]\n", &install, &messages::PLAN_FAILED),
+        (&killed, &install, &messages::BISECT_INTERRUPTED),
+        (quick, &[&install[..], &["--figure", "server-cpu"]].concat(), &messages::FIGURE_MISSING),
+    ] {
+        fs::write(product.path("plan.toml"), plan).expect("write the plan");
+        let _ = fs::remove_file(product.path("state.json"));
+        let versions = ["--versions", "1,2", "--good", "1", "--bad", "2"];
+        let (code, said) = product.run_bisect(&[&versions[..], options].concat());
+        assert!(code == Some(1) && has_code(&said, message), "{message}: {said}");
+    }
+    let (plan, state) = (product.path("plan.toml"), product.path("state.json"));
+    let _ = fs::remove_file(&state);
+    let mut without_shell = lab(&["bisect", "--versions", "1,2", "--good", "1", "--bad", "2"]);
+    without_shell.args(install).arg("--plan").arg(plan).arg("--state").arg(state);
+    let output = without_shell.env("PATH", "/nowhere").output().expect("start");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(has_code(&said, &messages::SHELL_NOT_STARTED), "{said}");
 }

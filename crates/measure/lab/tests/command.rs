@@ -49,14 +49,24 @@ fn a_load_curve_has_the_start_of_a_process_apart() {
 
 #[test]
 fn how_a_command_ended_is_its_result() {
-    for (script, kind) in [("exit 3", "exit code 3"), ("kill -9 $$", "ended by signal 9")] {
+    for (script, kind, message) in [
+        ("exit 3", "exit code 3", &messages::COMMAND_EXITED),
+        ("kill -9 $$", "ended by signal 9", &messages::COMMAND_KILLED),
+    ] {
         let words = ["--", "sh", "-c", script];
         let (code, report) =
-            report_of(&words, &["--users", "1", "--duration", "100ms", "--warm-up", "0"]);
+            report_of(&words, &["--users", "1", "--duration", "1", "--warm-up", "0"]);
         assert_eq!(code, 1);
         let failures = count(&report, "/failures");
         assert!(failures > 0 && failures == count(&report, &format!("/failures_by_kind/{kind}")));
+        assert_eq!(report["failure_codes"][kind], message.code, "{report}");
     }
+    // A program that varies is not checked before the run.
+    let options = ["--users", "1", "--duration", "1", "--warm-up", "0"];
+    let (code, report) = report_of(&["--", "/no/such/program{0..1}"], &options);
+    let codes = report["failure_codes"].as_object().expect("codes");
+    assert!(code == 1 && count(&report, "/failures") > 0, "{report}");
+    assert!(codes.values().all(|code| code == messages::COMMAND_NOT_STARTED.code), "{report}");
 }
 
 #[test]
@@ -69,6 +79,8 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
     let (code, report) = report_of(&words, &options);
     assert_eq!(code, 1);
     assert!(count(&report, "/failures_by_kind/no reply in time") >= 1, "{report}");
+    let code = &report["failure_codes"]["no reply in time"];
+    assert_eq!(code, messages::REQUEST_TIMEOUT.code, "{report}");
     assert!(number(&report, "/latency_ms/p50") >= 300.0, "{report}");
     std::thread::sleep(std::time::Duration::from_millis(2500));
     assert!(!file.exists(), "what the command started has gone with it");
@@ -100,4 +112,15 @@ fn a_plan_runs_and_its_mistakes_have_lines() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains(&format!("{path}:3: user: unknown key. Write users,")), "{said}");
     assert!(has_code(&said, &messages::PLAN_UNKNOWN_KEY), "{said}");
+}
+
+#[test]
+fn command_request_without_user_has_code() {
+    // The only user has time for two commands until the end of the run, and ten are due.
+    let options = ["--users", "1", "--rate", "20", "--duration", "500ms", "--warm-up", "0"];
+    let short = ["--timeout", "300ms"];
+    let (_, report) = report_of(&["--", "sleep", "60"], &[&options[..], &short].concat());
+    let kind = "not sent before the end";
+    assert!(count(&report, &format!("/failures_by_kind/{kind}")) > 0, "{report}");
+    assert_eq!(report["failure_codes"][kind], messages::REQUEST_NOT_SENT.code, "{report}");
 }

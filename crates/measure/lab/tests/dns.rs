@@ -9,9 +9,10 @@ use roster_system_tests::servers::ServerProcess;
 use roster_system_tests::{find_tool, wait_until};
 use std::fmt::Write;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -148,7 +149,9 @@ fn dns_missing_server_and_bad_name_are_reported() {
     let what = ["dns", "--server", &server, "--name", "h.lab.test"];
     let (code, report) = report(&[&what[..], &brief].concat());
     assert_eq!(code, 1, "{report}");
-    assert!(count(&report, "/failures_by_kind/receive: Connection refused (os error 111)") > 0);
+    let kind = "receive: Connection refused (os error 111)";
+    assert!(count(&report, &format!("/failures_by_kind/{kind}")) > 0);
+    assert_eq!(report["failure_codes"][kind], messages::REQUEST_SYSTEM_CALL.code, "{report}");
     let output = run(&[&what[..], &["--protocol", "tcp"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("connect: Connection refused"), "{said}");
@@ -156,4 +159,29 @@ fn dns_missing_server_and_bad_name_are_reported() {
     let output = run(&["dns", "--server", &server, "--name", "a..b"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(has_code(&said, &messages::DNS_NAME_INVALID), "{said}");
+}
+
+#[test]
+fn dns_reply_without_record_has_code() {
+    // Flags of the reply (RFC 1035, section 4.1.1): reply, truncation, code of the result.
+    for (flags, message) in [
+        ([0x80, 0x00], &messages::DNS_NO_DATA),
+        ([0x82, 0x00], &messages::DNS_TRUNCATED),
+        ([0x80, 0x02], &messages::DNS_ERROR),
+    ] {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let server = socket.local_addr().expect("its number").to_string();
+        thread::spawn(move || {
+            let mut query = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut query) {
+                query[2..4].copy_from_slice(&flags);
+                let _ = socket.send_to(&query[..length], from);
+            }
+        });
+        let what = ["dns", "--server", &server, "--name", "h.lab.test", "--users", "1"];
+        let (code, report) = report(&[&what[..], &["--duration", "1", "--warm-up", "0"]].concat());
+        let codes = report["failure_codes"].as_object().expect("codes");
+        assert!(code == 1 && !codes.is_empty(), "{report}");
+        assert!(codes.values().all(|code| code == message.code), "{message}: {report}");
+    }
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{count, has_code, lab, number, read, report, run, warnings};
+use roster_lab::ber;
 use roster_messages::table::lab as messages;
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::Kdc;
@@ -239,4 +240,42 @@ fn answers_that_are_none_are_failures_and_a_plan_loads_a_kdc() {
     let kind = report["failures_by_kind"].as_object().expect("kinds").keys().next().cloned();
     let kind = kind.expect("a kind");
     assert_eq!(report["failure_codes"][&kind], messages::REPLY_MALFORMED.code, "{report}");
+}
+
+/// Returns an element of DER.
+fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    ber::primitive(tag, content, &mut out);
+    out
+}
+
+#[test]
+fn krb5_unusable_salt_parameters_have_codes() {
+    // The KDC requests pre-authentication, and announces a key of type 18 with these iterations.
+    for (iterations, kinds, message) in [
+        ([0, 0, 0, 0], "aes256-cts-hmac-sha1-96", &messages::KDC_ITERATIONS),
+        ([0x7f, 0, 0, 0], "aes256-cts-hmac-sha1-96", &messages::KDC_ITERATIONS),
+        ([0, 0, 0x10, 0], "aes128-cts-hmac-sha1-96", &messages::KDC_NO_KEY),
+    ] {
+        let number = |number| element(2, &[number]);
+        let sequence = |fields: &[Vec<u8>]| element(0x30, &fields.concat());
+        let octets = element(0xa2, &element(4, &iterations));
+        let parameters = sequence(&[sequence(&[element(0xa0, &number(18)), octets])]);
+        let data = [element(0xa1, &number(19)), element(0xa2, &element(4, &parameters))];
+        let list = sequence(&[sequence(&data)]);
+        let error = [element(0xa6, &number(25)), element(0xac, &element(4, &list))];
+        let reply = element(0x7e, &sequence(&error));
+        let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let address = server.local_addr().expect("its number").to_string();
+        thread::spawn(move || {
+            let mut request = [0; 2048];
+            while let Ok((_, from)) = server.recv_from(&mut request) {
+                let _ = server.send_to(&reply, from);
+            }
+        });
+        let who = ["--principal", "u0", "--password", "x", "--enctype", kinds];
+        let output = run(&arguments(&address, &who));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && has_code(&said, message), "{message}: {said}");
+    }
 }

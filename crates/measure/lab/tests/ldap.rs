@@ -79,6 +79,12 @@ fn searches_comparisons_and_modifications_are_as_many_as_the_server_counts() {
     let search = ["--op", "search", "--scope", "sub", "--filter", "(&(uid=u{0..99})(cn=*))"];
     counted(&slapd, "Search", &[&search[..], &["--dn", people, "--attributes", "uid,cn"]].concat());
     counted(&slapd, "Compare", &["--op", "compare", "--dn", DN, "--value", "sn=u{0..99}"]);
+    let nobody = ["--op", "search", "--scope", "sub", "--filter", "(uid=nobody{n})"];
+    let brief = ["--dn", people, "--duration", "1", "--warm-up", "0", "--users", "1"];
+    let (code, report) = report(&[&["ldap", "--uri", &slapd.uri()], &nobody[..], &brief].concat());
+    let codes = report["failure_codes"].as_object().expect("codes");
+    assert!(code == 1 && count(&report, "/failures") > 0, "{report}");
+    assert!(codes.values().all(|code| code == messages::LDAP_NOTHING_FOUND.code), "{report}");
     let admin = slapd.admin_dn();
     let modify = ["--op", "modify", "--dn", DN, "--value", "description=of request {n}"];
     let bind = ["--bind-dn", &admin, "--bind-password", "may do anything"];

@@ -438,6 +438,20 @@ fn locust_host_is_per_user_without_password() {
     let told = python_says(&program, &[("ROSTER_LAB", &script)]);
     let (arguments, plan) = told.split_once('<').expect("a plan");
     assert!(!arguments.contains("geheim") && plan.contains("password = \"geheim\""), "{told}");
+    fs::write(&script, "#!/bin/sh\nexec cat >/dev/null\n").expect("write");
+    let told = python_says(&program, &[("ROSTER_LAB", &script)]);
+    assert!(has_code(&told, &messages::LOCUST_CHECK_SILENT), "{told}");
+    fs::write(&script, "#!/bin/sh\nexec sleep 60\n").expect("write");
+    let slow =
+        format!("{classes}master.CHECK_SECONDS_MAX = 0.1\nprint(master.check(Binds)['failed'])");
+    let told = python_says(&slow, &[("ROSTER_LAB", &script)]);
+    assert!(has_code(&told, &messages::CHECK_TOO_LONG), "{told}");
+    let told = python_says(&program, &[("PATH", folder.path())]);
+    assert!(has_code(&told, &messages::CHECK_PROGRAM_MISSING), "{told}");
+    let alone = "try:\n    Binds.made_by_a_worker(Binds.__new__(Binds))\n\
+                 except RuntimeError as error:\n    print(error)\n";
+    let told = python_says(&format!("{classes}{alone}"), &[]);
+    assert!(has_code(&told, &messages::LOCUST_NO_WORKER), "{told}");
     // The real roster-lab accepts the same input.
     let lab = Path::new(env!("CARGO_BIN_EXE_roster-lab"));
     let told = python_says(&format!("{classes}print(master.check(Names))"), &[("ROSTER_LAB", lab)]);
@@ -633,4 +647,35 @@ fn locust_page_starts_run_and_gives_report() {
     assert_eq!(up.exit_code(), Some(130), "{}", bench.log());
     // No process of the run is left.
     assert!(TcpListener::bind(("127.0.0.1", bench.port)).is_ok());
+}
+
+/// Returns the processes that a process started, with their arguments.
+fn children(pid: Pid) -> Vec<(Pid, String)> {
+    let pid = pid.as_raw_nonzero();
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = list.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?));
+    let with_arguments = children.map(|child| {
+        let path = format!("/proc/{}/cmdline", child.as_raw_nonzero());
+        (child, fs::read_to_string(path).unwrap_or_default())
+    });
+    with_arguments.collect()
+}
+
+#[test]
+fn locust_worker_ended_early_has_code() {
+    // A script takes the place of the master and waits.
+    let bench = Bench::new("");
+    let script = bench.path("python");
+    fs::write(&script, "#!/bin/sh\nexec sleep 600\n").expect("write the script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("make it run");
+    let mut command = lab(&["locust", "--workers", "1", "--port", &bench.port.to_string()]);
+    command.arg("--python").arg(&script).args(["--", "--headless"]);
+    let mut up = ServerProcess::start(&mut command, &bench.path("master.log"));
+    let pid = up.pid();
+    let worker = || children(pid).into_iter().find(|(_, words)| words.contains("\0worker\0"));
+    wait_until(SOON, "the worker starts", || worker().is_some());
+    kill_process(worker().expect("it runs").0, Signal::KILL).expect("end the worker");
+    bench.wait_for(&format!("[{}]", messages::WORKER_ENDED.code));
+    up.signal(Signal::INT);
+    wait_until(ENDED_WITHIN, "all processes end", || !up.is_running());
 }

@@ -36,6 +36,24 @@ fn who_is_not_there_is_a_failure() {
         let failures = count(&report, "/failures_by_kind/not found");
         assert!(code == 1 && failures > 0, "{lookup}: {report}");
         assert_eq!(failures, count(&report, "/requests"), "{lookup}: {report}");
+        let code = &report["failure_codes"]["not found"];
+        assert_eq!(code, messages::ENTRY_NOT_FOUND.code, "{lookup}: {report}");
+    }
+}
+
+#[test]
+fn nss_unusable_key_has_code() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let keys = folder.path().join("keys");
+    let key = format!("@{}", keys.display());
+    for (text, kind, message) in [
+        (&b"ro\0ot\n"[..], "NUL byte in the key", &messages::NUL_IN_REQUEST),
+        (b"r\xff\n", "key is not UTF-8", &messages::KEY_NOT_UTF8),
+    ] {
+        fs::write(&keys, text).expect("write the keys");
+        let (code, report) = run_lookup("initgroups", &key);
+        assert!(code == 1 && count(&report, "/failures") > 0, "{report}");
+        assert_eq!(report["failure_codes"][kind], message.code, "{report}");
     }
 }
 
@@ -89,6 +107,11 @@ fn what_a_module_cannot_answer_is_a_failure_of_its_kind() {
         let failures = count(&report, &format!("/failures_by_kind/{kind}"));
         assert!(code == 1 && failures > 0, "{lookup} {key}: {report}");
         assert_eq!(failures, count(&report, "/requests"), "{lookup} {key}: {report}");
+        let message = match kind {
+            "not found" => &messages::ENTRY_NOT_FOUND,
+            _ => &messages::LOOKUP_FAILED,
+        };
+        assert_eq!(report["failure_codes"][kind], message.code, "{lookup} {key}: {report}");
     }
 }
 

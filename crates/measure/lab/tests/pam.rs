@@ -103,6 +103,8 @@ fn refusals_are_failures_of_pams_kind() {
         let found = kinds.iter().find_map(|kind| by_kind.get(*kind)?.as_u64());
         assert!(code == 1 && count(&report, "/failures") > 0, "{report}");
         assert_eq!(found, Some(count(&report, "/requests")), "{service}: {report}");
+        let codes = report["failure_codes"].as_object().expect("codes");
+        assert!(codes.values().all(|code| code == messages::PAM_ERROR.code), "{report}");
     }
     let output = run(&["pam", "--service", "x", "--user", "u"]);
     assert_eq!(output.status.code(), Some(2), "a password is needed");

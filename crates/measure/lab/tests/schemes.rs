@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of `roster-lab schemes` with a real 389-ds.
+//! Tests of `roster-lab schemes` with a real 389-ds, and with a scripted server for its errors.
 
 mod common;
 
 use common::{has_code, lab, report};
+use roster_lab::ber;
 use roster_messages::table::lab as messages;
 use roster_system_tests::{DirectoryServer, Ds389, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -16,7 +19,7 @@ use std::time::Duration;
 const ADMIN_PASSWORD: &str = "may do anything";
 const BASE: &str = "dc=example,dc=com";
 
-/// Starts a server with two users, whose passwords are stored with SSHA.
+/// Starts a server with two users. It stores their passwords with SSHA.
 fn server() -> Ds389 {
     let server = Ds389::as_delivered(
         "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
@@ -237,4 +240,173 @@ fn more_users_than_a_shell_allows_open_files_are_no_failure() {
     let output = shell.args(command.get_args()).output().expect("start");
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && !told.contains("not measured"), "{told}");
+}
+
+/// Reply of a scripted server to a request: entries, and the result code.
+type Reply = (Vec<Attributes>, u8);
+type Attributes = Vec<(&'static str, String)>;
+
+const NO_SUCH_OBJECT: u8 = 32;
+const ALREADY_EXISTS: u8 = 68;
+const NOT_ALLOWED: u8 = 50;
+
+/// Operations by the tag of their request (RFC 4511).
+const SEARCH: u8 = 0x63;
+const ADD: u8 = 0x68;
+const DELETE: u8 = 0x4a;
+
+const RECORD: &str = "cn=roster-lab schemes,cn=config";
+
+/// Returns the reply of a server that offers one scheme and accepts each change.
+fn usual(operation: u8, dn: &str) -> Reply {
+    let one = |name, value: &str| (vec![vec![(name, value.to_owned())]], 0);
+    match (operation, dn) {
+        (SEARCH, "cn=config") => one("passwordStorageScheme", "SSHA"),
+        (SEARCH, "cn=Password Storage Schemes,cn=plugins,cn=config") => one("cn", "SSHA"),
+        (SEARCH, _) => (Vec::new(), NO_SUCH_OBJECT),
+        _ => (Vec::new(), 0),
+    }
+}
+
+/// Returns the reply to an operation on a DN; `None` for the usual one.
+type Script = fn(u8, &str) -> Option<Reply>;
+
+/// Starts an LDAP server that replies by `script`, or else by [`usual`]. Returns its URI.
+fn scripted(script: Script) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let uri = format!("ldap://{}", listener.local_addr().expect("its number"));
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream, script));
+        }
+    });
+    uri
+}
+
+fn serve(mut stream: TcpStream, script: Script) {
+    let (mut inbox, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        inbox.extend_from_slice(&piece[..length]);
+        while let Ok(Some((_, begin, end))) = ber::head(&inbox) {
+            let Some(mut message) = inbox.get(begin..end) else { break };
+            let (_, id) = ber::take_element(&mut message).expect("a number");
+            let (operation, mut content) = ber::take_element(&mut message).expect("an operation");
+            if operation == 0x42 {
+                return;
+            }
+            // A request to delete is only the DN. The others begin with it, except a bind.
+            let dn = match operation {
+                DELETE => content,
+                _ => ber::take_element(&mut content).expect("a DN").1,
+            };
+            let dn = String::from_utf8_lossy(dn).into_owned();
+            let reply = script(operation, &dn).unwrap_or_else(|| usual(operation, &dn));
+            let out = encoded(id, operation, &dn, &reply);
+            if stream.write_all(&out).is_err() {
+                return;
+            }
+            inbox.drain(..end);
+        }
+    }
+}
+
+fn element(tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    ber::primitive(tag, &parts.concat(), &mut out);
+    out
+}
+
+fn encoded(id: &[u8], operation: u8, dn: &str, (entries, code): &Reply) -> Vec<u8> {
+    let text = |text: &str| element(4, &[text.as_bytes().to_vec()]);
+    let message = |content| element(0x30, &[element(2, &[id.to_vec()]), content]);
+    let mut out = Vec::new();
+    for entry in entries {
+        let attribute = |(name, value): &(&str, String)| {
+            element(0x30, &[text(name), element(0x31, &[text(value)])])
+        };
+        let list = element(0x30, &entry.iter().map(attribute).collect::<Vec<_>>());
+        out.extend(message(element(0x64, &[text(dn), list])));
+    }
+    let result = [element(0x0a, &[vec![*code]]), text(""), text("")];
+    // The tag of a result follows the one of its request. A request to delete has a primitive tag.
+    let tag = if operation == DELETE {
+        0x6b
+    } else {
+        operation + if operation == SEARCH { 2 } else { 1 }
+    };
+    out.extend(message(element(tag, &result)));
+    out
+}
+
+/// Returns the record of a run of another host.
+fn other_run(description: &str) -> Option<Reply> {
+    Some((vec![vec![("description", description.to_owned())]], 0))
+}
+
+const ELSEWHERE: &str =
+    r#"{"host": "elsewhere", "process": 1, "began": 1, "folder": "ou=x", "before": []}"#;
+
+#[test]
+fn schemes_unusable_server_has_code() {
+    let measure = ["--duration", "100ms", "--identities", "2", "--users", "1"];
+    let subtree = ["--no-measure", "--apply", "SSHA", "--subtree", "ou=x"];
+    let none: Script =
+        |operation, dn| (operation == SEARCH && dn == "cn=config").then(|| (Vec::new(), 0));
+    let no_plugins: Script = |_, dn| dn.contains("cn=plugins").then(|| (Vec::new(), 0));
+    let no_entry: Script = |_, dn| dn.contains("cn=plugins").then(|| (Vec::new(), NO_SUCH_OBJECT));
+    let bad_record: Script =
+        |operation, dn| (operation == SEARCH && dn == RECORD).then(|| other_run("x")).flatten();
+    let record: Script = |operation, dn| {
+        (operation == SEARCH && dn == RECORD).then(|| other_run(ELSEWHERE)).flatten()
+    };
+    let concurrent: Script =
+        |operation, dn| (operation == ADD && dn == RECORD).then(|| (Vec::new(), ALREADY_EXISTS));
+    let kept: Script = |operation, dn| match operation {
+        DELETE => Some((Vec::new(), NOT_ALLOWED)),
+        SEARCH if dn == RECORD => other_run(ELSEWHERE),
+        _ => None,
+    };
+    let no_policy: Script = |operation, dn| {
+        let template = || (vec![vec![("cosTemplateDn", "cn=t".to_owned())]], 0);
+        (operation == SEARCH && dn == "cn=nsPwPolicy_CoS,ou=x").then(template)
+    };
+    let no_password: Script = |operation, dn| {
+        (operation == SEARCH && !dn.ends_with("cn=config")).then(|| (Vec::new(), 0))
+    };
+    let stored: Script = |operation, dn| {
+        let entry =
+            || vec![("entryDN", "uid=u0,ou=x".to_owned()), ("userPassword", "x".to_owned())];
+        (operation == SEARCH && !dn.ends_with("cn=config")).then(|| (vec![entry()], 0))
+    };
+    let no_time = ["--duration", "0", "--identities", "2", "--users", "1"];
+    for (script, more, code, message) in [
+        (none, &["--no-measure"][..], 1, &messages::NOT_389DS),
+        (no_plugins, &["--no-measure"], 1, &messages::NO_SCHEMES),
+        (no_entry, &["--no-measure"], 1, &messages::LDAP_ENTRY_MISSING),
+        (bad_record, &["--undo"], 1, &messages::UNDO_RECORD_FORMAT),
+        (record, &measure, 1, &messages::SCHEMES_LEFTOVERS),
+        (concurrent, &measure, 1, &messages::SCHEMES_CONCURRENT),
+        (kept, &["--undo"], 1, &messages::SCHEMES_NOT_UNDONE),
+        (no_policy, &subtree, 1, &messages::POLICY_TEMPLATE),
+        (no_password, &measure, 0, &messages::PASSWORD_NOT_STORED),
+        (stored, &no_time, 0, &messages::NO_BIND_ANSWERED),
+    ] {
+        let uri = scripted(script);
+        let output = lab(&arguments(&uri, more)).output().expect("start");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.code() == Some(code), "{message}: {said}");
+        assert!(has_code(&said, message), "{message}: {said}");
+    }
+}
+
+#[test]
+fn schemes_undo_accepts_folder_without_children() {
+    let uri = scripted(|operation, dn| match (operation, dn) {
+        (SEARCH, RECORD) => other_run(ELSEWHERE),
+        (SEARCH, "ou=x") => Some((Vec::new(), 0)),
+        _ => None,
+    });
+    let output = lab(&arguments(&uri, &["--undo"])).output().expect("start");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

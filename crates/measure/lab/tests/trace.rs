@@ -4,6 +4,8 @@
 mod common;
 
 use common::{assert_fits_widths, count, has_code, lab, number, run};
+use roster_lab::trace::bpftrace_script::Probe;
+use roster_lab::trace::{rosterd_probes, sssd_probes};
 use roster_messages::table::lab as messages;
 use roster_system_tests::servers::{Relay, Sssd};
 use roster_system_tests::{
@@ -14,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -303,7 +306,7 @@ fn what_keeps_it_from_looking_is_said_with_what_to_do() {
     let trace = |arguments: &[&str]| lab(&[&["trace", "--duration", "0.3"], arguments].concat());
     // Another user can execute the copy.
     let shared = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .permissions(PermissionsExt::from_mode(0o755))
         .tempdir()
         .expect("make a folder");
     let program = shared.path().join("roster-lab");
@@ -353,4 +356,68 @@ fn that_nobody_asked_is_said_and_no_report_is_written() {
     assert_eq!(code, Some(1), "{error}");
     assert!(has_code(&error, &messages::TRACE_NO_REQUESTS), "{error}");
     assert!(!Path::new(file).exists());
+}
+
+/// Directory with a shell script in place of bpftrace. It lists all probes, and then runs `$TRACE`.
+fn scripted_bpftrace() -> TempDir {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let names = |probes: &[Probe]| probes.iter().map(|probe| probe.name).collect::<Vec<_>>();
+    let names = [names(&rosterd_probes::PROBES), names(&sssd_probes::PROBES)].concat().join(" ");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" != -l ] || exec printf 'usdt:file:provider:%s\\n' {names}\neval \"$TRACE\"\n"
+    );
+    let path = folder.path().join("bpftrace");
+    fs::write(&path, script).expect("write the script");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("make it a program");
+    folder
+}
+
+#[test]
+fn trace_bpftrace_without_requests_has_code() {
+    if !needs_root() {
+        return;
+    }
+    let (impostor, peer) = (Impostor::start("rosterd"), Impostor::start("sssd_be"));
+    let [pid, peer] = [&impostor, &peer].map(|one| one.child.id().to_string());
+    let folder = scripted_bpftrace();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", folder.path().display());
+    let event = |pid: &str| format!("echo ready; printf 'request_received\\t{pid}\\t1\\t7\\t0\\n'");
+    let rosterd = ["--pid", &pid];
+    for (arguments, script, message) in [
+        (&rosterd[..], "echo broken >&2; exit 1", &messages::PROBES_NOT_ATTACHED),
+        (&rosterd, "echo ready; exit 1", &messages::BPFTRACE_ENDED),
+        (&rosterd, &event(&pid), &messages::TRACE_TOO_SHORT),
+        (&rosterd, &event("999999999"), &messages::TRACE_OTHER_PID_NAMESPACE),
+        (&["--sssd", "--pid", &peer], "echo ready", &messages::TRACE_NO_REQUESTS_SSSD),
+    ] {
+        let mut trace = lab(&[&["trace", "--duration", "0.3"], arguments].concat());
+        let (code, error) = refused(trace.env("PATH", &path).env("TRACE", script));
+        assert_eq!(code, Some(1), "{error}");
+        assert!(has_code(&error, message), "{message}: {error}");
+    }
+    let no_program = folder.path().join("bpftrace");
+    fs::set_permissions(&no_program, fs::Permissions::from_mode(0o644)).expect("change its mode");
+    let mut trace = lab(&[&["trace"], &rosterd[..]].concat());
+    let (_, error) = refused(trace.env("PATH", folder.path()));
+    assert!(has_code(&error, &messages::BPFTRACE_FAILED), "{error}");
+}
+
+#[test]
+fn trace_processes_none_or_several_has_code() {
+    if !needs_root() {
+        return;
+    }
+    let _impostors = [Impostor::start("rosterd"), Impostor::start("rosterd")];
+    let (_, error) = refused(&mut lab(&["trace"]));
+    assert!(has_code(&error, &messages::ROSTERD_SEVERAL), "{error}");
+    for (arguments, message) in [
+        (&["trace"][..], &messages::ROSTERD_NOT_RUNNING),
+        (&["trace", "--sssd"], &messages::SSSD_NOT_RUNNING),
+    ] {
+        let mut alone = Command::new("unshare");
+        alone.args(["--map-root-user", "--pid", "--fork", "--mount-proc"]);
+        let (code, error) = refused(alone.arg(lab(&[]).get_program()).args(arguments));
+        assert!(code == Some(1) && has_code(&error, message), "{message}: {error}");
+    }
 }

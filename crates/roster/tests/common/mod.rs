@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs the built program in a temporary directory. The tests check its output.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 #![allow(dead_code, reason = "each test program uses its part")]
 

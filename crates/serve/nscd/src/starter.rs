@@ -92,8 +92,14 @@ impl Starter {
 
     #[cfg(test)]
     pub(crate) fn without_process() -> Self {
-        let (socket, _) = UnixStream::pair().expect("a pair of sockets");
-        Self { socket, _process: None }
+        Self::with_socket().0
+    }
+
+    /// Returns a starter without a process, and the other end of its socket.
+    #[cfg(test)]
+    pub(crate) fn with_socket() -> (Self, UnixStream) {
+        let (socket, other) = UnixStream::pair().expect("a pair of sockets");
+        (Self { socket, _process: None }, other)
     }
 }
 

@@ -3,6 +3,7 @@
 //! new map.
 
 use parking_lot::Mutex;
+use roster_messages::table::tools;
 use roster_nscd::layout::{
     self, DATA_BYTES_MAX, HEADER_BYTES, PAGE_BYTES, RAISE_BYTES, RAISES_MAX, header,
 };
@@ -10,6 +11,7 @@ use roster_nscd::live_map::{self, LiveMap, MapLookup, find};
 use roster_nscd::map_builder::{MapError, MapOutput, MapPlan, MapSources, ServiceLayer};
 use roster_nscd::nsswitch::{self, Service, ServiceLine};
 use roster_nscd::protocol::{self, MapLookupKind, Table};
+use roster_nscd::server::map_sources::BuildError;
 use roster_nscd::{MapMemory, SharedMapping};
 use roster_snapshot::{Floor, Snapshot};
 use roster_snapshot_build::compile;
@@ -257,6 +259,7 @@ fn a_table_that_clients_could_not_measure_is_no_map() {
             matches!(error, MapError::TooLarge { table: "passwd", bytes } if bytes > room as u64)
         );
         assert!(error.to_string().contains("clients read at most 2 GiB"), "{error}");
+        assert_eq!(BuildError::from(error).message(), &tools::NSCD_MAP_TOO_LARGE);
     }
 }
 
@@ -272,6 +275,28 @@ fn a_damaged_snapshot_is_no_map() {
     let made = MapPlan::new(Table::Group, sources, 0)
         .and_then(|plan| plan.write(0, &Bytes(Mutex::new(Vec::new()))));
     assert!(matches!(made, Err(MapError::Damaged)), "{made:?}");
+    let error = BuildError::from(made.unwrap_err());
+    assert_eq!(error.message(), &tools::NSCD_SNAPSHOT_DAMAGED);
+}
+
+/// Output without space.
+struct Full;
+
+impl MapOutput for Full {
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+}
+
+#[test]
+fn map_without_space_has_code() {
+    let local = compiled("root:x:0:0:root:/root:/bin/sh\n", "");
+    let entries = layers(&nsswitch::parse(b"passwd: files\n").passwd, &local, b"", None);
+    let sources = MapSources { entries: &entries, groups_of: &[], others_follow: false };
+    let plan = MapPlan::new(Table::Passwd, sources, 0).unwrap();
+    let error = BuildError::from(plan.write(0, &Full).unwrap_err());
+    assert_eq!(error.message(), &tools::NSCD_MAP_WRITE_FAILED);
+    assert!(error.is_out_of_space(), "{error}");
 }
 
 fn in_use() -> (tempfile::TempDir, LiveMap) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiled entries equal the text, in its order.
 
+use roster_messages::table::tools;
 use roster_snapshot::Snapshot;
 use roster_snapshot_build::compile::{self, CompiledImage, Remark};
 use roster_snapshot_build::{LookupKey, publish};
@@ -152,4 +153,16 @@ fn compile_again_gives_generation_and_identity() {
     for snapshot in [first, second] {
         assert_eq!(snapshot.user_by_uid(1).unwrap().unwrap().record().name, b"a");
     }
+}
+
+#[test]
+fn compile_unusable_source_has_code() {
+    let folder = Folder::new("a:x:1:1:::\n", "g:x:1:");
+    let compile = |group: &str| {
+        let made = compile::accounts(&folder.path("passwd"), &folder.path(group), &mut |_| {});
+        made.err().expect("not compiled").message()
+    };
+    assert_eq!(compile("none"), &tools::COMPILE_SOURCE_UNREADABLE);
+    std::fs::write(folder.path("group"), format!("g:x:1:{}\n", "m".repeat(16 << 20))).unwrap();
+    assert_eq!(compile("group"), &tools::COMPILE_ENTRY_TOO_LARGE);
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Damage in any byte, and at any end of a file, is reported and never served.
 
+use roster_messages::table::tools;
+use roster_passwd_format::User;
 use roster_snapshot::Snapshot;
 use roster_snapshot::layout::SnapshotKind;
-use roster_snapshot_build::{compile, publish, verify};
+use roster_snapshot_build::{IncompleteFlags, SnapshotBuilder, compile, publish, verify};
+use std::collections::BTreeSet;
+use std::io::Cursor;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
@@ -159,6 +163,7 @@ fn whole_files_verify_and_answer() {
 
 #[test]
 fn a_changed_byte_is_never_served() {
+    let mut codes = BTreeSet::new();
     for (whole, kind) in [(accounts(), SnapshotKind::Accounts), (shadow(), SnapshotKind::Shadow)] {
         let expected = answers(&whole, kind).unwrap();
         let mut bytes = whole.clone();
@@ -166,7 +171,9 @@ fn a_changed_byte_is_never_served() {
             for change in [1, 0x80, 0xff, whole[place]] {
                 bytes[place] ^= change;
                 if bytes[place] != whole[place] {
-                    assert!(verify::verify(&bytes, kind).is_err(), "byte {place} ^ {change}");
+                    let error = verify::verify(&bytes, kind)
+                        .expect_err(&format!("byte {place} ^ {change} is verified"));
+                    codes.insert(error.message().code);
                     for (found, expected) in answers(&bytes, kind).iter().flatten().zip(&expected) {
                         assert!(
                             found.is_err() || found == expected,
@@ -177,6 +184,33 @@ fn a_changed_byte_is_never_served() {
                 bytes[place] = whole[place];
             }
         }
+    }
+    let all = [
+        &tools::VERIFY_FORMAT,
+        &tools::VERIFY_RECORD,
+        &tools::VERIFY_CONTENT,
+        &tools::VERIFY_INDEX,
+    ];
+    assert_eq!(codes, all.into_iter().map(|message| message.code).collect());
+}
+
+#[test]
+fn domains_that_lack_entries_are_damage() {
+    let domains = |users| {
+        let mut builder = SnapshotBuilder::new(0);
+        for (name, uid) in [(&b"a"[..], 1), (b"b", 2)] {
+            let user =
+                User { name, passwd: None, uid, gid: 1, gecos: None, dir: None, shell: None };
+            builder.user(&user, IncompleteFlags::default()).unwrap();
+        }
+        builder.domain("corp", users, 0).unwrap();
+        let mut file = Cursor::new(Vec::new());
+        builder.finish(SnapshotKind::Accounts).unwrap().image.write(&mut file, 1).unwrap();
+        verify::verify(&file.into_inner(), SnapshotKind::Accounts)
+    };
+    assert!(domains(2).is_ok());
+    for users in [0, 1, 3] {
+        assert_eq!(domains(users).unwrap_err().message(), &tools::VERIFY_DOMAINS, "{users}");
     }
 }
 

@@ -382,6 +382,20 @@ fn run_command(args: &args::CommandArgs, task: LoadTask, out: &mut dyn Write) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn ldap_bind_without_password_has_code() {
+        let words = ["roster-lab", "ldap", "--uri", "ldap://h", "--dn", "x", "--password", "y"];
+        let args::Command::Load(LoadCommand::Ldap(mut args)) =
+            args::Cli::try_parse_from(words).unwrap().command
+        else {
+            panic!("another command");
+        };
+        args.password = None;
+        let error = ldap_request(&args).err().unwrap().to_string();
+        assert!(error.ends_with(&format!("[{}]", lab::PASSWORD_MISSING.code)), "{error}");
+    }
 
     #[test]
     fn uri_invalid_rejected() {

@@ -90,15 +90,20 @@ impl LoadJob<'_> {
 
 /// Prints the rate of connections that the ports permit. The rate of a closed loop is unknown before the run.
 pub fn print_port_budget(budget: PortBudget, common: &CommonArgs) {
-    if let (None, Some(rate), true) = (&common.rate, budget.rate(), budget.is_port_limited()) {
-        print_error(&format!(
-            "roster-lab: {} ports, each in use for {} s after its connection, permit {rate:.0} connections/s. \
-             {PORT_REMEDIES} [{}]",
-            budget.ports,
-            budget.hold.as_secs(),
-            lab::PORT_BUDGET.code
-        ));
+    if let Some(text) = port_budget_text(budget, common) {
+        print_error(&text);
     }
+}
+
+fn port_budget_text(budget: PortBudget, common: &CommonArgs) -> Option<String> {
+    let rate = budget.rate().filter(|_| common.rate.is_none() && budget.is_port_limited())?;
+    Some(format!(
+        "roster-lab: {} ports, each in use for {} s after its connection, permit {rate:.0} connections/s. \
+         {PORT_REMEDIES} [{}]",
+        budget.ports,
+        budget.hold.as_secs(),
+        lab::PORT_BUDGET.code
+    ))
 }
 
 /// Returns a warning if a run needs more ports than there are.
@@ -678,4 +683,43 @@ fn is_ignored(signal: i32) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command, LoadCommand};
+    use clap::Parser;
+
+    fn common(options: &[&str]) -> CommonArgs {
+        let words = [&["roster-lab", "command"], options, &["true"]].concat();
+        let Command::Load(LoadCommand::Shell(args)) = Cli::try_parse_from(words).unwrap().command
+        else {
+            panic!("another command");
+        };
+        args.common
+    }
+
+    #[test]
+    fn ports_that_limit_connections_are_told() {
+        let budget = |seconds| PortBudget { ports: 28_232, hold: Duration::from_secs(seconds) };
+        let text = port_budget_text(budget(60), &common(&[])).unwrap();
+        assert!(text.contains("permit 471 connections/s"), "{text}");
+        assert!(text.ends_with(&format!("[{}]", lab::PORT_BUDGET.code)), "{text}");
+        assert_eq!(port_budget_text(budget(1), &common(&[])), None);
+        assert_eq!(port_budget_text(budget(60), &common(&["--rate", "5"])), None);
+    }
+
+    #[test]
+    fn knee_of_failing_server_has_code() {
+        let common = common(&["--rate", "64", "--knee", "5ms"]);
+        let mut failing = RunResult::default();
+        let now = std::time::Instant::now();
+        failing.recorder.record(now, now, Err(RequestError::TimedOut));
+        let knee = |outcome: &RunResult| {
+            find_knee(&common, Duration::from_millis(5), &mut |_| Ok(outcome.clone())).unwrap()
+        };
+        let found = knee(&failing);
+        assert_eq!((found.rate, found.code), (None, Some(lab::KNEE_NOT_FOUND.code)));
+    }
 }

@@ -212,3 +212,18 @@ fn collect_with_progress(
     bar.finish_and_clear();
     collected
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_incomplete_events_are_told() {
+        let codes = |capture: &TraceCapture| -> Vec<_> {
+            warnings(capture).into_iter().filter_map(|warning| warning.code).collect()
+        };
+        assert!(codes(&TraceCapture::default()).is_empty());
+        let capture = TraceCapture { lost: 5, is_full: true, ..TraceCapture::default() };
+        assert_eq!(codes(&capture), [lab::EVENTS_LOST.code, lab::EVENTS_FULL.code]);
+    }
+}

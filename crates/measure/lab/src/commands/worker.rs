@@ -521,3 +521,49 @@ impl ProcessUsage {
         (busy, memory)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+    use roster_messages::Message;
+
+    fn worker_args(options: &[&str]) -> args::WorkerArgs {
+        let words = [&["roster-lab", "worker", "--master", "h"], options].concat();
+        let Command::Worker(args) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("another command");
+        };
+        args
+    }
+
+    fn assert_code<T>(result: Result<T>, message: &Message) {
+        let text = describe(&result.err().unwrap());
+        assert!(text.ends_with(&format!("[{}]", message.code)), "{text}");
+    }
+
+    #[test]
+    fn worker_unusable_class_has_code() {
+        let stop = AtomicBool::new(false);
+        let args = worker_args(&[]);
+        let worker = LocustWorker::new(&args, &stop);
+        let keyed = json!({"command": {"command": ["true"], "users": 5}});
+        let shell = json!({"command": {"command": ["true"]}});
+        for (told, message) in [
+            (Some(&keyed), &lab::KEY_OF_MASTER),
+            (Some(&shell), &lab::COMMANDS_NOT_ALLOWED),
+            (None, &lab::CLASS_UNDEFINED),
+        ] {
+            assert_code(worker.load(told), message);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("classes.json");
+        let args = worker_args(&["--classes", file.to_str().unwrap()]);
+        let worker = LocustWorker::new(&args, &stop);
+        fs::write(&file, "[]").unwrap();
+        assert_code(worker.class_options("A", &SpawnRequest::default()), &lab::CLASSES_FORMAT);
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert_code(worker.class_options("A", &SpawnRequest::default()), &lab::FILE_UNREADABLE);
+    }
+}

@@ -296,8 +296,10 @@ fn each<T: Send>(count: u64, make: impl Fn(u64) -> Result<T> + Sync) -> Result<V
             Ok(result) => result,
             Err(_) => Err(coded(&lab::THREAD_ENDED, "a thread ended during the setup")),
         });
-        ended.collect::<Result<Vec<Vec<T>>>>()
-    })?;
+        // The scope panics if it has to join a thread that panicked.
+        ended.collect::<Vec<Result<Vec<T>>>>()
+    });
+    let shares = shares.into_iter().collect::<Result<Vec<Vec<T>>>>()?;
     let mut shares: Vec<_> = shares.into_iter().map(Vec::into_iter).collect();
     let turns = (0..count).map(|turn| (turn % threads) as usize);
     Ok(turns.filter_map(|share| shares[share].next()).collect())
@@ -306,6 +308,8 @@ fn each<T: Send>(count: u64, make: impl Fn(u64) -> Result<T> + Sync) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coded::describe;
+    use roster_messages::Message;
 
     #[test]
     fn key_setup_keeps_order_and_stops_at_failure() {
@@ -316,5 +320,46 @@ mod tests {
             Ok(())
         });
         assert_eq!(failing.unwrap_err().to_string(), "five");
+    }
+
+    #[test]
+    fn key_setup_ended_thread_has_code() {
+        let ended = each(4, |turn| -> Result<()> { panic!("request {turn} of the test") });
+        assert_code(&ended.unwrap_err(), &lab::THREAD_ENDED);
+    }
+
+    fn assert_code(error: &anyhow::Error, message: &Message) {
+        let text = describe(error);
+        assert!(text.ends_with(&format!("[{}]", message.code)), "{text}");
+    }
+
+    #[test]
+    fn session_unusable_reply_has_code() {
+        let key = |kind| BaseKey::from_password(kind, b"secret", b"salt", Some(1)).unwrap();
+        let client = ClientKey { name: Vec::new(), key: key(EncType::Aes256Sha1) };
+        let sealed = |key: &BaseKey, kind: u8| {
+            // EncKDCRepPart with its only used field, the session key.
+            let text =
+                [0x79, 16, 0x30, 14, 0xa0, 12, 0x30, 10, 0xa0, 3, 2, 1, kind, 0xa1, 3, 4, 1, 0];
+            let mut out = Vec::new();
+            key.for_use(usage::AS_REPLY).seal(&[0; BLOCK], &text, &mut out);
+            out
+        };
+        let other = key(EncType::Aes128Sha1);
+        for (kind, sealed, message) in [
+            (17, sealed(&client.key, 18), &lab::KDC_OTHER_KEY),
+            (18, sealed(&other, 18), &lab::KDC_REPLY_UNREADABLE),
+            (18, sealed(&client.key, 23), &lab::KDC_SESSION_KEY),
+            (18, sealed(&client.key, 18), &lab::KDC_SESSION_KEY),
+        ] {
+            let grant = TicketReply {
+                client: (&[], &[]),
+                ticket: &[],
+                kind,
+                sealed: &sealed,
+                salt_params: &[],
+            };
+            assert_code(&session(&grant, &client).err().unwrap(), message);
+        }
     }
 }

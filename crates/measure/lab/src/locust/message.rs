@@ -107,11 +107,17 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused() {
-        assert!(read(b"").is_err());
-        assert!(read(b"GET / HTTP/1.1\r\n").is_err());
-        assert!(heard("spawn", &json!({"user_classes_count": {"A": -1}})).is_err());
-        assert!(heard("spawn", &Value::Null).is_err());
         // The nesting is deeper than the stack.
-        assert!(read(&[&[0x93, 0xA1, b'x'][..], &vec![0x91; 1 << 20]].concat()).is_err());
+        let nested = [&[0x93, 0xA1, b'x'][..], &vec![0x91; 1 << 20]].concat();
+        for heard in [
+            read(b""),
+            read(b"GET / HTTP/1.1\r\n"),
+            heard("spawn", &json!({"user_classes_count": {"A": -1}})),
+            heard("spawn", &Value::Null),
+            read(&nested),
+        ] {
+            let error = format!("{:#}", heard.unwrap_err());
+            assert!(error.ends_with(&format!("[{}]", lab::MASTER_MESSAGE.code)), "{error}");
+        }
     }
 }

@@ -257,14 +257,16 @@ mod tests {
 
     #[test]
     fn zmtp_invalid_frame_rejected_before_allocation() {
-        for (bytes, why) in [
-            (&[0x80, 1, 0][..], "flags 0x80"),
-            (&[0, 5, 1], "within a frame"),
-            (&[LONG, 0xFF, 0, 0, 0, 0, 0, 0, 0], "frame too long"),
-            (&[MORE, 1, 0], "several frames"),
+        let (closed, invalid) = (&lab::MASTER_CLOSED, &lab::MASTER_MESSAGE);
+        for (bytes, why, message) in [
+            (&[0x80, 1, 0][..], "flags 0x80", invalid),
+            (&[0, 5, 1], "within a frame", closed),
+            (&[LONG, 0xFF, 0, 0, 0, 0, 0, 0, 0], "frame too long", invalid),
+            (&[MORE, 1, 0], "several frames", invalid),
         ] {
-            let error = read_message(&mut Cursor::new(bytes)).unwrap_err();
-            assert!(format!("{error:#}").contains(why), "{error:#}");
+            let error = format!("{:#}", read_message(&mut Cursor::new(bytes)).unwrap_err());
+            assert!(error.contains(why), "{error}");
+            assert!(error.ends_with(&format!("[{}]", message.code)), "{error}");
         }
     }
 }

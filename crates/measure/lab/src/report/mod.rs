@@ -346,8 +346,9 @@ pub fn write_percentiles(recorder: &Recorder, out: &mut dyn Write) -> io::Result
 
 #[cfg(test)]
 mod tests {
-    use super::run_warnings::tests::outcome;
+    use super::run_warnings::outcome;
     use super::*;
+    use crate::request_error::RequestError;
 
     #[test]
     fn percentiles_for_plotters_end_with_all_requests() {
@@ -359,5 +360,18 @@ mod tests {
         let value: f64 = fields[0].parse().unwrap();
         assert!((value / 10.0 - 1.0).abs() < 0.001 && fields[2] == "1000", "{last}");
         assert!(text.contains("Total count    =         1000]"), "{text}");
+    }
+
+    #[test]
+    fn report_counts_further_errors_with_code() {
+        let mut outcome = RunResult::default();
+        let now = std::time::Instant::now();
+        for code in 0..1000 {
+            outcome.recorder.record(now, now, Err(RequestError::Exited(code)));
+        }
+        let figures = RunStats::from_result(&outcome, 1, None);
+        assert_eq!(figures.failure_codes["exit code 0"], lab::COMMAND_EXITED.code);
+        assert_eq!(figures.failure_codes[OTHER_KINDS], lab::OTHER_FAILURES.code);
+        assert_eq!(figures.failures_by_kind.values().sum::<u64>(), 1000);
     }
 }

@@ -303,25 +303,30 @@ fn idle_share(outcome: &RunResult) -> Option<f64> {
     (idle >= STALL_PIECES && is_many).then(|| ratio(idle as u64, until as u64))
 }
 
+/// Returns a run of a thousand requests, and of a thread with these shares of its time.
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
+pub(super) fn outcome(busy: f64, queued: f64) -> RunResult {
     use crate::recorder::Recorder;
+    use std::time::Instant;
+    const SECOND: Duration = Duration::from_secs(1);
+    let mut recorder = Recorder::default();
+    let start = Instant::now();
+    for number in 1..=1000 {
+        recorder.record(start, start + Duration::from_micros(number * 10), Ok(()));
+    }
+    let cost =
+        ThreadUsage { cpu: SECOND.mul_f64(busy), queued: SECOND.mul_f64(queued), wall: SECOND };
+    recorder.requests_in_window = 1000.0;
+    RunResult { recorder, measured: SECOND, threads: vec![cost], ..RunResult::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_error::SystemCall;
     use std::time::Instant;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    pub fn outcome(busy: f64, queued: f64) -> RunResult {
-        let mut recorder = Recorder::default();
-        let start = Instant::now();
-        for number in 1..=1000 {
-            recorder.record(start, start + Duration::from_micros(number * 10), Ok(()));
-        }
-        let cost =
-            ThreadUsage { cpu: SECOND.mul_f64(busy), queued: SECOND.mul_f64(queued), wall: SECOND };
-        recorder.requests_in_window = 1000.0;
-        RunResult { recorder, measured: SECOND, threads: vec![cost], ..RunResult::default() }
-    }
 
     fn kinds(outcome: &RunResult) -> Vec<&'static str> {
         check_run(outcome, 4).iter().map(|warning| warning.kind).collect()
@@ -363,5 +368,45 @@ pub(super) mod tests {
         let now = Instant::now();
         failing.recorder.record(now, now, Err(RequestError::TimedOut));
         assert_eq!(kinds(&failing), ["failures"]);
+    }
+
+    #[test]
+    fn run_warnings_each_condition_has_code() {
+        let now = Instant::now();
+        let failing = |failure: RequestError| {
+            let mut failing = outcome(0.5, 0.0);
+            failing.recorder.record(now, now, Err(failure));
+            failing
+        };
+        let kerberos =
+            |code| failing(RequestError::ErrorCode(CodeSource::Kerberos, code, "".into()));
+        let mut paused = outcome(0.5, 0.0);
+        paused.recorder.paused = SECOND;
+        let mut late = outcome(0.5, 0.0);
+        (0..1000).for_each(|_| late.recorder.record_lag(Duration::from_millis(5)));
+        let mut starved = outcome(0.5, 0.0);
+        starved.recorder.starved = 500;
+        let mut idle = RunResult { planned: SECOND, ..outcome(0.5, 0.0) };
+        for number in 0..1000 {
+            idle.recorder.record_in(if number < 500 { 0 } else { BATCHES - 1 }, None);
+        }
+        let no_port = RequestError::System(SystemCall::Connect, NO_PORT_LEFT);
+        for (run, message) in [
+            (outcome(0.97, 0.01), &lab::GENERATOR_LIMIT),
+            (RunResult { blocks: true, ..outcome(0.2, 0.8) }, &lab::PROCESSORS_LIMIT),
+            (paused, &lab::SERVER_UNREACHABLE),
+            (RunResult { server_is_gone: true, ..outcome(0.5, 0.0) }, &lab::SERVER_RESTARTED),
+            (idle, &lab::STANDSTILL),
+            (RunResult { stuck_threads: 1, ..outcome(0.2, 0.0) }, &lab::REQUESTS_HUNG),
+            (late, &lab::GENERATOR_LATE),
+            (starved, &lab::USERS_BUSY),
+            (failing(no_port), &lab::PORTS_EXHAUSTED),
+            (kerberos(TOO_BIG), &lab::KDC_REPLY_TOO_BIG),
+            (kerberos(CLOCK_SKEW), &lab::KDC_CLOCK_SKEW),
+            (failing(RequestError::TimedOut), &lab::REQUESTS_FAILED),
+        ] {
+            let warnings = check_run(&run, 4);
+            assert_eq!(warnings.first().map(|one| one.message), Some(message), "{warnings:?}");
+        }
     }
 }

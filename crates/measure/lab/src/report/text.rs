@@ -173,3 +173,49 @@ pub fn milliseconds(milliseconds: f64) -> String {
         _ => format!("{:.2} s", milliseconds / 1e3),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Host, Knee, Origin};
+    use crate::request_error::RequestError;
+    use crate::runner::RunResult;
+    use serde_json::Value;
+    use std::time::Instant;
+
+    fn report(outcome: &RunResult) -> RunReport {
+        let origin = Origin { version: "1", host: Host::this(), time: 0, plan: Value::Null };
+        RunReport {
+            figures: RunStats::from_result(outcome, 1, None),
+            warnings: Vec::new(),
+            probes: Vec::new(),
+            probe_requests: 0,
+            stages: Vec::new(),
+            knee: None,
+            interrupted: outcome.interrupted,
+            origin,
+        }
+    }
+
+    #[test]
+    fn report_text_missing_figures_have_codes() {
+        let none = RunResult::default();
+        let mut closed = RunResult::default();
+        let now = Instant::now();
+        closed.recorder.record(now, now, Err(RequestError::Closed));
+        let knee =
+            Knee { rate: None, p99_ms: 5.0, failures: 0.01, code: Some(lab::KNEE_NOT_FOUND.code) };
+        let interrupted = RunResult { interrupted: true, ..RunResult::default() };
+        for (report, message) in [
+            (report(&none), &lab::NO_REQUEST_MEASURED),
+            (report(&closed), &lab::NO_REPLY_MEASURED),
+            (report(&interrupted), &lab::RUN_INTERRUPTED),
+            (RunReport { knee: Some(knee), ..report(&none) }, &lab::KNEE_NOT_FOUND),
+        ] {
+            let mut text = Vec::new();
+            write(&report, &mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.contains(&format!("[{}]", message.code)), "{message}: {text}");
+        }
+    }
+}

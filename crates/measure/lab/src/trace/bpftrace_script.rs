@@ -138,6 +138,7 @@ pub fn lost_events(line: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_messages::table::lab;
 
     static PROBE: Probe = Probe { name: "asked", numbers: &[0, 2], texts: &[3] };
 
@@ -171,7 +172,8 @@ mod tests {
     fn a_path_is_no_script() {
         assert!(ensure_plain("/usr/lib/x86_64-linux-gnu/sssd/libsss_util.so").is_ok());
         for path in ["/a b", "/a:b", "/a\"b", "/a{b"] {
-            assert!(ensure_plain(path).is_err(), "{path}");
+            let error = ensure_plain(path).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("[{}]", lab::PROBE_PATH.code)), "{error}");
         }
     }
 }

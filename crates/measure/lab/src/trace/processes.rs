@@ -154,3 +154,21 @@ fn read_backend(process: &ProcessEntry, libraries: &[&str]) -> Result<SssdBacken
     }
     Ok(SssdBackend { pid, domain, files })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_unusable_executable_has_code() {
+        let pid = std::process::id();
+        let process = ProcessEntry { pid, parent: 1, exe: PathBuf::new() };
+        for (path, message) in [
+            ("/usr/sbin/rosterd (deleted)", &lab::EXECUTABLE_REPLACED),
+            ("/no/such/rosterd", &lab::EXECUTABLE_UNREACHABLE),
+        ] {
+            let error = process.reachable_path(Path::new(path)).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("[{}]", message.code)), "{error}");
+        }
+    }
+}

@@ -251,6 +251,7 @@ fn readable(place: &OwnedFd) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_user_is_the_first_of_that_name_in_the_text() {
@@ -284,5 +285,44 @@ mod tests {
         let error = told("roster-nscd", &format!("{server}{HELPER}:x:0:907:::\n"));
         assert_eq!(error.message(), &tools::NSCD_USER_IS_ROOT, "{error}");
         assert!(error.to_string().starts_with("roster-nscd-helper: "), "{error}");
+    }
+
+    #[test]
+    fn nscd_missing_passwd_or_user_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let passwd = folder.path().join("passwd");
+        let code = || ServerAccounts::from_passwd("roster-nscd", &passwd).unwrap_err().message();
+        assert_eq!(code(), &tools::NSCD_PASSWD_UNREADABLE);
+        fs::write(&passwd, "").unwrap();
+        assert_eq!(code(), &tools::NSCD_USER_MISSING);
+    }
+
+    #[test]
+    fn nscd_change_of_user_without_root_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let passwd = folder.path().join("passwd");
+        let lines = format!("roster-nscd:x:906:901:::\n{HELPER}:x:907:907:::\n");
+        fs::write(&passwd, lines).unwrap();
+        // Only this thread loses its privileges.
+        let unprivileged = std::thread::spawn(move || {
+            let nobody = Uid::from_raw(65_534);
+            let _ = set_thread_res_uid(nobody, nobody, nobody);
+            let error = ServerAccounts::from_passwd("roster-nscd", &passwd).unwrap_err();
+            assert_eq!(error.message(), &tools::NSCD_NOT_STARTED_AS_ROOT, "{error}");
+            let account = |name: &str, id| UnixAccount {
+                name: name.to_owned(),
+                uid: Uid::from_raw(id),
+                gid: Gid::from_raw(id),
+            };
+            let accounts = ServerAccounts { server: account("s", 906), helper: account("h", 907) };
+            let error = accounts.take_ownership(Path::new("/no/such/folder/maps")).unwrap_err();
+            assert_eq!(error.message(), &tools::NSCD_MAP_DIR_OWNER, "{error}");
+            let error = accounts.drop_privileges().err().unwrap();
+            assert_eq!(error.message(), &tools::NSCD_STARTER_FAILED, "{error}");
+            let error = accounts.server.become_user().unwrap_err();
+            assert_eq!(error.message(), &tools::NSCD_USER_NOT_CHANGED, "{error}");
+        });
+        unprivileged.join().unwrap();
     }
 }

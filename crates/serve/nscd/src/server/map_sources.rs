@@ -447,4 +447,18 @@ mod tests {
         fs::create_dir(&files.nsswitch).unwrap();
         assert!(read_lines(&files).is_err());
     }
+
+    #[test]
+    fn map_sources_existing_map_file_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let [passwd, group, nsswitch, snapshot] =
+            ["passwd", "group", "nsswitch.conf", "roster.snap"].map(path);
+        fs::write(&passwd, "root:x:0:0:::\n").unwrap();
+        let files = SourceFiles { passwd, group, nsswitch, snapshot };
+        let wanted = vec![(Table::Passwd, path("passwd"))];
+        let lines = read_lines(&files).unwrap();
+        let made = build(wanted, &files, &lines, CACHE_BYTES).remove(0).1;
+        assert_eq!(made.err().unwrap().message(), &tools::NSCD_MAP_FILE_FAILED);
+    }
 }

@@ -491,3 +491,180 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{FlockOperation, flock};
+    use std::fs::{self, File, Permissions};
+    use std::io::Write;
+    use std::net::Shutdown;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use std::sync::mpsc::{self, Receiver};
+    use std::thread::{self, JoinHandle};
+
+    /// Limit of a wait for a message, on a busy machine.
+    const LOGGED_WITHIN: Duration = Duration::from_secs(60);
+
+    /// A server in a thread.
+    struct TestServer {
+        log: Receiver<String>,
+        stop: UnixStream,
+        _starter: UnixStream,
+        thread: JoinHandle<Result<(), ServerError>>,
+    }
+
+    impl TestServer {
+        fn start(options: impl FnOnce(UnixStream, mpsc::Sender<String>) -> ServerOptions) -> Self {
+            let (stop, stopped) = UnixStream::pair().unwrap();
+            let (sender, log) = mpsc::channel();
+            let options = options(stopped, sender);
+            let (starter, other) = Starter::with_socket();
+            let thread = thread::spawn(move || run(options, starter));
+            Self { log, stop, _starter: other, thread }
+        }
+
+        /// Waits until the server logs the code, and stops it.
+        fn assert_logs(self, message: &Message) {
+            let code = format!("[{}]", message.code);
+            let mut logged = Vec::new();
+            while !logged.last().is_some_and(|text: &String| text.contains(&code)) {
+                match self.log.recv_timeout(LOGGED_WITHIN) {
+                    Ok(text) => logged.push(text),
+                    Err(error) => panic!("{message}: {error}: {logged:?}"),
+                }
+            }
+            drop(self.stop);
+            self.thread.join().unwrap().unwrap();
+        }
+    }
+
+    /// Options of a server in a directory with a local user.
+    fn options(folder: &Path, stop: UnixStream, log: mpsc::Sender<String>) -> ServerOptions {
+        let path = |name: &str| folder.join(name);
+        fs::write(path("passwd"), "root:x:0:0:::\n").unwrap();
+        fs::write(path("group"), "root:x:0:\n").unwrap();
+        let lines = "passwd: files roster\ngroup: files roster\n";
+        fs::write(path("nsswitch.conf"), lines).unwrap();
+        let files = SourceFiles {
+            passwd: path("passwd"),
+            group: path("group"),
+            nsswitch: path("nsswitch.conf"),
+            snapshot: path("roster.snap"),
+        };
+        ServerOptions {
+            listener: socket::listen_at(&path("socket")).unwrap(),
+            maps: path("maps"),
+            administrator: 0,
+            files,
+            cache_bytes: 64 << 10,
+            positive_ttl: Duration::from_secs(30),
+            negative_ttl: Duration::from_secs(30),
+            stop: stop.into(),
+            log: Box::new(move |text| drop(log.send(text.to_owned()))),
+            on_progress: Box::new(|| {}),
+            ready: Box::new(|| {}),
+        }
+    }
+
+    fn replace_by_directory(path: &Path) {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    }
+
+    #[test]
+    fn nscd_faults_are_logged_with_codes() {
+        type Prepare = fn(&mut ServerOptions) -> Option<File>;
+        let table: [(Prepare, &Message); 7] = [
+            (
+                |options| {
+                    options.maps = options.maps.join("none/maps");
+                    None
+                },
+                &tools::NSCD_MAP_DIR_UNUSABLE,
+            ),
+            (
+                |options| {
+                    fs::create_dir(&options.maps).unwrap();
+                    fs::set_permissions(&options.maps, Permissions::from_mode(0o755)).unwrap();
+                    None
+                },
+                &tools::NSCD_MAP_DIR_ACCESS,
+            ),
+            (
+                |options| {
+                    fs::create_dir(&options.maps).unwrap();
+                    fs::set_permissions(&options.maps, Permissions::from_mode(0o700)).unwrap();
+                    let folder = File::open(&options.maps).unwrap();
+                    flock(&folder, FlockOperation::LockExclusive).unwrap();
+                    Some(folder)
+                },
+                &tools::NSCD_MAP_DIR_LOCKED,
+            ),
+            (
+                |options| {
+                    // epoll(7) rejects regular files.
+                    options.listener = File::open(&options.files.passwd).unwrap().into();
+                    None
+                },
+                &tools::NSCD_SYSTEM_ERROR,
+            ),
+            (
+                |options| {
+                    replace_by_directory(&options.files.nsswitch);
+                    None
+                },
+                &tools::NSCD_SERVICES_UNREADABLE,
+            ),
+            (
+                |options| {
+                    replace_by_directory(&options.files.passwd);
+                    None
+                },
+                &tools::NSCD_SOURCE_INVALID,
+            ),
+            (
+                |options| {
+                    fs::write(&options.files.snapshot, "text").unwrap();
+                    None
+                },
+                &tools::NSCD_SNAPSHOT_UNUSABLE,
+            ),
+        ];
+        for (prepare, message) in table {
+            let folder = tempfile::tempdir().unwrap();
+            let mut held = None;
+            let server = TestServer::start(|stop, log| {
+                let mut options = options(folder.path(), stop, log);
+                held = prepare(&mut options);
+                options
+            });
+            server.assert_logs(message);
+        }
+    }
+
+    #[test]
+    fn nscd_map_for_closed_client_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = TestServer::start(|stop, log| options(folder.path(), stop, log));
+        let mut client = UnixStream::connect(folder.path().join("socket")).unwrap();
+        client.shutdown(Shutdown::Read).unwrap();
+        // GETFDPW of nscd's protocol.
+        let mut request = crate::protocol::bytes(&[crate::protocol::VERSION, 11, 7]);
+        request.extend_from_slice(b"passwd\0");
+        client.write_all(&request).unwrap();
+        server.assert_logs(&tools::NSCD_MAP_NOT_SENT);
+    }
+
+    #[test]
+    fn nscd_without_starter_ends_with_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_stop, stopped) = UnixStream::pair().unwrap();
+        let (log, _logged) = mpsc::channel();
+        let options = options(folder.path(), stopped, log);
+        let error = run(options, Starter::without_process()).unwrap_err();
+        assert_eq!(error.message(), &tools::NSCD_STARTER_ENDED, "{error}");
+    }
+}

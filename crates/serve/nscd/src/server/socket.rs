@@ -145,7 +145,9 @@ pub fn listen_at(path: &Path) -> Result<OwnedFd, SocketError> {
         return Err(SocketError::Owned { path: path.to_owned(), by });
     }
     let made = || -> io::Result<OwnedFd> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        // The parent of a bare name is empty.
+        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        if let Some(folder) = path.parent().filter(is_missing) {
             fs::create_dir(folder)?;
             fs::set_permissions(folder, Permissions::from_mode(0o755))?;
         }
@@ -216,4 +218,19 @@ pub fn send_map(socket: impl AsFd, key: &[u8], bytes: u64, map: BorrowedFd<'_>) 
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     sendmsg(socket, &parts, &mut ancillary, flags)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_at_other_file_has_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        fs::write(&path, "text").unwrap();
+        let error = listen_at(&path).unwrap_err();
+        assert_eq!(error.message(), &tools::NSCD_SOCKET_FAILED, "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+    }
 }

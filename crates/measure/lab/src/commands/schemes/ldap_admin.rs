@@ -11,7 +11,7 @@ use crate::ldap::{ConnectionMode, LdapEngine, LdapRequest, LdapSettings, SearchS
 use crate::load_thread::run_sequentially;
 use crate::net::{CloseMode, Route, TlsSettings};
 use crate::password_schemes::{self, StoredPassword};
-use crate::request_error::RequestError;
+use crate::request_error::{CodeSource, RequestError};
 use crate::template::Template;
 use anyhow::{Context, Result};
 use roster_messages::table::lab;
@@ -90,6 +90,7 @@ impl AdminClient {
     fn send_request(&self, request: &LdapRequest) -> Result<Option<Vec<EntryAttributes>>> {
         match self.send_requests(request, 0..1) {
             Ok(found) => Ok(Some(found)),
+            Err(RequestError::ErrorCode(CodeSource::LdapEmptySearch, ..)) => Ok(Some(Vec::new())),
             Err(RequestError::ErrorCode(_, NO_SUCH_OBJECT, _)) => Ok(None),
             Err(failure) => Err(failure.into_error(self.route.target)),
         }
