@@ -2,8 +2,6 @@
 //! Runs the built program in a temporary directory. The tests check its output.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-#![allow(dead_code, reason = "each test program uses its part")]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
