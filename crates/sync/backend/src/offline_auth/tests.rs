@@ -213,10 +213,7 @@ async fn offline_refusals_have_codes() {
             &login::OFFLINE_HASH_UNUSABLE,
         ),
     ] {
-        host.offline
-            .store_credential(kept, b"alice", credential, kept.clear_count())
-            .await
-            .unwrap();
+        kept.write(CredentialChanges::credential(b"alice", Some(credential))).await.unwrap();
         assert_eq!(host.code("alice", "good").await, Some(message));
     }
 }

@@ -212,7 +212,9 @@ fn store_damaged_files_are_logged_with_code() {
         assert!(logged.has(message.code), "{files:?}: {:?}", logged.codes());
     }
     let folder = tempfile::tempdir().unwrap();
-    // The copy cannot be made.
+    drop(CredentialStore::open(folder.path()));
+    // The copy can be neither opened nor made.
+    std::fs::remove_file(folder.path().join(COPY_FILE)).unwrap();
     std::fs::create_dir(folder.path().join(COPY_FILE)).unwrap();
     std::fs::write(folder.path().join(COPY_FILE).join("file"), "").unwrap();
     let logged = LoggedCodes::default();
