@@ -211,16 +211,6 @@ fn store_damaged_files_are_logged_with_code() {
         drop(CredentialStore::open(folder.path()));
         assert!(logged.has(message.code), "{files:?}: {:?}", logged.codes());
     }
-    let folder = tempfile::tempdir().unwrap();
-    drop(CredentialStore::open(folder.path()));
-    // The copy can be neither opened nor made.
-    std::fs::remove_file(folder.path().join(COPY_FILE)).unwrap();
-    std::fs::create_dir(folder.path().join(COPY_FILE)).unwrap();
-    std::fs::write(folder.path().join(COPY_FILE).join("file"), "").unwrap();
-    let logged = LoggedCodes::default();
-    let _collecting = logged.collect();
-    drop(CredentialStore::open(folder.path()));
-    assert!(logged.has(login::CREDENTIALS_ONE_COPY.code), "{:?}", logged.codes());
 }
 
 #[tokio::test(start_paused = true)]
