@@ -928,7 +928,7 @@ fn lookups_with_unusable_query_or_reply_have_codes() {
 
 #[test]
 fn key_search_before_any_mirror_has_code() {
-    let real = Slapd::loaded(
+    let real = Slapd::serving(
         SlapdOptions::new(Schema::Rfc2307),
         &LdifBuilder::new(Schema::Rfc2307).tree(),
     );
