@@ -81,7 +81,7 @@ fn uses() -> (BTreeSet<String>, BTreeSet<String>) {
         // Macros of the lab look rows up in its table, which a file then does not name.
         let area =
             if file.components().any(|part| part.as_os_str() == "lab") { "lab " } else { "" };
-        let is_test = file.components().any(|part| part.as_os_str() == "tests");
+        let is_test = file.with_extension("").components().any(|part| part.as_os_str() == "tests");
         let start =
             if is_test { 0 } else { text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len()) };
         printed.extend(codes_in(&format!("{area}{}", &text[..start]), &names));

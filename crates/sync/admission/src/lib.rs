@@ -699,4 +699,92 @@ mod tests {
         );
         assert!(!is_privileged(b"dockers") && !is_privileged(b"staff") && !is_privileged(b""));
     }
+
+    fn rules() -> Rules {
+        Rules {
+            min_id: 1000,
+            max_id: 60_000,
+            allowed_local_gids: Vec::new(),
+            exceptions: AdmissionExceptions::default(),
+        }
+    }
+
+    fn locals() -> Locals {
+        Locals {
+            uids: [2000].into(),
+            group_names: [b"wood".to_vec()].into(),
+            gids: [2001].into(),
+            primary_gids: [2002].into(),
+            ..Locals::default()
+        }
+    }
+
+    fn code_of_user(user: &User<'_>) -> &'static Message {
+        rules().user(user, &locals()).map(|_| ()).expect_err("refused").message()
+    }
+
+    const USER: User<'_> = User {
+        name: b"alice",
+        passwd: None,
+        uid: 5000,
+        gid: 5000,
+        gecos: None,
+        dir: Some(b"/home/alice"),
+        shell: None,
+    };
+
+    #[test]
+    fn admission_invalid_name_has_code() {
+        assert!(rules().user(&USER, &locals()).is_ok());
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        for (name, message) in [
+            (&b""[..], &directory::NAME_EMPTY),
+            (long.as_bytes(), &directory::NAME_TOO_LONG),
+            (b"al\xff", &directory::NAME_NOT_UTF8),
+            (b"al\tice", &directory::NAME_WITH_CONTROL_CHARACTERS),
+            ("al\u{200b}ice".as_bytes(), &directory::NAME_WITH_INVISIBLE_CHARACTERS),
+            (b"al:ice", &directory::NAME_WITH_SEPARATOR),
+            (b"root", &directory::NAME_ROOT),
+            (b"..", &directory::NAME_DOTS),
+            (b"-alice", &directory::NAME_EDGE_CHARACTER),
+            (b"1000", &directory::NAME_IS_NUMBER),
+            (b"al*ce", &directory::NAME_CHARACTERS),
+        ] {
+            let name = User { name, ..USER };
+            assert_eq!(code_of_user(&name), message, "{}", name.name.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn admission_invalid_text_has_code() {
+        let long = vec![b'a'; TEXT_BYTES_MAX + 1];
+        for (user, message) in [
+            (User { gecos: Some(&long), ..USER }, &directory::TEXT_TOO_LONG),
+            (User { gecos: Some(b"\xff"), ..USER }, &directory::TEXT_NOT_UTF8),
+            (User { gecos: Some(b"a\nb"), ..USER }, &directory::TEXT_WITH_CONTROL_CHARACTERS),
+            (User { gecos: Some(b"a:b"), ..USER }, &directory::TEXT_WITH_COLON),
+            (User { dir: Some(b"home"), ..USER }, &directory::PATH_RELATIVE),
+            (User { shell: Some(b"/bin/../sh"), ..USER }, &directory::PATH_WITH_DOTS),
+        ] {
+            assert_eq!(code_of_user(&user), message);
+        }
+    }
+
+    #[test]
+    fn admission_id_of_host_has_code() {
+        for (uid, gid, message) in [
+            (60_001, 5000, &directory::ID_ABOVE_MAX),
+            (65_534, 5000, &directory::ID_RESERVED),
+            (2000, 5000, &directory::LOCAL_UID),
+            (5000, 2002, &directory::GID_OF_LOCAL_USERS),
+        ] {
+            assert_eq!(code_of_user(&User { uid, gid, ..USER }), message);
+        }
+        let code_of_group = |name: &[u8], gid| {
+            let group = Group { name, passwd: None, gid };
+            rules().group(&group, &locals()).map(|_| ()).expect_err("refused").message()
+        };
+        assert_eq!(code_of_group(b"wood", 5000), &directory::LOCAL_GROUP_NAME);
+        assert_eq!(code_of_group(b"staff", 2001), &directory::LOCAL_GID);
+    }
 }

@@ -59,12 +59,16 @@ impl Krb5HelperProcess {
                 format!("{PROGRAM} is not installed; Kerberos authentication is unavailable");
             Reason::new(&login::KRB5_HELPER_MISSING, text)
         })?;
+        Self::start_program(&program, krb5, keytab)
+    }
+
+    fn start_program(program: &Path, krb5: &Krb5Config, keytab: &[u8]) -> Result<Self, Reason> {
         let failed = |error: io::Error| {
             let text = format!("{} cannot be started: {error}", program.display());
             Reason::new(&login::KRB5_HELPER_NOT_STARTED, text)
         };
         let (ours, theirs) = Blocking::pair().map_err(failed)?;
-        let child = Command::new(&program)
+        let child = Command::new(program)
             .arg("serve")
             .env_clear()
             .current_dir("/")
@@ -279,5 +283,132 @@ struct PendingRequest<'l> {
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         self.client.state().pending.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Krb5Authenticator;
+    use crate::kdc_selection::KdcSelection;
+    use roster_config::{KdcValidation, SecretFile};
+    use roster_krb5_helper::ipc::HelperOperation;
+    use roster_messages::Message;
+    use roster_provider::authenticator::{Authenticator, LoginUser};
+    use roster_secret::Secret;
+    use roster_system_tests::LoggedCodes;
+
+    fn config() -> Krb5Config {
+        Krb5Config {
+            realm: "LAB.TEST".to_owned(),
+            kdcs: vec!["127.0.0.1:88".to_owned()],
+            kpasswd: Vec::new(),
+            discover: false,
+            keytab: SecretFile::Path("keytab".into()),
+            validate: KdcValidation::Off,
+            cache: Some("KCM:".to_owned()),
+            lifetime: Duration::from_secs(60),
+            renewable: Duration::ZERO,
+            forwardable: false,
+        }
+    }
+
+    /// Returns a program that the test plays.
+    fn played() -> (Krb5HelperProcess, Blocking) {
+        let (socket, theirs) = Blocking::pair().expect("sockets");
+        let child = Command::new("true").spawn().expect("a child");
+        (Krb5HelperProcess { socket, _child: child }, theirs)
+    }
+
+    fn ask() -> HelperRequest {
+        let limit = Duration::from_secs(5);
+        crate::request("alice", HelperOperation::Ticket, b"secret", b"", limit)
+    }
+
+    /// Sends a request to the program. Returns the code of the reply.
+    async fn code_with(program: Krb5HelperProcess) -> Option<&'static Message> {
+        let client = HelperClient::new(Ok(program));
+        client.send_request(ask()).await.message
+    }
+
+    #[test]
+    fn krb5_helper_failed_start_has_code() {
+        let missing = Krb5HelperProcess::start(&config(), &KeytabState::None).err();
+        assert_eq!(missing.expect("not there").message, &login::KRB5_HELPER_MISSING);
+        let folder = Krb5HelperProcess::start_program(Path::new("/"), &config(), b"").err();
+        assert_eq!(folder.expect("no program").message, &login::KRB5_HELPER_NOT_STARTED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn krb5_helper_without_reply_has_code() {
+        let (program, _silent) = played();
+        assert_eq!(code_with(program).await, Some(&login::KRB5_HELPER_TIMEOUT));
+    }
+
+    #[tokio::test]
+    async fn krb5_helper_unusable_reply_has_code() {
+        let (program, theirs) = played();
+        drop(theirs);
+        assert_eq!(code_with(program).await, Some(&login::KRB5_HELPER_ENDED));
+        let no_library =
+            HelperReply { message: None, ..HelperReply::from_outcome(0, KdcOutcome::Failed, "no") };
+        for (bytes, message) in [
+            (Zeroizing::new(b"\0\0\0\x01\xff".to_vec()), &login::KRB5_HELPER_MALFORMED),
+            (no_library.encode(), &login::LIBKRB5_UNUSABLE),
+        ] {
+            let (program, mut theirs) = played();
+            let client = HelperClient::new(Ok(program));
+            theirs.write_all(&bytes).expect("written");
+            while client.state().failure.is_none() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(client.send_request(ask()).await.message, Some(message));
+        }
+    }
+
+    #[tokio::test]
+    async fn krb5_unusable_name_or_ticket_has_code() {
+        let (program, _silent) = played();
+        let krb5 = Krb5Authenticator::new(&config(), Duration::from_secs(5), Ok(program));
+        let person = |name: &[u8]| LoginUser { name: name.to_vec(), uid: 5000 };
+        let password = Secret::copy_of(b"secret").expect("memory");
+        let latin = krb5.authenticate(&person(b"\xe9"), &password, Duration::from_secs(5)).await;
+        assert_eq!(latin.message, Some(&login::PRINCIPAL_INVALID));
+        let logged = LoggedCodes::default();
+        let _collecting = logged.collect();
+        let ticket = Zeroizing::new(vec![0; 1 << 20]);
+        let reply =
+            HelperReply { ticket, ..HelperReply::from_outcome(1, KdcOutcome::Success, "done") };
+        assert!(krb5.auth_outcome(&person(b"alice"), reply).blob.is_none());
+        assert_eq!(logged.codes(), [login::TICKET_TOO_LARGE.code]);
+    }
+
+    #[tokio::test]
+    async fn kdc_one_of_several_silent_has_code() {
+        let (program, mut theirs) = played();
+        std::thread::spawn(move || {
+            use std::io::Read;
+            let (mut incoming, mut bytes) = (MessageBuffer::default(), [0; 4096]);
+            while let Ok(read @ 1..) = theirs.read(&mut bytes) {
+                incoming.push(&bytes[..read]);
+                while let Some(message) = incoming.next_message().expect("well formed") {
+                    let request = HelperRequest::decode(&message).expect("well formed");
+                    // The probe cannot tell whether a KDC replies.
+                    let outcome = match request.operation {
+                        HelperOperation::Probe => KdcOutcome::Failed,
+                        _ => KdcOutcome::Unreachable,
+                    };
+                    let reply = HelperReply::from_outcome(request.id, outcome, "no reply");
+                    if theirs.write_all(&reply.encode()).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        let limit = Duration::from_secs(60);
+        let servers =
+            KdcSelection::new(HelperClient::new(Ok(program)), crate::realm(&config()), limit);
+        let reply = servers.send_request(ask(), limit).await;
+        assert_eq!(reply.message, Some(&login::KDC_PARTLY_UNREACHABLE));
     }
 }

@@ -402,7 +402,25 @@ mod tests {
             uid: uid_of("alice"),
             ..LoginRequest::default()
         };
-        ruled.decide(&who).await.result
+        let decided = ruled.decide(&who).await;
+        if decided.result == AuthResult::Unreachable && !engine.status().online {
+            assert_eq!(decided.message, Some(&login::ACCESS_UNDECIDED), "{}", decided.reason);
+        }
+        decided.result
+    }
+
+    #[test]
+    fn access_unusable_users_have_codes() {
+        for (error, message) in [
+            (UserLookupError::Ambiguous, &login::USER_AMBIGUOUS),
+            (
+                UserLookupError::ViewUnavailable(crate::engine::ViewUnavailable::Incomplete(None)),
+                &login::USERS_UNREADABLE,
+            ),
+            (UserLookupError::Ending, &login::OFFLINE_STOPPING),
+        ] {
+            assert_eq!(error_reply(&error).message, Some(message), "{error}");
+        }
     }
 
     fn listed(lists: AccessLists) -> Rules {

@@ -593,4 +593,15 @@ mod tests {
         host.log_ins.authenticate(&nobody, &bad).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
+
+    #[test]
+    fn login_impossible_password_has_code() {
+        let long = vec![b'a'; SECRET_BYTES_MAX + 1];
+        for password in [&b""[..], b"a\0b", &long] {
+            // Longer ones cannot even be copied.
+            let Some(password) = Secret::copy_of(password) else { continue };
+            let refused = reject_impossible_password(&password).expect("impossible");
+            assert_eq!(refused.message, Some(&login::PASSWORD_IMPOSSIBLE));
+        }
+    }
 }

@@ -555,3 +555,19 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
         self.failing.lock()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lookup_unusable_reply_has_code() {
+        let large =
+            OnDemandEntry { records: vec![0; REPLY_BYTES_MAX + 1], ..OnDemandEntry::default() };
+        let Err(BusError::Unavailable(text)) = check_reply_size(large) else {
+            panic!("it is too large")
+        };
+        assert!(text.contains(directory::REPLY_TOO_LARGE.code), "{text}");
+        assert_eq!(LookupError::timeout().into_reason().message, &directory::LOOKUP_TIMEOUT);
+    }
+}

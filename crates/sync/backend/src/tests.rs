@@ -14,6 +14,7 @@ use roster_config::{
     AuthConfig, AuthMethod, DomainConfig, DomainMode, FilesConfig, HomeShellOverrides,
 };
 use roster_domain_cache::{self as store, DomainCache, OpenedCache};
+use roster_messages::CodedError;
 use roster_messages::table::directory;
 use roster_provider::account::Account;
 use roster_provider::reason::Reason;
@@ -678,7 +679,9 @@ fn a_text_that_no_record_holds_is_a_reason_to_reject() {
     engine.put(USERS, named("alice"), user(&long, 1000));
     engine.flush();
     assert_eq!(fetched(&engine).names(), [""; 0]);
-    assert_eq!(engine.rejections(0, 1)[0].reason, "a text of a user is too long");
+    let rejected = &engine.rejections(0, 1)[0];
+    assert_eq!(rejected.reason, "a text of a user is too long");
+    assert_eq!(rejected.code, directory::FIELD_TOO_LONG.code);
 }
 
 #[test]
@@ -972,7 +975,9 @@ async fn a_cache_that_comes_back_after_all_is_begun_with_anew() {
     std::fs::rename(&away, &here).expect("renamed");
     let (_stop, shutdown) = roster_role::Shutdown::new();
     let ended = cache.write_behind(&engine, shutdown).await;
-    assert!(ended.is_err(), "the process ends and begins with what is there");
+    let ended = ended.expect_err("the process ends and begins with what is there");
+    let code = ended.downcast_ref::<CodedError>().map(|error| error.message);
+    assert_eq!(code, Some(&directory::CACHE_BECAME_READABLE));
     cache.close(&engine).await.expect("closed");
     let engine = begun(&cache).await;
     assert_eq!(fetched(&engine).names(), ["alice"]);

@@ -100,3 +100,22 @@ impl CacheError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_errors_have_codes() {
+        let path = Path::new("cache.redb");
+        let system = |kind: ErrorKind| CacheError::io("write", path, kind.into());
+        let redb = |error| CacheError::from_redb("open", path, error);
+        for (error, message) in [
+            (redb(redb::Error::DatabaseAlreadyOpen), &directory::CACHE_IN_USE),
+            (system(ErrorKind::StorageFull), &directory::CACHE_DISK_FULL),
+            (system(ErrorKind::PermissionDenied), &directory::CACHE_NOT_PERMITTED),
+        ] {
+            assert_eq!(error.message(), message, "{error}");
+        }
+    }
+}

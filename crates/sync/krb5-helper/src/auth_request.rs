@@ -358,3 +358,14 @@ fn password_cstring(password: &[u8]) -> Result<Zeroizing<CString>, AttemptRefusa
         detail: "the password contains a NUL".to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn krb5_password_with_nul_has_code() {
+        let refusal = password_cstring(b"a\0b").expect_err("no password of C");
+        assert_eq!(refusal.message, Some(&login::PASSWORD_IMPOSSIBLE));
+    }
+}

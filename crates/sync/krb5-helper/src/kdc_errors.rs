@@ -246,7 +246,21 @@ mod tests {
         assert_eq!(probe_outcome(-1_765_328_347), KdcOutcome::Misconfigured);
         assert_eq!(verification_outcome(-1_765_328_377), KdcOutcome::NotVerified);
         assert_eq!(verification_outcome(-1_765_328_228), KdcOutcome::Unreachable);
-        assert_eq!(error_message(-1_765_328_236), Some(&login::CLOCK_SKEW));
+        for (code, message) in [
+            (-1_765_328_236, &login::CLOCK_SKEW),
+            (BASE + error::KT_NOTFOUND, &login::KEYTAB_KEY_MISMATCH),
+            (BASE + error::FAST_REQUIRED, &login::FAST_REQUIRED),
+            (BASE + error::REALM_UNKNOWN, &login::REALM_UNKNOWN),
+            (BASE + error::PREAUTH_REQUIRED, &login::PREAUTHENTICATION_UNSUPPORTED),
+        ] {
+            assert_eq!(error_message(code), Some(message), "{code}");
+        }
+        for (code, message) in
+            [(BASE + error::POLICY, &login::KDC_REFUSED), (23, &login::KDC_ERROR)]
+        {
+            assert_eq!(error_message(code), None, "{code}");
+            assert_eq!(login_outcome(code).message(), Some(message), "{code}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Principals of every kind.
@@ -200,6 +200,23 @@ fn a_keytab_that_is_none_is_said_at_once() {
 }
 
 #[test]
+fn krb5_helper_wrong_call_has_code() {
+    let call = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_roster-krb5"));
+        let done = command.args(words).stdin(Stdio::null()).output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    for (words, status, message) in [
+        (&[][..], 64, &login::KRB5_USAGE),
+        (&["session", "store"], 64, &login::KRB5_USAGE),
+        (&["serve"], 1, &login::KRB5_SERVE_FAILED),
+    ] {
+        let (code, said) = call(words);
+        assert!(code == Some(status) && said.contains(message.code), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn serve_hanging_requests_delay_no_other() {
     let kdc = Kdc::start(&commands(PRINCIPALS), "");
     // Accepts connections and packets, and sends nothing.
@@ -253,6 +270,19 @@ fn krb5_helper_ends_with_backend_and_logins() {
     program.send(HelperOperation::Ticket, "alice", "secret", "", Duration::from_secs(60));
     wait_until(SOON, "a log-in is under way, and a process waits for the next", || {
         program.children().len() == 2
+    });
+    let under_way = program.children();
+    // The spare process is among them, and another one takes its place.
+    for child in &under_way {
+        let child = child.parse().ok().and_then(Pid::from_raw).unwrap();
+        kill_process(child, Signal::KILL).unwrap();
+    }
+    let reply = program.reply();
+    assert_eq!(reply.message, Some(&login::KRB5_PROCESS_CRASHED), "{}", reply.detail);
+    program.send(HelperOperation::Ticket, "alice", "secret", "", Duration::from_secs(60));
+    wait_until(SOON, "the next log-in is under way", || {
+        let children = program.children();
+        children.len() == 2 && children.iter().all(|child| !under_way.contains(child))
     });
     let under_way = program.children();
     program.socket.shutdown(std::net::Shutdown::Both).unwrap();

@@ -8,6 +8,7 @@ use common::{Program, SOON, commands, realm, setup};
 use roster_krb5_helper::ipc::HelperOperation;
 use roster_krb5_helper::realm::Realm;
 use roster_krb5_helper::session_ticket::SessionTicket;
+use roster_messages::table::login;
 use roster_system_tests::servers::{Kcm, Kdc};
 use roster_system_tests::test_host::find_tool;
 use roster_system_tests::{c_program_with, program_under_test, wait_until};
@@ -160,6 +161,7 @@ fn a_cache_is_the_users_alone_and_goes_when_it_is_told_to() {
     let ids = [UID.to_string(), GID.to_string()];
     let bob = world.tickets("bob", "KCM:");
     world.is_refused(&["refresh", &ids[0], &ids[1], &name], &bob, "belongs to alice@LAB.TEST");
+    world.is_refused(&["refresh", &ids[0], &ids[1], &name], &bob, login::KRB5_CACHE_OWNER.code);
 
     world.does(&["delete", &name], b"");
     assert!(!Path::new(path).exists() && world.klist(&other).status.success());
@@ -174,10 +176,18 @@ fn what_is_not_a_users_own_is_left_alone() {
     let alice = world.tickets("alice", &world.file_cache());
     let ids = [UID.to_string(), GID.to_string()];
     world.is_refused(&["store", "0", "0"], &alice, "system user");
+    world.is_refused(&["store", "0", "0"], &alice, login::KRB5_SESSION_USER.code);
     world.is_refused(&["store", "-1", &ids[1]], &alice, "not a uid");
+    world.is_refused(&["store", "-1", &ids[1]], &alice, login::KRB5_USAGE.code);
     world.is_refused(&["store", &ids[0], &ids[1]], b"nothing of ours", "malformed message");
+    world.is_refused(
+        &["store", &ids[0], &ids[1]],
+        b"nothing of ours",
+        login::KRB5_SESSION_FAILED.code,
+    );
     let shared = world.tickets("alice", "FILE:/tmp/krb5cc_1");
     world.is_refused(&["store", &ids[0], &ids[1]], &shared, "does not end in");
+    world.is_refused(&["store", &ids[0], &ids[1]], &shared, login::KRB5_CACHE_NAME.code);
     // A root-owned file with the name of the cache that a session is to delete.
     let path = world.folder.path().join("root");
     fs::write(&path, "root's").unwrap();

@@ -219,4 +219,35 @@ mod tests {
         assert_eq!(one.message, &directory::NO_REPLY);
         assert_eq!(join_reasons(&[]), None);
     }
+
+    #[test]
+    fn errors_have_codes_of_their_causes() {
+        let no = || io::Error::other("no");
+        let deadline = Duration::from_secs(2);
+        let search = |code| LdapError::Search { base: String::new(), outcome: String::new(), code };
+        for (error, message) in [
+            (LdapError::Resolve(no()), &directory::HOST_NOT_RESOLVED),
+            (LdapError::StartTls(String::new()), &directory::START_TLS_REFUSED),
+            (LdapError::Disconnected(String::new()), &directory::CONNECTION_ENDED),
+            (LdapError::Slow { deadline }, &directory::LOOKUP_SLOW),
+            (LdapError::BusyServer { what: "a login", deadline }, &directory::REQUEST_TIMEOUT),
+            (LdapError::Malformed(BerError("no")), &directory::MALFORMED_REPLY),
+            (search(80), &directory::SEARCH_FAILED),
+            (search(code::INSUFFICIENT_ACCESS), &directory::SEARCH_DENIED),
+            (search(code::SYNC_REFRESH_REQUIRED), &directory::SYNC_BROKEN),
+            (search(code::REFERRAL), &directory::REFERRAL),
+            (
+                LdapError::MissingKey { dn: String::new(), attribute: String::new() },
+                &directory::ENTRY_WITHOUT_KEY,
+            ),
+            (
+                LdapError::TooManyEntries { base: String::new(), what: "entries", most: 1 },
+                &directory::TOO_MANY_ENTRIES,
+            ),
+            (LdapError::TooManyContainers { base: String::new() }, &directory::TOO_MANY_CONTAINERS),
+            (LdapError::TooManyResults(1), &directory::TOO_MANY_RESULTS),
+        ] {
+            assert_eq!(error.reason("ldap://a").message, message, "{error}");
+        }
+    }
 }

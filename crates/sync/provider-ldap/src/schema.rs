@@ -819,6 +819,7 @@ mod tests {
         for dn in ["cn=Alice,dc=x", "uid=bob,dc=x", "uid=al+uid=alice,dc=x"] {
             let reason = read(dn, &[names, UID, GID, HOME]).unwrap_err();
             assert_eq!(reason.text, "uid has 3 values and the DN does not name one", "{dn}");
+            assert_eq!(reason.message, &directory::NAME_AMBIGUOUS);
         }
     }
 
@@ -841,7 +842,10 @@ mod tests {
         let with = |values: &'static [&'static [u8]]| {
             read("uid=a,dc=x", &[NAME, ("uidNumber", values), GID, HOME]).unwrap_err()
         };
-        assert_eq!(with(&[b"1", b"2"]).text, "uidnumber has 2 values");
+        let several = with(&[b"1", b"2"]);
+        assert_eq!(several.text, "uidnumber has 2 values");
+        assert_eq!(several.message, &directory::ATTRIBUTE_WITH_SEVERAL_VALUES);
+        assert_eq!(with(&[b""]).message, &directory::ATTRIBUTE_EMPTY);
         for bad in [
             &b"-1"[..],
             b"+1",
@@ -854,17 +858,18 @@ mod tests {
         ] {
             let reason = read("uid=a,dc=x", &[NAME, ("uidNumber", &[bad]), GID, HOME]).unwrap_err();
             assert!(reason.text.contains("is not a number from 0 to 4294967295"), "{reason}");
+            assert_eq!(reason.message, &directory::NUMBER_INVALID);
         }
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let all = [NAME, UID, GID, HOME];
-        for (left_out, named) in [
-            "uid is missing",
-            "uidnumber is missing",
-            "gidnumber is missing",
-            "homedirectory is missing",
+        for (left_out, (named, message)) in [
+            ("uid is missing", &directory::ATTRIBUTE_MISSING),
+            ("uidnumber is missing", &directory::ATTRIBUTE_MISSING),
+            ("gidnumber is missing", &directory::ATTRIBUTE_MISSING),
+            ("homedirectory is missing", &directory::HOME_MISSING),
         ]
         .iter()
         .enumerate()
@@ -872,7 +877,7 @@ mod tests {
             let mut some = all.to_vec();
             some.remove(left_out);
             let reason = read("uid=Alice,dc=x", &some).unwrap_err();
-            assert_eq!(reason.text, *named);
+            assert_eq!((&*reason.text, reason.message), (*named, *message));
         }
     }
 

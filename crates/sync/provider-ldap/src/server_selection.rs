@@ -452,4 +452,19 @@ mod tests {
         let server = LdapServer::Ldap { host: "::1".to_owned(), port: 3890 };
         assert_eq!(describe(&server), "ldap://[::1]:3890");
     }
+
+    #[tokio::test]
+    async fn servers_failed_dns_query_has_code() {
+        let servers = ServerSelection {
+            configured: Vec::new(),
+            discover: Some("a..b".to_owned()),
+            trusts_any_name: false,
+            discovered: Mutex::default(),
+            valid_until: Mutex::new(Instant::now()),
+            last_complaint: Mutex::default(),
+            random: RandomState::new(),
+        };
+        assert!(servers.list().await.is_empty());
+        assert_eq!(servers.no_servers_reason().message, &directory::DNS_FAILED);
+    }
 }

@@ -128,6 +128,7 @@ fn certificates_are_checked_for_name_time_and_authority() {
         for (certificate, message) in [
             (ServerCertificate::Expired, &directory::TLS_CERTIFICATE_EXPIRED),
             (ServerCertificate::OtherName, &directory::TLS_CERTIFICATE_NAME),
+            (ServerCertificate::SelfSigned, &directory::TLS_AUTHORITY_AS_SERVER),
         ] {
             slapd.stop();
             slapd.set_certificate(certificate);

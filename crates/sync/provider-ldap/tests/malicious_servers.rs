@@ -5,10 +5,14 @@ mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
 use roster_config::DomainMode;
-use roster_messages::table::directory;
-use roster_provider::{LookupError, LookupQuery, Provider};
+use roster_messages::Message;
+use roster_messages::table::{directory, login};
+use roster_provider::authenticator::{Authenticator, LoginUser};
+use roster_provider::{LookupError, LookupQuery, LookupScope, Provider};
 use roster_provider_ldap::ber::{BerReader, BerWriter, MessageFrame, frame, tag};
 use roster_provider_ldap::message::oid;
+use roster_provider_ldap::{BindAuthenticator, LdapProvider};
+use roster_secret::Secret;
 use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -30,6 +34,7 @@ fn server(deed: Deed) -> String {
     })
 }
 
+const BIND: u8 = 0x60;
 const SEARCH: u8 = 0x63;
 const ABANDON: u8 = 0x50;
 
@@ -42,7 +47,8 @@ struct Stage {
     frozen: AtomicBool,
 }
 
-/// Returns the URI of a server with an action for each further request: its id, its kind and its bytes.
+/// Returns the URI of a server with an action for each further request: its id, its kind and its bytes. Only binds of
+/// users are among these requests.
 fn played(act: impl Fn(&mut TcpStream, u32, u8, &[u8]) + Clone + Send + 'static) -> String {
     played_on(&Arc::default(), act)
 }
@@ -82,7 +88,7 @@ fn played_on(
                     let mut reader = BerReader::new(&request).inner(tag::SEQUENCE).unwrap();
                     let id = reader.number(tag::INTEGER).unwrap();
                     match reader.element().unwrap().0 {
-                        0x60 => send(&mut stream, &done(id, 0x61, 0)),
+                        BIND if !holds(&request, "uid=") => send(&mut stream, &done(id, 0x61, 0)),
                         SEARCH if searches == 0 => {
                             searches += 1;
                             let controls = [oid::SYNC_REQUEST.as_bytes()];
@@ -130,10 +136,15 @@ fn entry(id: u32, dn: &str, name: &str, values: &[&[u8]], controls: &[u8]) -> Ve
     entry_of(id, dn, &[(name, values.to_vec())], controls)
 }
 
-fn entry_of(id: u32, dn: &str, attributes: &[(&str, Vec<&[u8]>)], controls: &[u8]) -> Vec<u8> {
+fn entry_of(
+    id: u32,
+    dn: impl AsRef<[u8]>,
+    attributes: &[(&str, Vec<&[u8]>)],
+    controls: &[u8],
+) -> Vec<u8> {
     let operation = |writer: &mut BerWriter| {
         writer.constructed(0x64, |writer| {
-            writer.octets(dn.as_bytes());
+            writer.octets(dn.as_ref());
             writer.constructed(tag::SEQUENCE, |writer| {
                 for (name, values) in attributes {
                     writer.constructed(tag::SEQUENCE, |writer| {
@@ -247,11 +258,13 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 /// Parsing 96 MiB of names from one of the servers takes long in a test build.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Checks that the reason for being offline contains these words, and that nothing was published.
+/// Checks that the reason for being offline has this code and these words, and that nothing was published.
 #[track_caller]
-fn fails_with(deed: Deed, words: &str) {
+fn fails_with(deed: Deed, message: &Message, words: &str) {
     let mirror = mirror_of(&server(deed));
     mirror.within(LONG, words, |book| book.offline().is_some_and(|reason| reason.contains(words)));
+    let reason = mirror.book.offline().unwrap_or_default();
+    assert!(reason.contains(message.code), "{reason}");
     // It is tried again, with the same outcome.
     thread::sleep(Duration::from_millis(500));
     assert!(mirror.book.ends().is_empty(), "no refresh was whole");
@@ -266,12 +279,17 @@ fn a_refresh_that_is_cut_short_is_no_refresh() {
             4 => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 4)].concat()),
             _ => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 11)].concat()),
         };
-        fails_with(deed, directory::SEARCH_LIMIT.code);
+        fails_with(deed, &directory::SEARCH_LIMIT, "");
     }
-    fails_with(|stream, id| send(stream, &[synchronized(id), done(id, 0x65, 51)].concat()), "busy");
+    fails_with(
+        |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 51)].concat()),
+        &directory::SEARCH_FAILED,
+        "busy",
+    );
     fails_with(
         |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 0)].concat()),
-        directory::SEARCH_INTERRUPTED.code,
+        &directory::SEARCH_INTERRUPTED,
+        "",
     );
 }
 
@@ -282,34 +300,50 @@ fn a_connection_that_ends_in_a_refresh_is_no_refresh() {
             send(stream, &synchronized(id));
             let _ = stream.shutdown(std::net::Shutdown::Both);
         },
-        directory::CONNECTION_LOST.code,
+        &directory::CONNECTION_LOST,
+        "",
     );
     fails_with(
         |stream, id| {
             let announcement = done(0, 0x78, 52);
             send(stream, &[synchronized(id), announcement].concat());
         },
+        &directory::CONNECTION_ENDED,
         "server ends the connection: unavailable (52)",
     );
 }
 
 #[test]
 fn silence_in_a_refresh_is_a_failure() {
-    fails_with(|stream, id| send(stream, &synchronized(id)), "no reply to a search within 1 s");
+    fails_with(
+        |stream, id| send(stream, &synchronized(id)),
+        &directory::NO_REPLY,
+        "no reply to a search within 1 s",
+    );
 }
 
 #[test]
 fn bytes_that_are_not_ldap_end_the_connection() {
     fails_with(
         |stream, _| send(stream, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        &directory::MALFORMED_REPLY,
         "not an LDAP message",
     );
-    fails_with(|stream, _| send(stream, b"\x30\x80\x02\x01\x01\x00\x00"), "malformed");
+    fails_with(
+        |stream, _| send(stream, b"\x30\x80\x02\x01\x01\x00\x00"),
+        &directory::MALFORMED_REPLY,
+        "malformed",
+    );
     fails_with(
         |stream, _| send(stream, b"\x30\x88\xff\xff\xff\xff\xff\xff\xff\xff"),
+        &directory::MALFORMED_REPLY,
         "longer than message_bytes_max",
     );
-    fails_with(|stream, _| send(stream, b"\x30\x03\x02\x01\xff"), "negative number");
+    fails_with(
+        |stream, _| send(stream, b"\x30\x03\x02\x01\xff"),
+        &directory::MALFORMED_REPLY,
+        "negative number",
+    );
     // Nested as deeply as fits into a message.
     fails_with(
         |stream, _| {
@@ -317,6 +351,7 @@ fn bytes_that_are_not_ldap_end_the_connection() {
             nest.resize(6 + 60_000, 0x30);
             send(stream, &nest);
         },
+        &directory::MALFORMED_REPLY,
         "malformed",
     );
 }
@@ -332,6 +367,7 @@ fn folders_without_end_are_refused() {
                 send(stream, &entry_of(id, &dn, &[class], &added(number.to_be_bytes())));
             }
         },
+        &directory::TOO_MANY_CONTAINERS,
         "container names below \"dc=example,dc=com\" take more than 96 MiB",
     );
 }
@@ -340,6 +376,7 @@ fn folders_without_end_are_refused() {
 fn an_entry_without_its_key_is_not_guessed_at() {
     fails_with(
         |stream, id| send(stream, &entry(id, "uid=a", "uid", &[b"a"], &[])),
+        &directory::MALFORMED_REPLY,
         "an entry without its sync state",
     );
 }
@@ -511,6 +548,9 @@ fn duplicates_same_uuid_second_is_reported() {
         (1, None),
         "asked twice, ended once"
     );
+    for message in [&directory::DUPLICATE_UUIDS, &directory::STAMP_UNREADABLE_SYNC] {
+        assert!(mirror.logged.has(message.code), "{:?}", mirror.logged.codes());
+    }
 }
 
 /// The group of the servers below: more members than one reply shows.
@@ -714,4 +754,188 @@ fn members_in_ranges_are_looked_up_whole() {
     assert_eq!(mirror.look_up(LookupQuery::GroupByName(b"staff".to_vec())), Ok(true));
     let names = members(0..7).iter().map(|name| format!("?{name}")).collect();
     assert_eq!(mirror.book.groups()["staff"], (6000, names));
+}
+
+#[test]
+fn start_tls_bad_reply_has_code() {
+    type Reply = fn(u32) -> Vec<u8>;
+    let refused: Reply = |id| done(id, 0x78, 2);
+    let data_before_tls: Reply = |id| [done(id, 0x78, 0), done(id, 0x78, 0)].concat();
+    for (reply, message) in
+        [(refused, &directory::START_TLS_REFUSED), (data_before_tls, &directory::TLS_FAILED)]
+    {
+        let real = Slapd::loaded(
+            SlapdOptions::new(Schema::Rfc2307),
+            &LdifBuilder::new(Schema::Rfc2307).tree(),
+        );
+        let mut domain = domain(&real);
+        keys(&mut domain).start_tls = true;
+        let uri = played(move |stream, id, _, _| send(stream, &reply(id)));
+        keys(&mut domain).servers = vec![address(&uri)];
+        let mirror = Mirror::start(&domain, &secrets(None));
+        mirror.until("offline", |book| book.offline().is_some());
+        let reason = mirror.book.offline().unwrap_or_default();
+        assert!(reason.contains(message.code), "{reason}");
+    }
+}
+
+/// An entry of a user without a key, and the end of its search.
+fn account(id: u32, dn: &[u8], name: &str, uid: &str, key: Option<&str>) -> Vec<u8> {
+    let attributes = [
+        ("objectClass", "posixAccount"),
+        ("uid", name),
+        ("uidNumber", uid),
+        ("gidNumber", "5001"),
+        ("homeDirectory", "/home"),
+    ];
+    let key = key.map(|key| ("entryUUID", key));
+    let attributes: Vec<_> = attributes
+        .into_iter()
+        .chain(key)
+        .map(|(name, value)| (name, vec![value.as_bytes()]))
+        .collect();
+    entry_of(id, dn, &attributes, &[])
+}
+
+/// A server of users that cannot log in. Each name is its fault.
+fn faulty_users(stream: &mut TcpStream, id: u32, kind: u8, request: &[u8]) {
+    let dn = |name: &str| format!("uid={name},dc=example,dc=com").into_bytes();
+    let found = |name: &str| account(id, &dn(name), name, "5001", None);
+    match kind {
+        BIND if holds(request, "uid=busy") => return send(stream, &done(id, 0x61, 51)),
+        BIND => return send(stream, &done(id, 0x61, 2)),
+        SEARCH => {}
+        _ => return,
+    }
+    let names = ["busy", "odd", "alias", "latin", "other"];
+    let found = match names.into_iter().find(|name| holds(request, name)) {
+        Some("alias") => [found("alias"), found("alias")].concat(),
+        Some("latin") => account(id, b"uid=\xe9,dc=example,dc=com", "latin", "5001", None),
+        Some("other") => account(id, &dn("other"), "other", "5002", None),
+        Some(name) => found(name),
+        None => Vec::new(),
+    };
+    send(stream, &[found, done(id, 0x65, 0)].concat());
+}
+
+#[test]
+fn logins_without_decision_have_codes() {
+    for (name, is_public, message) in [
+        ("busy", false, &login::BIND_UNDECIDED),
+        ("odd", false, &login::BIND_CODE_UNEXPECTED),
+        ("alias", false, &directory::USER_NAME_AMBIGUOUS),
+        ("latin", false, &directory::DN_NOT_UTF8),
+        ("other", false, &login::DIRECTORY_UID_MISMATCH),
+        ("odd", true, &login::USER_PASSWORD_UNENCRYPTED),
+    ] {
+        let real = Slapd::loaded(
+            SlapdOptions::new(Schema::Rfc2307),
+            &LdifBuilder::new(Schema::Rfc2307).tree(),
+        );
+        let mut domain = domain(&real);
+        domain.mode = DomainMode::OnDemand;
+        let uri = played(faulty_users);
+        // An address outside of the loopback range.
+        let uri = if is_public { uri.replace("127.0.0.1", "::ffff:127.0.0.1") } else { uri };
+        keys(&mut domain).servers = vec![address(&uri)];
+        keys(&mut domain).allow_clear_user_passwords = !is_public;
+        let mirror = Mirror::start(&domain, &secrets(None));
+        mirror.until("online", |book| book.online().is_some());
+        let answer = mirror.run_query(move |ldap| async move {
+            let binds = BindAuthenticator::new(&domain, &secrets(None), ldap).expect("set up");
+            let person = LoginUser { name: name.as_bytes().to_vec(), uid: 5001 };
+            let password = Secret::copy_of(b"secret").expect("memory");
+            binds.authenticate(&person, &password, common::SOON).await
+        });
+        assert_eq!(answer.message(), Some(message), "{name}: {}", answer.reason);
+    }
+}
+
+#[test]
+fn login_without_server_is_logged_as_offline() {
+    let real = Slapd::loaded(
+        SlapdOptions::new(Schema::Rfc2307),
+        &LdifBuilder::new(Schema::Rfc2307).tree(),
+    );
+    let mut domain = domain(&real);
+    domain.mode = DomainMode::OnDemand;
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    keys(&mut domain).servers = vec![address(&format!("ldap://{closed}"))];
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.run_query(move |ldap| async move {
+        let binds = BindAuthenticator::new(&domain, &secrets(None), ldap).expect("set up");
+        let person = LoginUser { name: b"alice".to_vec(), uid: 5001 };
+        let password = Secret::copy_of(b"secret").expect("memory");
+        binds.authenticate(&person, &password, common::SOON).await
+    });
+    assert!(mirror.logged.has(login::PASSWORD_CHECKS_OFFLINE.code), "{:?}", mirror.logged.codes());
+}
+
+#[test]
+fn lookup_groups_nested_endlessly_has_code() {
+    let searches = Arc::new(AtomicUsize::new(0));
+    let mirror = asked(&played(move |stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        let group = |number: usize| {
+            let (name, gid) = (format!("g{number}"), (10_000 + number).to_string());
+            let key = format!("00000000-0000-0000-0001-{number:012}");
+            let attributes = [
+                ("objectClass", vec![&b"posixGroup"[..]]),
+                ("cn", vec![name.as_bytes()]),
+                ("gidNumber", vec![gid.as_bytes()]),
+                ("entryUUID", vec![key.as_bytes()]),
+            ];
+            entry_of(id, format!("cn={name},dc=x"), &attributes, &[])
+        };
+        let number = searches.fetch_add(1, Ordering::SeqCst);
+        let is_of_groups = holds(request, "posixGroup");
+        let found = if is_of_groups {
+            group(number)
+        } else if holds(request, "deep") {
+            let key = "00000000-0000-0000-0000-000000000009";
+            account(id, b"uid=deep,dc=x", "deep", "5001", Some(key))
+        } else {
+            Vec::new()
+        };
+        send(stream, &[found, done(id, 0x65, 0)].concat());
+    }));
+    let groups = mirror.look_up(LookupQuery::GroupsOf(b"deep".to_vec()));
+    let reason = groups.expect_err("groups around groups without end");
+    assert!(reason.contains(directory::GROUPS_NESTED_TOO_DEEP.code), "{reason}");
+}
+
+#[test]
+fn lookups_with_unusable_query_or_reply_have_codes() {
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        let found = match holds(request, "keyless") {
+            true => account(id, b"uid=keyless,dc=x", "keyless", "5001", None),
+            false => Vec::new(),
+        };
+        send(stream, &[found, done(id, 0x65, 0)].concat());
+    }));
+    let reason = mirror.look_up(user("keyless")).expect_err("no key");
+    assert!(reason.contains(directory::ENTRY_WITHOUT_KEY.code), "{reason}");
+    let refused =
+        mirror.run_query(|ldap| async move { ldap.matches_filter(b"a", 5001, "(a=b").await });
+    let reason = refused.expect_err("no filter").into_reason();
+    assert_eq!(reason.message, &directory::FILTER_INVALID);
+}
+
+#[test]
+fn key_search_before_any_mirror_has_code() {
+    let real = Slapd::serving(
+        SlapdOptions::new(Schema::Rfc2307),
+        &LdifBuilder::new(Schema::Rfc2307).tree(),
+    );
+    let sink = Arc::new(common::Book::default());
+    let ldap = LdapProvider::new(&domain(&real), &secrets(None), sink).expect("set up");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = runtime.block_on(ldap.search_keys(LookupScope::Users, &[], &[]));
+    let reason = refused.expect_err("nothing is mirrored").into_reason();
+    assert_eq!(reason.message, &directory::NO_MIRROR_SERVER, "{reason}");
 }

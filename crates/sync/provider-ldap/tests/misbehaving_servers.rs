@@ -5,6 +5,7 @@ mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
 use roster_config::DomainMode;
+use roster_messages::table::directory;
 use roster_provider::{LookupError, LookupQuery, Provider};
 use roster_provider_ldap::ber::{BerReader, BerWriter, MessageFrame, frame, tag};
 use roster_provider_ldap::message::{code, oid};
@@ -152,6 +153,8 @@ fn syncrepl_refresh_required_is_not_asked_endlessly() {
     mirror.until("a reason", |book| {
         book.offline().is_some_and(|reason| reason.contains("syncRefreshRequired"))
     });
+    let reason = mirror.book.offline().unwrap_or_default();
+    assert!(reason.contains(directory::SYNC_BROKEN.code), "{reason}");
     thread::sleep(Duration::from_secs(2));
     // Two searches a round, and pauses that double.
     assert!((2..=30).contains(&double.asked()), "{} times", double.asked());
@@ -272,6 +275,34 @@ fn where_no_server_answers_anything_the_domain_is_offline_and_says_why() {
     assert!(matches!(asked, Err(LookupError::Unreachable(_))), "{asked:?}");
     double.answers(code::SUCCESS);
     mirror.until("online", |book| book.online() == Some(double.uri()));
+}
+
+#[test]
+fn servers_without_searches_have_codes() {
+    let slapd = slapd();
+    for (result, message) in [
+        (UNWILLING, &directory::SEARCH_FAILED),
+        (code::INSUFFICIENT_ACCESS, &directory::SEARCH_DENIED),
+        (code::REFERRAL, &directory::REFERRAL),
+    ] {
+        let double = Double::refusing(code::BUSY, result);
+        let mut domain = domain(&slapd);
+        domain.mode = DomainMode::OnDemand;
+        keys(&mut domain).servers = vec![address(&double.uri())];
+        let mirror = Mirror::start(&domain, &secrets(None));
+        mirror.until("offline", |book| book.offline().is_some());
+        let reason = mirror.book.offline().unwrap_or_default();
+        assert!(reason.contains(message.code), "{result}: {reason}");
+    }
+}
+
+#[test]
+fn syncrepl_advertised_and_refused_is_logged() {
+    let double = Double::refusing(UNWILLING, code::SUCCESS);
+    let mut domain = domain(&slapd());
+    keys(&mut domain).servers = vec![address(&double.uri())];
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("another method", |_| mirror.logged.has(directory::TRACKING_REFUSED.code));
 }
 
 #[test]

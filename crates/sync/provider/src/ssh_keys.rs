@@ -351,6 +351,12 @@ mod tests {
             (&format!("{}\0", ed25519()), KeyRejection::NotText),
         ];
         for (text, why) in cases {
+            let message = match why {
+                KeyRejection::Type(_) => &login::SSH_KEY_TYPE,
+                KeyRejection::Weak(_) => &login::SSH_KEY_WEAK,
+                _ => &login::SSH_KEY_MALFORMED,
+            };
+            assert_eq!(read(text, &[]).map_err(|why| why.message()), Err(message), "{text:?}");
             assert_eq!(read(text, &[]), Err(why), "{text:?}");
         }
         let curve = key("ecdsa-sha2-nistp256", &[b"nistp384", &[4; 65]]);

@@ -36,6 +36,7 @@ struct Known {
     mentioned: Vec<EntryId>,
     online: Option<bool>,
     reason: String,
+    code: &'static str,
     flushes: usize,
 }
 
@@ -71,6 +72,7 @@ impl EntrySink for Notes {
     fn offline(&self, reason: &Reason) {
         let mut known = self.known();
         (known.online, known.reason) = (Some(false), reason.text.clone());
+        known.code = reason.message.code;
         self.told.notify_one();
     }
 
@@ -433,6 +435,7 @@ async fn a_file_that_is_gone_removes_nobody_and_comes_back() {
     source.notes.until("offline", |known| known.online == Some(false)).await;
     let group = source.path("group").display().to_string();
     assert!(source.notes.known().reason.contains(&group), "{}", source.notes.known().reason);
+    assert_eq!(source.notes.known().code, directory::FILE_UNREADABLE.code);
     assert_eq!(source.notes.entries(), before);
     fs::rename(source.path("away"), source.path("group")).expect("renamed");
     source.notes.until("online", |known| known.online == Some(true)).await;
@@ -448,6 +451,16 @@ async fn a_folder_in_the_files_place_is_a_reason_and_no_end() {
     source.mirror().await;
     assert_eq!(source.notes.known().online, Some(false));
     assert!(source.notes.known().entries.is_empty());
+}
+
+#[tokio::test]
+async fn files_too_large_has_code() {
+    let source = Source::new(PASSWD, GROUP);
+    let file = fs::File::options().write(true).open(source.path("passwd")).expect("opened");
+    // Without blocks on the disk.
+    file.set_len((256 << 20) + 1).expect("extended");
+    source.mirror().await;
+    assert_eq!(source.notes.known().code, directory::FILE_TOO_LARGE.code);
 }
 
 #[tokio::test]

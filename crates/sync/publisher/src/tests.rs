@@ -20,6 +20,7 @@ use roster_bus::domain_image::{
 };
 use roster_bus::interfaces::RejectionCount;
 use roster_config::{AdmissionExceptions, DomainMode, HostConfig};
+use roster_messages::table::directory;
 use roster_request::LookupKind as LookUp;
 use roster_role::testing::TestBus;
 use roster_snapshot::Snapshot;
@@ -319,6 +320,12 @@ fn reasons(state: &PublisherState, domain: &str) -> Vec<String> {
         .into_iter()
         .map(|entry| format!("{} {}: {}", entry.kind, entry.name, entry.reason))
         .collect()
+}
+
+/// Returns the codes of rejected entries.
+fn codes(state: &PublisherState, domain: &str) -> Vec<String> {
+    let rejected = state.rejected(domain, 0, 100).expect("a domain");
+    rejected.into_iter().map(|entry| entry.code).collect()
 }
 
 #[test]
@@ -642,6 +649,7 @@ fn a_primary_group_of_another_domain_makes_nobody_its_member() {
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "mallory")), None);
     let reason = "user mallory: primary gid 6000 is a group of a higher-priority domain";
     assert_eq!(reasons(&state, "second"), [reason]);
+    assert_eq!(codes(&state, "second"), [directory::GROUP_OF_HIGHER_DOMAIN.code]);
 
     // If a user would be a member of a group by its primary gid, the lower-priority entry is rejected.
     let mut state = host(&["first", "second"]);
@@ -653,6 +661,7 @@ fn a_primary_group_of_another_domain_makes_nobody_its_member() {
     });
     let reason = "group evil: gid 6000 is the primary gid of a higher-priority domain's user";
     assert_eq!(reasons(&state, "second"), [reason]);
+    assert_eq!(codes(&state, "second"), [directory::GID_OF_HIGHER_DOMAIN_USERS.code]);
 }
 
 #[test]
@@ -676,6 +685,28 @@ fn who_is_refused_leaves_the_name_to_nobody_of_a_later_domain() {
     apply_image(&mut state, 2, Image::full().user(1, "alice", 9001, 9001)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
     assert_eq!(reasons(&state, "lab"), ["user alice: a higher-priority domain has this name"]);
+    assert_eq!(codes(&state, "lab"), [directory::NAME_OF_HIGHER_DOMAIN.code]);
+}
+
+#[test]
+fn precedence_taken_name_or_id_has_code() {
+    let with_alice =
+        |name, uid| Image::full().user(1, "alice", 5001, 9001).user(2, name, uid, 9001);
+    let alone = |name, uid| Image::full().user(1, name, uid, 9001);
+    let (same_name, other_name) =
+        (&directory::NAME_OF_SAME_DOMAIN, &directory::NAME_OF_HIGHER_DOMAIN);
+    let (same_id, other_id) = (&directory::ID_OF_SAME_DOMAIN, &directory::ID_OF_HIGHER_DOMAIN);
+    for (corp, lab, taken) in [
+        (with_alice("alice", 7001), alone("alice", 8001), [same_name, other_name]),
+        (with_alice("bob", 5001), alone("carol", 5001), [same_id, other_id]),
+    ] {
+        let mut state = host(&["corp", "lab"]);
+        apply_image(&mut state, 0, corp).expect("well formed");
+        apply_image(&mut state, 1, lab).expect("well formed");
+        published(&mut state, |_| {});
+        let refused = [codes(&state, "corp"), codes(&state, "lab")].concat();
+        assert_eq!(refused, taken.map(|message| message.code));
+    }
 }
 
 #[test]
@@ -1050,6 +1081,7 @@ fn behind_a_domain_that_was_never_read_nothing_is_served() {
     assert_eq!(state.domain_counts()[1].waits_for, "corp");
     let shown = state.show_entries(LookUp::UserByName, b"alice");
     assert_eq!(shown[0].refused, "the higher-priority domain corp was not read yet");
+    assert_eq!(shown[0].refused_code, directory::DOMAIN_NOT_READ.code);
     apply_image(&mut state, 0, Image::full().user(1, "bob", 5001, 5001)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(7001));
     assert_eq!(state.domain_counts()[1].waits_for, "");
@@ -1082,9 +1114,10 @@ fn nested_groups_too_large_are_refused_alone() {
         assert_eq!(members_of(snapshot, "g1").expect("there"), ["alice"]);
     });
     let refused = &state.domain_counts()[0].refused;
-    let [RejectionCount { reason, entries: count, .. }] = &refused[..] else {
+    let [RejectionCount { reason, code, entries: count, .. }] = &refused[..] else {
         panic!("{refused:?}")
     };
+    assert_eq!(*code, directory::GROUPS_NESTED_TOO_LARGE.code);
     assert_eq!(reason, "nested groups exceed the membership limit");
     assert_eq!(reasons(&state, "corp").len(), (*count).min(100) as usize);
     assert!((1..11_999).contains(count), "{count}");

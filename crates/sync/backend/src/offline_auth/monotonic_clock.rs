@@ -358,6 +358,8 @@ mod tests {
         assert_eq!(time.confirm(&reading(1010, 2, 30)), START + 10);
         assert_eq!(time.take_corrections(), []);
         assert_eq!(text(&time, &reading(1010, 2, 30)), "the clock shows a time before 2026");
+        let fault = time.fault(&reading(1010, 2, 30)).expect("a fault");
+        assert_eq!(fault.message, &login::CLOCK_TOO_EARLY);
         // On a host without an earlier correct time.
         let mut time = MonotonicClock::default();
         assert_eq!(time.confirm(&reading(1000, 2, 20)), 1000);
@@ -397,6 +399,7 @@ mod tests {
         let ahead = reading(START + 8 * DAY, 1, 100);
         let set_ahead = "the clock was set ahead by 8 d while the directory was offline";
         assert_eq!(text(&time, &ahead), set_ahead);
+        assert_eq!(time.fault(&ahead).expect("a fault").message, &login::CLOCK_AHEAD);
         time.now(&ahead);
         assert_eq!(text(&time, &ahead), set_ahead, "also after it was seen");
         assert_eq!(

@@ -11,6 +11,7 @@ use crate::testing::wait_until;
 use crate::tests::{engine, refresh, uid_of};
 use roster_config::DomainMode;
 use roster_provider::EntrySink as _;
+use roster_system_tests::LoggedCodes;
 use std::time::Instant;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -131,9 +132,18 @@ impl Host {
     }
 
     async fn check(&self, name: &str, password: &str) -> AuthResult {
+        self.outcome(name, password).await.result
+    }
+
+    /// Returns the code of a refusal.
+    async fn code(&self, name: &str, password: &str) -> Option<&'static Message> {
+        self.outcome(name, password).await.message()
+    }
+
+    async fn outcome(&self, name: &str, password: &str) -> AuthOutcome {
         let unreachable = AuthOutcome::with_reason(AuthResult::Unreachable, "no server answers");
         let (person, password) = (person(name), secret(password));
-        self.offline.check_password(&person, &password, unreachable).await.result
+        self.offline.check_password(&person, &password, unreachable).await
     }
 }
 
@@ -172,6 +182,40 @@ async fn offline_right_password_works_after_restart() {
     host.restart();
     assert_eq!(host.check("alice", "good").await, AuthResult::Success);
     assert_eq!(host.check("alice", "bad").await, AuthResult::WrongPassword);
+}
+
+#[tokio::test(start_paused = true)]
+async fn offline_refusals_have_codes() {
+    let host = Host::new();
+    assert_eq!(host.code("alice", "good").await, Some(&login::OFFLINE_NO_CREDENTIAL));
+    host.heard("alice", "good", AuthResult::Success).await;
+    assert_eq!(host.code("alice", "good").await, None);
+    for _ in 0..3 {
+        assert_eq!(host.code("alice", "bad").await, Some(&login::OFFLINE_WRONG_PASSWORD));
+    }
+    assert_eq!(host.code("alice", "good").await, Some(&login::OFFLINE_LOCKED));
+    host.hand.go(31 * DAY);
+    assert_eq!(host.code("alice", "good").await, Some(&login::OFFLINE_EXPIRED));
+    let kept = host.kept();
+    let credential = kept.store.get(b"alice").unwrap().expect("kept");
+    for (credential, message) in [
+        (
+            StoredCredential { verified_unix: u64::MAX / 2, ..credential.clone() },
+            &login::OFFLINE_FROM_FUTURE,
+        ),
+        (
+            StoredCredential {
+                verified_unix: host.hand.unix(),
+                failures: 0,
+                hash: "none".into(),
+                ..credential.clone()
+            },
+            &login::OFFLINE_HASH_UNUSABLE,
+        ),
+    ] {
+        kept.write(CredentialChanges::credential(b"alice", Some(credential))).await.unwrap();
+        assert_eq!(host.code("alice", "good").await, Some(message));
+    }
 }
 
 #[tokio::test]
@@ -356,9 +400,13 @@ async fn credentials_dated_ahead_are_redated_with_their_age() {
     assert_eq!(host.check("alice", "good").await, AuthResult::Success);
     host.hand.go(29 * DAY);
     host.hand.set_back(1000 * DAY);
+    let logged = LoggedCodes::default();
+    let collecting = logged.collect();
     host.heard("bob", "good", AuthResult::Success).await;
     assert_eq!(host.check("bob", "good").await, AuthResult::Success);
     assert_eq!(host.check("alice", "good").await, AuthResult::Success);
+    drop(collecting);
+    assert!(logged.has(login::CLOCK_CORRECTED.code), "{:?}", logged.codes());
     host.hand.go(2 * DAY);
     assert_eq!(host.check("bob", "good").await, AuthResult::Success);
     assert_eq!(host.check("alice", "good").await, AuthResult::Unreachable, "31 days");

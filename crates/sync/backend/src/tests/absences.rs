@@ -168,8 +168,9 @@ async fn confirm_without_reply_removes_nobody() {
     *played.unreachable.lock() = false;
     // All users that were listed a moment ago are hidden now.
     remove_users(&played, 10..20);
-    let refused = asking.absences().confirm().await.expect_err("not credible").to_string();
-    assert!(refused.contains("10 listed users"), "{refused}");
+    let refused = asking.absences().confirm().await.expect_err("not credible").into_reason();
+    assert!(refused.text.contains("10 listed users"), "{refused}");
+    assert_eq!(refused.message, &directory::KEY_SEARCH_NOT_CREDIBLE);
     assert_eq!((users(&played), held(&played)), (20, 10));
 }
 

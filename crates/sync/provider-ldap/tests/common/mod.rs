@@ -431,6 +431,8 @@ pub fn secrets(authority: Option<&Path>) -> DomainSecrets {
 pub struct Mirror {
     pub book: Arc<Book>,
     pub ldap: Arc<LdapProvider>,
+    /// The codes that its thread logged.
+    pub logged: system::LoggedCodes,
     runtime: Option<tokio::runtime::Handle>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -450,7 +452,10 @@ impl Mirror {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (handle, handed) = std::sync::mpsc::channel();
         let (provider, cookies) = (Arc::clone(&ldap), book.cookies());
+        let logged = system::LoggedCodes::default();
+        let collected = logged.clone();
         let thread = thread::spawn(move || {
+            let _collecting = collected.collect();
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio");
             handle.send(runtime.handle().clone()).expect("who waits for it");
@@ -463,7 +468,7 @@ impl Mirror {
             runtime.shutdown_background();
         });
         let runtime = Some(handed.recv().expect("the thread runs"));
-        Self { book, ldap, runtime, stop: Some(stop), thread: Some(thread) }
+        Self { book, ldap, logged, runtime, stop: Some(stop), thread: Some(thread) }
     }
 
     /// Runs a lookup from another task of the same runtime.

@@ -193,3 +193,35 @@ async fn lost_cache_leaves_offline_log_ins() {
     assert_eq!(host.check("bob", "good").await, AuthResult::Unreachable);
     assert_eq!(host.names(), ["alice"]);
 }
+
+#[test]
+fn store_damaged_files_are_logged_with_code() {
+    use roster_domain_cache::credentials::{COPY_FILE, CREDENTIALS_FILE};
+    for (files, message) in [
+        (&[COPY_FILE][..], &login::CREDENTIALS_RESTORED),
+        (&[CREDENTIALS_FILE, COPY_FILE], &login::CREDENTIALS_LOST),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        drop(CredentialStore::open(folder.path()));
+        for file in files {
+            std::fs::write(folder.path().join(file), "this is no file of ours").unwrap();
+        }
+        let logged = LoggedCodes::default();
+        let _collecting = logged.collect();
+        drop(CredentialStore::open(folder.path()));
+        assert!(logged.has(message.code), "{files:?}: {:?}", logged.codes());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_unopened_cleanup_is_logged_with_code() {
+    let host = Host::new().unopened().await;
+    let logged = LoggedCodes::default();
+    let _collecting = logged.collect();
+    tokio::select! {
+        () = host.offline.maintain() => unreachable!("it never ends"),
+        () = wait_until("the error is logged", || {
+            logged.has(login::CREDENTIALS_NOT_CLEANED.code)
+        }) => {}
+    }
+}
