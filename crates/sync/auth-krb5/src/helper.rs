@@ -320,7 +320,7 @@ mod tests {
         (Krb5HelperProcess { socket, _child: child }, theirs)
     }
 
-    fn ask() -> HelperRequest {
+    fn login_request() -> HelperRequest {
         let limit = Duration::from_secs(5);
         crate::request("alice", HelperOperation::Ticket, b"secret", b"", limit)
     }
@@ -328,7 +328,7 @@ mod tests {
     /// Sends a request to the program. Returns the code of the reply.
     async fn code_with(program: Krb5HelperProcess) -> Option<&'static Message> {
         let client = HelperClient::new(Ok(program));
-        client.send_request(ask()).await.message
+        client.send_request(login_request()).await.message
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
             while client.state().failure.is_none() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            assert_eq!(client.send_request(ask()).await.message, Some(message));
+            assert_eq!(client.send_request(login_request()).await.message, Some(message));
         }
     }
 
@@ -408,7 +408,7 @@ mod tests {
         let limit = Duration::from_secs(60);
         let servers =
             KdcSelection::new(HelperClient::new(Ok(program)), crate::realm(&config()), limit);
-        let reply = servers.send_request(ask(), limit).await;
+        let reply = servers.send_request(login_request(), limit).await;
         assert_eq!(reply.message, Some(&login::KDC_PARTLY_UNREACHABLE));
     }
 }

@@ -227,6 +227,7 @@ mod tests {
 
     #[test]
     fn follower_image_not_applied_is_logged() {
+        let asked = Instant::now();
         let flagged = |flags| {
             let mut image = twenty_without(0, 2);
             image.header.flags = flags;
@@ -256,7 +257,7 @@ mod tests {
                 follower.from_start = true;
                 // No wait for the next fetch.
                 hub.domain_wakeups[0].notify_one();
-                follower.apply(sealed(&image, length), Instant::now()).await;
+                follower.apply(sealed(&image, length), asked).await;
             };
             assert_eq!(logged_codes(|| block_on(applied)), [message]);
         }

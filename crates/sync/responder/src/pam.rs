@@ -668,6 +668,7 @@ mod tests {
     #[test]
     fn pam_request_without_full_reply_is_logged() {
         use AuthRequestKind::{Account, SshKeys};
+        let noted = Instant::now();
         let folder = tempfile::tempdir().expect("a directory");
         let bus = TestBus::start(folder.path(), TestBus::OPEN);
         for (user, kind, uid, message, result) in [
@@ -686,7 +687,7 @@ mod tests {
                 // Each domain serves a user of its name.
                 for domain in ["corp", "lost"] {
                     let user = found(domain, 2000);
-                    responder.user_cache.lock().note(domain.as_bytes(), &user, 0, Instant::now());
+                    responder.user_cache.lock().note(domain.as_bytes(), &user, 0, noted);
                 }
                 let request = AuthRequest {
                     kind,

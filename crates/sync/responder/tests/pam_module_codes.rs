@@ -191,7 +191,7 @@ fn pam_module_failure_is_logged_with_code() {
         // Without a ticket.
         (c"bob", open, ticket, None, vec![]),
         (c"bob", open, ticket, Some("debug"), vec![]),
-        (c"bob", open, ticket, Some("try_frist_pass"), vec![&login::PAM_OPTION_UNKNOWN]),
+        (c"bob", open, ticket, Some("try_first_password"), vec![&login::PAM_OPTION_UNKNOWN]),
     ] {
         let (name, bytes) = stored;
         let handle = CallHandle {
