@@ -62,7 +62,12 @@ fn compare_difference_is_in_text_page_picture() {
     assert!(dark > 2000, "text is written");
     let single = fs::read_to_string(folder.path().join("one.html")).expect("the page of a run");
     assert!(single.contains("roster-lab: ldap ldap://127.0.0.1") && single.contains("<svg"));
-    assert_fits_widths(&[&html, &folder.path().join("one.html")]);
+    // A page with pre-run checks.
+    let checked = folder.path().join("checked.html");
+    let output =
+        run(&["command", "--duration", "1", "--quiet", "--html", path(&checked), "--", "true"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_fits_widths(&[&html, &folder.path().join("one.html"), &checked]);
 }
 
 #[test]

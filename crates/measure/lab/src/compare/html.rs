@@ -379,7 +379,7 @@ h3{font-size:15px;margin:16px 0 4px}
 .warnings ul{margin:0;padding-left:20px}
 .warnings li{max-width:110ch;margin:4px 0}
 table{border-collapse:collapse;margin:16px 0 4px;font-variant-numeric:tabular-nums}
-th,td{padding:5px 8px;text-align:right;vertical-align:baseline;border-bottom:1px solid var(--grid)}
+th,td{padding:5px 6px;text-align:right;vertical-align:baseline;border-bottom:1px solid var(--grid)}
 td{white-space:nowrap}
 thead th{color:var(--muted);font-weight:500;font-size:13px;vertical-align:bottom}
 tbody th{text-align:left;font-weight:600;min-width:9em;overflow-wrap:anywhere}
@@ -400,7 +400,7 @@ table,tbody{display:block}
 thead{display:none}
 tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:6px 16px;padding:10px 0;border-bottom:1px solid var(--grid)}
 tbody th{grid-column:1/-1}
-th,td{border:0;padding:0;text-align:left}
+th,td{border:0;padding:0;text-align:left;white-space:normal}
 td::before{content:attr(data-head);display:block;color:var(--muted);font-size:13px}
 td:has(.text){grid-column:1/-1}
 td:empty{display:none}

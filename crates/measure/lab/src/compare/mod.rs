@@ -325,7 +325,7 @@ fn sentence(
     let (slow, quick) = (b.latency_ms.p99, a.latency_ms.p99);
     if slow > 0.0 && quick > 0.0 {
         said += &format!(
-            " The 99th percentile is {}, before {}.",
+            " The 99th percentile is {}, against {}.",
             milliseconds(slow),
             milliseconds(quick)
         );
