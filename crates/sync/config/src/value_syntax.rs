@@ -187,7 +187,9 @@ pub fn dns_name(text: &str) -> Result<String, CodedError> {
 pub fn server(uri: &str) -> Result<LdapServer, CodedError> {
     let Some((scheme, rest)) = uri.split_once("://") else {
         let error = CodedError::new(&codes::INVALID_URI, format!("{uri:?} is not a valid URI"));
-        return Err(match dns_name(uri.split([':', '/']).next().unwrap_or_default()) {
+        let mut parts = uri.split([':', '/']);
+        let host = parts.find(|part| !["", "ldap", "ldaps", "ldapi"].contains(part));
+        return Err(match dns_name(host.unwrap_or_default()) {
             Ok(host) => error.fix(format!("Did you mean \"ldaps://{host}\"?")),
             Err(_) => error,
         });
@@ -595,6 +597,11 @@ mod tests {
         for (uri, code, fix) in [
             (
                 "ldap1.example.com:636",
+                &config::INVALID_URI,
+                Some("Did you mean \"ldaps://ldap1.example.com\"?"),
+            ),
+            (
+                "ldap//ldap1.example.com",
                 &config::INVALID_URI,
                 Some("Did you mean \"ldaps://ldap1.example.com\"?"),
             ),
