@@ -5,12 +5,11 @@ arguments: the page's address, a folder, Chromium
 """
 
 import json
-import subprocess
 import sys
 import time
 import urllib.request
 
-import websocket
+from browser_tab import Tab
 
 PAGE, FOLDER, CHROMIUM = sys.argv[1:]
 # Looks at the page, 0.2 s apart, before a test has waited in vain: at least 120 s.
@@ -24,52 +23,6 @@ def until(what, holds):
             return found
         time.sleep(0.2)
     raise AssertionError(f"not seen: {what}: {tab.text()[-3000:]}")
-
-
-class Tab:
-    """A tab of the browser, over its protocol."""
-
-    def __init__(self):
-        command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
-        command += [f"--user-data-dir={FOLDER}/chromium", "--remote-allow-origins=*", "--window-size=1400,1400"]
-        self.browser = subprocess.Popen([*command, "about:blank"], stderr=subprocess.PIPE, text=True)
-        for line in self.browser.stderr:
-            if "DevTools listening on" in line:
-                port = line.split("127.0.0.1:")[1].split("/")[0]
-                break
-        else:
-            raise AssertionError("Chromium has ended")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
-            pages = [one for one in json.load(answer) if one["type"] == "page"]
-        self.socket = websocket.create_connection(pages[0]["webSocketDebuggerUrl"], timeout=30)
-        self.number = 0
-
-    def ask(self, method, **parameters):
-        self.number += 1
-        self.socket.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
-        while True:
-            told = json.loads(self.socket.recv())
-            if told.get("id") == self.number:
-                assert "error" not in told, told
-                return told["result"]
-
-    def run(self, script):
-        result = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in result, result
-        return result["result"].get("value")
-
-    def go(self, address):
-        self.ask("Page.navigate", url=address)
-
-    def text(self):
-        return self.run("document.body ? document.body.innerText : ''") or ""
-
-    def picture(self, name):
-        import base64
-
-        data = self.ask("Page.captureScreenshot", format="png")["data"]
-        with open(f"{FOLDER}/{name}.png", "wb") as file:
-            file.write(base64.b64decode(data))
 
 
 def field(name, value):
@@ -94,7 +47,7 @@ def requests():
         return json.load(answer)
 
 
-tab = Tab()
+tab = Tab(CHROMIUM, FOLDER)
 try:
     until("two workers", lambda: requests().get("workers") and len(requests()["workers"]) == 2)
     tab.go(PAGE)
@@ -122,5 +75,4 @@ try:
     tab.go(f"{PAGE}?tab=roster-lab")
     print(after)
 finally:
-    tab.browser.kill()
-    tab.browser.wait()
+    tab.close()

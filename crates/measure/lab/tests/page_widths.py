@@ -6,12 +6,9 @@ Prints each mistake, and exits with 1 after mistakes.
 arguments: Chromium, a directory, pages...
 """
 
-import json
-import subprocess
 import sys
-import urllib.request
 
-import websocket
+from browser_tab import Tab
 
 CHROMIUM, FOLDER, *PAGES = sys.argv[1:]
 WIDTHS = [360, 768, 1200, 1600]
@@ -56,38 +53,7 @@ SCRIPT = """
 """
 
 
-class Tab:
-    """A tab of the browser, over its protocol."""
-
-    def __init__(self):
-        command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
-        command += [f"--user-data-dir={FOLDER}/chromium", "--remote-allow-origins=*"]
-        self.browser = subprocess.Popen([*command, "about:blank"], stderr=subprocess.PIPE, text=True)
-        for line in self.browser.stderr:
-            if "DevTools listening on" in line:
-                port = line.split("127.0.0.1:")[1].split("/")[0]
-                break
-        else:
-            raise AssertionError("Chromium ended")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as reply:
-            pages = [page for page in json.load(reply) if page["type"] == "page"]
-        self.socket = websocket.create_connection(pages[0]["webSocketDebuggerUrl"], timeout=60)
-        self.number = 0
-
-    def send(self, method, **parameters):
-        self.number += 1
-        self.socket.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
-        return self.message_where(lambda message: message.get("id") == self.number)
-
-    def message_where(self, matches):
-        while True:
-            message = json.loads(self.socket.recv())
-            if matches(message):
-                assert "error" not in message, message
-                return message.get("result")
-
-
-tab = Tab()
+tab = Tab(CHROMIUM, FOLDER)
 mistakes = 0
 try:
     tab.send("Page.enable")
@@ -96,15 +62,12 @@ try:
             tab.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
             tab.send("Page.navigate", url=f"file://{page}")
             tab.message_where(lambda message: message.get("method") == "Page.loadEventFired")
-            result = tab.send("Runtime.evaluate", expression=SCRIPT, returnByValue=True)
-            assert "exceptionDetails" not in result, result
-            seen = result["result"]["value"]
+            seen = tab.run(SCRIPT)
             assert seen["texts"] > 20, f"{page}: {seen}"
             for mistake in seen["mistakes"]:
                 mistakes += 1
                 print(f"{page} at {width} px: {mistake}")
 finally:
-    tab.browser.kill()
-    tab.browser.wait()
+    tab.close()
 print(f"{len(PAGES)} pages at {WIDTHS} px, {mistakes} mistakes")
 sys.exit(mistakes != 0)
