@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Codes of log events, for tests of conditions that are only logged.
 
+use roster_messages::Message;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::field::{Field, Visit};
@@ -30,6 +31,19 @@ impl LoggedCodes {
     pub fn codes(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Runs `work`. Returns the codes of the events that this thread logs meanwhile, and the result.
+pub fn with_logged_codes<T>(work: impl FnOnce() -> T) -> (Vec<&'static Message>, T) {
+    let logged = LoggedCodes::default();
+    let result = tracing::subscriber::with_default(logged.clone(), work);
+    let codes = logged.codes();
+    (codes.iter().filter_map(|code| roster_messages::find(code)).collect(), result)
+}
+
+/// Runs `work` and returns the codes of the events that this thread logs meanwhile.
+pub fn logged_codes(work: impl FnOnce()) -> Vec<&'static Message> {
+    with_logged_codes(work).0
 }
 
 impl Visit for LoggedCodes {

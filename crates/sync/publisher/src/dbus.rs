@@ -191,7 +191,8 @@ mod tests {
     use super::*;
     use crate::send_signal;
     use crate::tests::tasks;
-    use roster_role::testing::{TestBus, block_on, logged_codes};
+    use roster_role::testing::{TestBus, block_on};
+    use roster_system_tests::logged_codes::logged_codes;
     use std::future::{pending, ready};
 
     fn has_code<T>(reply: Result<T, BusError>, message: &Message) -> bool {

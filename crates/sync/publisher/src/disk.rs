@@ -156,7 +156,8 @@ fn read_through(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::tests::tasks;
-    use roster_role::testing::{TestBus, block_on, logged_codes};
+    use roster_role::testing::{TestBus, block_on};
+    use roster_system_tests::logged_codes::logged_codes;
 
     #[test]
     fn files_are_read_whatever_their_length() {

@@ -190,7 +190,8 @@ mod tests {
     use super::*;
     use crate::tests::{Image, apply_image, published, tasks, twenty_without};
     use roster_bus::domain_image::{COMPLETE, IMAGE_BYTES_MAX};
-    use roster_role::testing::{TestBus, block_on, logged_codes};
+    use roster_role::testing::{TestBus, block_on};
+    use roster_system_tests::logged_codes::logged_codes;
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use std::fs::File;
     use std::io::Write;

@@ -108,7 +108,7 @@ fn every_domain(config: &PublisherRoleConfig) -> ServedCounts {
 mod tests {
     use super::*;
     use crate::tests::{config, host, put};
-    use roster_role::testing::logged_codes;
+    use roster_system_tests::logged_codes::logged_codes;
     use std::fs;
 
     #[test]

@@ -53,7 +53,8 @@ mod tests {
     use crate::tests::tasks;
     use crate::{follow_locals, watch_locals};
     use roster_messages::table::daemon;
-    use roster_role::testing::{TestBus, block_on, logged_codes};
+    use roster_role::testing::{TestBus, block_on};
+    use roster_system_tests::logged_codes::logged_codes;
     use std::fs;
     use std::path::Path;
     use std::time::Duration;

@@ -165,7 +165,8 @@ mod tests {
     use roster_admission::LocalFiles;
     use roster_messages::CodedError;
     use roster_role::Shutdown;
-    use roster_role::testing::{TestBus, block_on, logged_codes};
+    use roster_role::testing::{TestBus, block_on};
+    use roster_system_tests::logged_codes::logged_codes;
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -3,7 +3,7 @@
 //! snapshot by it. Entries in a snapshot of another writer do not count as served.
 //!
 //! The file has a line with generation and checksum for each snapshot. It is on the disk before a snapshot takes its
-//! place, and also lists the one before. So one of them is in place whenever the publisher ends.
+//! place, and also lists the one before. The snapshot in place is therefore always in the record.
 
 use super::own::SnapshotIdentity;
 use roster_file_replacement::FileReplacement;

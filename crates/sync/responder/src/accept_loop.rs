@@ -57,7 +57,8 @@ pub async fn serve_connections<C, S>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_role::testing::{block_on, logged_codes};
+    use roster_role::testing::block_on;
+    use roster_system_tests::logged_codes::logged_codes;
     use std::future::{pending, ready};
     use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -585,7 +585,8 @@ mod tests {
     use super::*;
     use roster_messages::CodedError;
     use roster_role::Shutdown;
-    use roster_role::testing::{TestBus, block_on, with_logged_codes};
+    use roster_role::testing::{TestBus, block_on};
+    use roster_system_tests::logged_codes::with_logged_codes;
     use std::future::pending;
     use std::os::unix::net::UnixListener;
 

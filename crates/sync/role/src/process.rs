@@ -181,8 +181,8 @@ fn is_listening(socket: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::logged_codes;
     use roster_config::LogConfig;
+    use roster_system_tests::logged_codes::logged_codes;
     use std::os::unix::net::UnixListener;
 
     #[test]

@@ -1,31 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Helpers of unit tests: the codes that a test logs, and a bus.
+//! Helpers of unit tests: an event loop and a bus.
 
 use roster_bus::zbus::{self, Connection};
-use roster_messages::Message;
-use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
-use tracing_subscriber::Layer;
-use tracing_subscriber::layer::{Context, SubscriberExt};
-
-/// Runs `work`. Returns the codes of the events that this thread logs meanwhile, and the result.
-pub fn with_logged_codes<T>(work: impl FnOnce() -> T) -> (Vec<&'static Message>, T) {
-    let codes = CodeCollector::default();
-    let subscriber = tracing_subscriber::registry().with(codes.clone());
-    let result = tracing::subscriber::with_default(subscriber, work);
-    let codes = std::mem::take(&mut *codes.0.lock().unwrap_or_else(PoisonError::into_inner));
-    (codes, result)
-}
-
-/// Runs `work` and returns the codes of the events that this thread logs meanwhile.
-pub fn logged_codes(work: impl FnOnce()) -> Vec<&'static Message> {
-    with_logged_codes(work).0
-}
 
 /// Runs a future in this thread, as the roles do.
 ///
@@ -35,26 +14,6 @@ pub fn logged_codes(work: impl FnOnce()) -> Vec<&'static Message> {
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("an event loop").block_on(work)
-}
-
-#[derive(Clone, Default)]
-struct CodeCollector(Arc<Mutex<Vec<&'static Message>>>);
-
-impl<S: Subscriber> Layer<S> for CodeCollector {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        event.record(&mut self.clone());
-    }
-}
-
-impl Visit for CodeCollector {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "code" {
-            let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            codes.extend(roster_messages::find(value));
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
 /// A dbus-daemon. The drop ends it.

@@ -160,7 +160,7 @@ pub fn request_label(kind: AuthRequestKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_role::testing::logged_codes;
+    use roster_system_tests::logged_codes::logged_codes;
 
     #[test]
     fn pam_unprivileged_caller_cannot_fill_log() {

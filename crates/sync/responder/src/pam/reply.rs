@@ -109,7 +109,7 @@ pub fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_role::testing::with_logged_codes;
+    use roster_system_tests::logged_codes::with_logged_codes;
     use std::os::fd::OwnedFd;
 
     #[test]

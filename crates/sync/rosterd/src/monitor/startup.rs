@@ -199,7 +199,7 @@ fn find_bus_program(folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf, C
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_role::testing::logged_codes;
+    use roster_system_tests::logged_codes::logged_codes;
     use std::fs;
 
     #[test]

@@ -91,7 +91,7 @@ fn is_ready(waits_for: &[String], waited: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_role::testing::with_logged_codes;
+    use roster_system_tests::logged_codes::with_logged_codes;
 
     #[test]
     fn monitor_incomplete_start_is_logged() {
