@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The one door: whatever a developer, a packager or a pipeline does is a target here. The work is
-# done by cargo and by scripts/; each target first installs what it lacks, and says so.
+# Targets for developers, packagers and pipelines. cargo and scripts/ do the work. Each target first installs missing
+# packages, and prints their names.
 
-# Where `make install` puts things. LIBDIR is found out from where glibc lies.
+# Directories of `make install`. The default of LIBDIR is the directory of glibc.
 PREFIX ?= /usr/local
 DESTDIR ?=
 export PREFIX DESTDIR LIBDIR
 
 # Arguments for `make bench`, `make test`, `make fuzz`.
 ARGS ?=
-# What `make counts` compares with.
+# The commit that `make counts` compares with.
 BASE ?= HEAD~1
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
-# rustup puts cargo here; `su` and services do not look there by themselves.
+# rustup installs cargo here. `su` and services leave this directory out of PATH.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 PROGRAM := $(CARGO_TARGET_DIR)/release/roster
 MODULE := $(CARGO_TARGET_DIR)/module/libnss_roster.so.2
 PAM_MODULE := $(CARGO_TARGET_DIR)/module/pam_roster.so
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f)
-# roster-exec has no standard library: it is built alone, without what others want of its crates.
+# roster-exec has no standard library. A separate build keeps out crate features of other programs.
 CLIENT := --package roster-exec --bin roster-exec --no-default-features --features program --profile client
-# What is built is read by other users, whatever the umask of the builder.
+# Other users read the results, so the umask of the caller must not count.
 CARGO := umask 022 && cargo
 
-# Targets are named by their whole paths, which make takes apart at spaces.
+# Targets have absolute paths. make splits them at spaces.
 $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cannot deal with: move the tree or set CARGO_TARGET_DIR))
 
 .DEFAULT_GOAL := help
@@ -44,7 +44,7 @@ programs:
 	$(CARGO) rustc $(CLIENT) --locked -- -C target-feature=+crt-static -C relocation-model=static
 	@touch -- $(PROGRAM)
 
-# Each alone, so that the one does not get what the other asks of the crates below both.
+# Separate builds keep the crate features of one module out of the other.
 module: ## build the NSS and PAM modules alone
 	@scripts/need build
 	$(CARGO) build --package roster-nss --profile module --locked
@@ -72,7 +72,7 @@ bench: ## measure against peers installed from packages, one table (ARGS= for be
 counts: ## count instructions of code without I/O and compare with BASE=HEAD~1; 1 % more on a line fails
 	@scripts/counts $(BASE)
 
-# Of the variables of `make install`, none applies: the folder is BASE, the prefix /usr.
+# The variables of `make install` do not apply: the directory is BASE, the prefix /usr.
 bench-base: ## build and install REV= into BASE= (bench/out/base/COMMIT) for `bench/run --against`; print BASE
 	@scripts/bench-base
 
@@ -95,8 +95,8 @@ clean: ## remove everything that was built, the tools too
 	cargo clean
 	rm -rf -- fuzz/target bench/out
 
-# For `make install` only: so that root needs no cargo when a user has built already. cargo leaves a
-# result as it is when a changed file does not concern it, hence the `touch` and the copy above.
+# For `make install` only: root needs no cargo after another user's build. cargo keeps a result that a changed file does
+# not affect, so the rules above copy and touch it.
 $(PROGRAM): $(SOURCES)
 	@$(MAKE) --no-print-directory programs
 

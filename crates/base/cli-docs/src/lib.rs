@@ -29,9 +29,9 @@ pub const STYLES: Styles = Styles::styled()
 pub struct ManPage {
     /// The program.
     pub name: &'static str,
-    /// Of the manual.
+    /// The section of the manual.
     pub section: &'static str,
-    /// What may follow its name, in one way or another.
+    /// The forms of its arguments, one for each line of the synopsis.
     pub synopsis: &'static [&'static str],
     /// The file with its prose.
     pub text: &'static str,
@@ -44,25 +44,25 @@ impl ManPage {
         after_help(self.text, "")
     }
 
-    /// Writes the man page of a program into a folder, which is made if need be; its path.
-    pub fn write(&self, program: Command, folder: &Path) -> io::Result<PathBuf> {
+    /// Writes the man page of a program into `dir` and returns its path. Creates a missing directory.
+    pub fn write(&self, program: Command, dir: &Path) -> io::Result<PathBuf> {
         let mut text = Vec::new();
         self.render(program, &mut text)?;
-        fs::create_dir_all(folder)?;
-        let path = folder.join(format!("{}.{}", self.name, self.section));
+        fs::create_dir_all(dir)?;
+        let path = dir.join(format!("{}.{}", self.name, self.section));
         fs::write(&path, text)?;
         Ok(path)
     }
 
-    /// The same; its path goes to `out`.
+    /// Writes the man page as [`Self::write`] does, and its path to `out`.
     pub fn write_listed(
         &self,
         program: Command,
-        folder: &Path,
+        dir: &Path,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let path = self.write(program, folder).map_err(|error| {
-            let shown = folder.display();
+        let path = self.write(program, dir).map_err(|error| {
+            let shown = dir.display();
             let text = format!("cannot write the man page into {shown}: {error}");
             io::Error::new(error.kind(), text)
         })?;
@@ -98,7 +98,7 @@ impl ManPage {
         roff
     }
 
-    /// Commands of the program with their options, which have no pages of their own.
+    /// Adds the commands of the program and their options, which have no separate pages.
     fn render_commands(&self, program: &Command, roff: &mut Roff) {
         let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
         for (number, command) in commands.enumerate() {
@@ -127,15 +127,15 @@ fn man_source() -> String {
     format!("roster {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What packagers ask of a program, which `--help` does not show.
+/// Hidden commands of a program, for packagers.
 #[derive(Clone, Debug, Subcommand)]
 pub enum PackagerCommand {
-    /// Write the man page into a folder
+    /// Write the man page into a directory
     #[command(hide = true)]
     Man {
-        /// The folder, which is made if need be
-        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-        folder: PathBuf,
+        /// Directory, created if missing
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        dir: PathBuf,
     },
     /// Print shell completions
     #[command(hide = true)]
@@ -146,16 +146,16 @@ pub enum PackagerCommand {
 }
 
 impl PackagerCommand {
-    /// Does it for a program with that page: writes the path of what was written to `out`, or the script.
+    /// Runs the command for a program with that page. `out` receives the path of the page, or the script.
     pub fn write(&self, page: &ManPage, program: Command, out: &mut dyn Write) -> io::Result<()> {
         match self {
-            Self::Man { folder } => page.write_listed(program, folder, out),
+            Self::Man { dir } => page.write_listed(program, dir, out),
             Self::Completions { shell } => out.write_all(&completions(*shell, program)),
         }
     }
 }
 
-/// A completion script. Made in memory first: the generator ends the program where it cannot write.
+/// Returns a completion script. It is made in memory, because the generator ends the program at a write error.
 #[must_use]
 pub fn completions(shell: clap_complete::Shell, mut program: Command) -> Vec<u8> {
     let mut script = Vec::new();
@@ -164,7 +164,7 @@ pub fn completions(shell: clap_complete::Shell, mut program: Command) -> Vec<u8>
     script
 }
 
-/// Writes the man page of a program, or of one of its commands, that was built; its prose is a page of a file.
+/// Writes the man page of a built program or command. `page` names its prose in the text `file`.
 pub fn write_command_page(
     command: &Command,
     file: &str,
@@ -246,11 +246,11 @@ mod tests {
 
     #[test]
     fn a_man_page_has_every_section_and_every_command_that_is_shown() {
-        let folder = std::env::temp_dir().join(format!("roster-manual-{}", std::process::id()));
-        let path = PAGE.write(program(), &folder).unwrap();
-        assert_eq!(path, folder.join("tool.8"));
+        let dir = std::env::temp_dir().join(format!("roster-manual-{}", std::process::id()));
+        let path = PAGE.write(program(), &dir).unwrap();
+        assert_eq!(path, dir.join("tool.8"));
         let text = fs::read_to_string(path).unwrap();
-        fs::remove_dir_all(folder).unwrap();
+        fs::remove_dir_all(dir).unwrap();
         let titles: Vec<_> = text.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
         let expected = [
             "NAME",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may be typed: the one source of the parser, of `--help`, man page and completions.
+//! Arguments of `rosterd`: the source of the parser, of `--help`, of the man page and of completions.
 
 use crate::man_page;
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -8,13 +8,14 @@ use std::path::PathBuf;
 
 /// Mirrors directories into the snapshot of users and groups
 ///
-/// rosterd reads its configuration, starts a message bus of its own and one process for each role:
-/// a back-end for every domain, the publisher, which alone writes the snapshot, and the responders,
-/// which come when somebody first asks them. A process that dies or hangs is started again, however
-/// often. Started by root without --state-dir, every role has a user of its own; in any other way all
-/// run as the user who starts it.
+/// rosterd reads its configuration. It starts a private message bus and one process for each role:
+/// a backend for each domain, the publisher and the responders. Only the publisher writes the snapshot.
+/// A responder starts at its first request. rosterd restarts a role that ends or hangs.
 ///
-/// It stays in the foreground and logs to standard error, or to the journal under systemd.
+/// If root starts rosterd without --state-dir, each role has a dedicated user. Otherwise all roles
+/// run as the user that starts rosterd.
+///
+/// rosterd stays in the foreground. It logs to standard error, or to the journal under systemd.
 #[derive(Debug, Parser)]
 #[command(
     name = "rosterd",
@@ -31,10 +32,10 @@ pub struct Cli {
     pub options: MonitorOptions,
 }
 
-/// What the monitor runs by.
+/// Options of the monitor.
 #[derive(Clone, Debug, Args)]
 pub struct MonitorOptions {
-    /// The configuration, with drop-ins in FILE.d, see roster.toml(5)
+    /// Configuration file; drop-ins are in FILE.d, see roster.toml(5)
     #[arg(
         long,
         value_name = "FILE",
@@ -43,16 +44,16 @@ pub struct MonitorOptions {
     )]
     pub config: PathBuf,
 
-    /// Where snapshot and caches are [default: /var/lib/roster]
+    /// Directory of the snapshot and the caches [default: /var/lib/roster]
     ///
-    /// With this option every role runs as the user who starts rosterd, root or not.
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    /// With this option all roles run as the user that starts rosterd, also as root.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub state_dir: Option<PathBuf>,
 
-    /// Where sockets are
+    /// Directory of the sockets
     #[arg(
         long,
-        value_name = "FOLDER",
+        value_name = "DIR",
         default_value = "/run/roster",
         value_hint = ValueHint::DirPath
     )]
@@ -68,7 +69,7 @@ pub enum Command {
     /// Run as one role, for the monitor
     #[command(hide = true)]
     Role {
-        /// Which
+        /// Name of the role
         name: String,
     },
     #[command(flatten)]

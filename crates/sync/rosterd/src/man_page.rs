@@ -7,6 +7,6 @@ use roster_cli_docs::ManPage;
 pub const PAGE: ManPage = ManPage {
     name: "rosterd",
     section: "8",
-    synopsis: &["[--config FILE] [--state-dir FOLDER] [--run-dir FOLDER]"],
+    synopsis: &["[--config FILE] [--state-dir DIR] [--run-dir DIR]"],
     text: include_str!("../man/rosterd.txt"),
 };

@@ -77,7 +77,7 @@ enum Command {
     #[command(hide = true)]
     Man {
         /// The directory, created if missing
-        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
     /// Print shell completions, for packagers
