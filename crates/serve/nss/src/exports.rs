@@ -245,7 +245,7 @@ pub unsafe extern "C" fn _nss_roster_initgroups_dyn(
         if snapshot.responder().is_some() && !responder_client::has_all_groups(snapshot, name)? {
             return Err(Miss::NeedsResponder);
         }
-        let gids = present(snapshot.supplementary(name))?;
+        let gids = present(snapshot.groups_of_user(name))?;
         array().append(&gids, group)
     };
     let ask = move || {

@@ -7,7 +7,9 @@
 
 use roster_passwd_format::{Group, Shadow, User};
 use roster_snapshot::layout::SnapshotKind;
-use roster_snapshot_build::{IncompleteFlags, MemberVisibility, SnapshotBuilder, verify};
+use roster_snapshot_build::{
+    DomainOptions, IncompleteFlags, MemberVisibility, SnapshotBuilder, verify,
+};
 use std::io::Cursor;
 use std::path::Path;
 
@@ -54,8 +56,8 @@ fn accounts() -> Vec<u8> {
     add(&group(&long, 101, Some(b"*")), &any, LIST_UNKNOWN);
     add(&group(b"both", u32::MAX, Some(b"*")), &[b"bob"], BOTH);
     builder.initgroups_only(77, [&b"bob"[..]].into_iter()).unwrap();
-    builder.domain("lab", 2, 3).unwrap();
-    builder.domain("corp", 3, 1).unwrap();
+    builder.domain("lab", &DomainOptions::default(), 2, 3).unwrap();
+    builder.domain("corp", &DomainOptions::default(), 3, 1).unwrap();
     written(builder, SnapshotKind::Accounts)
 }
 

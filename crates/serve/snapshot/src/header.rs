@@ -6,8 +6,8 @@ use crate::floor::{Floor, IdLimits};
 use crate::hash::{self, ChecksumIdentity, Seed};
 use crate::index::Index;
 use crate::layout::{
-    DomainSlot, GroupSlot, HEADER_BYTES, MAGIC, Membership, NameSlot, SectionEntry, SectionId,
-    ShadowSlot, SnapshotHeader, SnapshotKind, UserSlot, VERSION,
+    DomainOptionsSlot, DomainSlot, GroupSlot, HEADER_BYTES, MAGIC, Membership, NameSlot,
+    SectionEntry, SectionId, ShadowSlot, SnapshotHeader, SnapshotKind, UserSlot, VERSION,
 };
 use crate::member_lists::PackedIds;
 use core::ffi::CStr;
@@ -338,18 +338,34 @@ impl<'a> Snapshot<'a> {
     /// Returns the domains with the positions of their entries, in the order of the file. The result is empty for a
     /// file without domains. The last item is an error if the domains do not cover all users and groups.
     pub fn domains(&self) -> Result<Domains<'a>, OpenError> {
-        let id = SectionId::Domains as u32;
-        let bad = OpenError::BadSection { id };
-        let mut found = self.entries().filter(|entry| entry.id.get() == id);
-        let slots = match (found.next(), found.next()) {
-            (None, _) => &[],
-            (Some(entry), None) if entry.record_bytes.get() as usize == size_of::<DomainSlot>() => {
+        let slots: &[DomainSlot] = self.rare_section(SectionId::Domains)?;
+        let options: &[DomainOptionsSlot] = self.rare_section(SectionId::DomainOptions)?;
+        if !options.is_empty() && options.len() != slots.len() {
+            return Err(OpenError::BadSection { id: SectionId::DomainOptions as u32 });
+        }
+        Ok(Domains::new(slots, options, self.identity, [count(self.users), count(self.groups)]))
+    }
+
+    /// Returns the records of a section that most lookups do not read; an empty slice without the section.
+    fn rare_section<T: FromBytes + Immutable + KnownLayout>(
+        &self,
+        id: SectionId,
+    ) -> Result<&'a [T], OpenError> {
+        let bad = OpenError::BadSection { id: id as u32 };
+        let mut found = self.entries().filter(|entry| entry.id.get() == id as u32);
+        match (found.next(), found.next()) {
+            (None, _) => Ok(&[]),
+            (Some(entry), None) if entry.record_bytes.get() as usize == size_of::<T>() => {
                 let bytes = cut(self.bytes, entry).ok_or(bad)?;
-                <[DomainSlot]>::ref_from_bytes(bytes).map_err(|_| bad)?
+                <[T]>::ref_from_bytes(bytes).map_err(|_| bad)
             }
-            _ => return Err(bad),
-        };
-        Ok(Domains::new(slots, self.identity, [count(self.users), count(self.groups)]))
+            _ => Err(bad),
+        }
+    }
+
+    /// Returns whether the header names that section.
+    pub(crate) fn has_section(&self, id: SectionId) -> bool {
+        self.entries().any(|entry| entry.id.get() == id as u32)
     }
 
     fn entries(&self) -> impl Iterator<Item = &'a SectionEntry> {
@@ -648,7 +664,7 @@ mod tests {
     #[test]
     fn section_unknown_skipped_twice_refused() {
         let long_text = |header: &SnapshotHeader| place(header, SectionId::LongText);
-        for unknown in [17, 99, u32::MAX] {
+        for unknown in [18, 99, u32::MAX] {
             let renumber = |header: &mut SnapshotHeader| {
                 let place = long_text(header);
                 header.sections[place].id = U32::new(unknown);

@@ -131,6 +131,17 @@ impl<'a, const N: usize> EntryStrings<'a, N> {
         self.flags & u16::from(bits) != 0
     }
 
+    /// Returns whether any spelling of the name finds the entry.
+    pub(crate) fn is_any_case(&self) -> bool {
+        self.has(flags::ANY_CASE)
+    }
+
+    /// Returns whether the first string, the name, equals `name` apart from case.
+    pub(crate) fn is_first_folded(&self, name: &[u8]) -> bool {
+        let len = self.lens.first().map_or(0, |&len| len as usize);
+        self.bytes.get(..len).is_some_and(|own| roster_names::equals_folded(own, name))
+    }
+
     /// Returns whether the first string, the name, equals `name`.
     #[inline]
     pub(crate) fn is_first(&self, name: &[u8]) -> bool {

@@ -19,7 +19,7 @@ use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
 use roster_bus::interfaces::RejectionCount;
-use roster_config::{AdmissionExceptions, DomainMode, HostConfig};
+use roster_config::{AdmissionExceptions, DomainMode, HostConfig, NameConfig};
 use roster_messages::table::directory;
 use roster_request::LookupKind as LookUp;
 use roster_role::testing::TestBus;
@@ -186,12 +186,14 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         name: (*name).into(),
         min_id: 1000,
         max_id: 4_000_000_000,
+        names: NameConfig::default(),
         mode: mode(name),
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),
     };
     PublisherRoleConfig {
         host: HostConfig {
+            default_domain: None,
             min_id: 1000,
             max_id: 4_000_000_000,
             allowed_local_gids: vec![100],
@@ -1052,7 +1054,7 @@ fn before_the_first_publication_it_is_known_who_has_what() {
             .expect("well formed");
         apply_image(&mut state, 1, Image::full()).expect("well formed");
         state.set_locals(accounts);
-        assert_eq!(state.ownership.user_name_owner(b"alice"), Some((0, 1)));
+        assert_eq!(state.ownership.user_name_owner(None, b"alice"), Some((0, 1)));
         let mallory = Image::full().user(1, "mallory", 5001, 5001).records();
         state
             .change(1, &[1], |entries| entries.apply_lookup(Records::without_header(&mallory)))
@@ -1067,9 +1069,9 @@ fn a_name_that_is_free_again_is_the_next_ones_at_once() {
     apply_image(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
     apply_image(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
     published(&mut state, |_| {});
-    assert_eq!(state.ownership.user_name_owner(b"alice"), Some((0, 1)));
+    assert_eq!(state.ownership.user_name_owner(None, b"alice"), Some((0, 1)));
     apply_image(&mut state, 0, Image::changes(1).gone(1)).expect("leads on");
-    assert_eq!(state.ownership.user_name_owner(b"alice"), Some((1, 1)));
+    assert_eq!(state.ownership.user_name_owner(None, b"alice"), Some((1, 1)));
 }
 
 #[test]
@@ -1138,7 +1140,11 @@ fn what_changed_while_a_snapshot_was_made_does_not_go_back_with_it() {
     let anew = Image::full().gone(1).user(2, "alice", 5001, 5001).records();
     assert!(found(&mut state, &anew));
     state.apply_published(made);
-    assert_eq!(state.ownership.user_name_owner(b"alice"), Some((0, 2)), "not the one that is gone");
+    assert_eq!(
+        state.ownership.user_name_owner(None, b"alice"),
+        Some((0, 2)),
+        "not the one that is gone"
+    );
 }
 
 #[test]
