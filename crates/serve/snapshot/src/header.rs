@@ -50,6 +50,10 @@ pub struct Snapshot<'a> {
     pub(crate) by_gid: Index<'a>,
     pub(crate) by_member: Index<'a>,
     pub(crate) by_shadow_name: Index<'a>,
+    /// Whether the file names its domains, so that names may include them.
+    pub(crate) has_domains: bool,
+    /// Whether domains have options, so that other spellings may find entries.
+    pub(crate) has_domain_options: bool,
     responder: &'a [u8],
     bytes: &'a [u8],
     header: &'a SnapshotHeader,
@@ -266,6 +270,8 @@ impl<'a> Snapshot<'a> {
             by_gid: index(SectionId::ByGid)?,
             by_member: index(SectionId::ByMember)?,
             by_shadow_name: index(SectionId::ByShadowName)?,
+            has_domains: table.has_domains,
+            has_domain_options: table.has_domain_options,
             responder: responder(header)?,
             bytes,
             header,
@@ -363,11 +369,6 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns whether the header names that section.
-    pub(crate) fn has_section(&self, id: SectionId) -> bool {
-        self.entries().any(|entry| entry.id.get() == id as u32)
-    }
-
     fn entries(&self) -> impl Iterator<Item = &'a SectionEntry> {
         self.header.sections.iter().take(self.header.section_count.get() as usize)
     }
@@ -449,6 +450,8 @@ fn section_id(id: u32) -> Option<SectionId> {
 /// Sections that lookups read, by number, with checked bounds.
 struct SectionTable<'a> {
     by_id: [Option<(&'a SectionEntry, &'a [u8])>; NUMBERS],
+    has_domains: bool,
+    has_domain_options: bool,
 }
 
 /// Size of the table of sections that lookups read. Their numbers count from 1.
@@ -457,10 +460,13 @@ const NUMBERS: usize = SectionId::ByShadowName as usize + 1;
 impl<'a> SectionTable<'a> {
     fn new(bytes: &'a [u8], header: &'a SnapshotHeader) -> Result<Self, OpenError> {
         let mut by_id = [None; NUMBERS];
+        let (mut has_domains, mut has_domain_options) = (false, false);
         let in_use = header.sections.get(..header.section_count.get() as usize);
         for entry in in_use.ok_or(OpenError::BadSection { id: 0 })? {
             let bad = OpenError::BadSection { id: entry.id.get() };
             let content = cut(bytes, entry).ok_or(bad)?;
+            has_domains |= entry.id.get() == SectionId::Domains as u32;
+            has_domain_options |= entry.id.get() == SectionId::DomainOptions as u32;
             // A later writer may add sections. This reader skips them.
             let Some(place) = by_id.get_mut(entry.id.get() as usize) else { continue };
             if place.is_some() {
@@ -468,7 +474,7 @@ impl<'a> SectionTable<'a> {
             }
             *place = Some((entry, content));
         }
-        Ok(Self { by_id })
+        Ok(Self { by_id, has_domains, has_domain_options })
     }
 
     /// Returns the records of a section; an empty slice if the section is missing.

@@ -298,11 +298,14 @@ impl<'a> Snapshot<'a> {
     /// another spelling of a name in a domain that ignores case.
     #[inline]
     pub fn user_by_name(&self, name: &[u8]) -> LookupResult<User<'a>> {
-        let found = self.by_user_name.find(hash::bytes(name, self.seed), |position| {
+        let exactly = self.by_user_name.find(hash::bytes(name, self.seed), |position| {
             let user = self.user_of(position)?;
             Ok((user.text.is_first(name) && !user.is_refused()).then_some(user))
-        })?;
-        if found.is_some() { Ok(found) } else { self.user_by_other_spelling(name) }
+        });
+        match exactly {
+            Ok(None) if self.has_domains => self.user_by_other_spelling(name),
+            found => found,
+        }
     }
 
     /// Returns the user with that uid.
@@ -323,11 +326,14 @@ impl<'a> Snapshot<'a> {
     /// Returns the group with that name, by the same rules as [`Snapshot::user_by_name`].
     #[inline]
     pub fn group_by_name(&self, name: &[u8]) -> LookupResult<Group<'a>> {
-        let found = self.by_group_name.find(hash::bytes(name, self.seed), |position| {
+        let exactly = self.by_group_name.find(hash::bytes(name, self.seed), |position| {
             let group = self.group_of(position)?;
             Ok((group.text.is_first(name) && !group.is_refused()).then_some(group))
-        })?;
-        if found.is_some() { Ok(found) } else { self.group_by_other_spelling(name) }
+        });
+        match exactly {
+            Ok(None) if self.has_domains => self.group_by_other_spelling(name),
+            found => found,
+        }
     }
 
     /// Returns the group with that gid.
@@ -373,8 +379,10 @@ impl<'a> Snapshot<'a> {
     /// Returns the gids of the groups of a user. The name may be any name that finds the user.
     #[inline]
     pub fn groups_of_user(&self, name: &[u8]) -> LookupResult<Gids<'a>> {
-        let found = self.supplementary(name)?;
-        if found.is_some() { Ok(found) } else { self.groups_by_other_spelling(name) }
+        match self.supplementary(name) {
+            Ok(None) if self.has_domains => self.groups_by_other_spelling(name),
+            found => found,
+        }
     }
 
     /// Returns the name in a name slot, with the gids of all group lines with that name. Returns `None` after the last

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds entries by names that no entry has exactly: other spellings in domains that ignore case, and names that
-//! include a domain.
+//! Finds entries by other names: other spellings in domains without regard to case, and names with a domain.
 //!
 //! An entry of a domain that ignores case has [`flags::ANY_CASE`](crate::layout::flags::ANY_CASE), and its key in the
 //! index is the folded name. `alice@corp` and `CORP\\alice` find the entry `alice` or `alice@corp` of the domain `corp`,
 //! and no entry of another domain.
 
 use crate::domains::Domain;
-use crate::layout::SectionId;
 use crate::{Damage, Gids, Group, LookupResult, Snapshot, User, hash};
 use core::ops::Range;
 use roster_names::{NAME_BYTES_MAX, NameBuffer, QualifiedName, qualified_forms};
@@ -83,7 +81,7 @@ impl<'a> Snapshot<'a> {
     ) -> LookupResult<T> {
         let forms = qualified_forms(name);
         let is_plain = forms.iter().all(Option::is_none);
-        if name.len() > NAME_BYTES_MAX || is_plain && !self.has_section(SectionId::DomainOptions) {
+        if name.len() > NAME_BYTES_MAX || is_plain && !self.has_domain_options {
             return Ok(None);
         }
         let mut ignores_case = false;

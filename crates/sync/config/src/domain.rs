@@ -71,6 +71,7 @@ fn names(section: &mut TomlSection<'_, '_, '_, '_>, mode: DomainMode) -> NameCon
         section.error(&keys::DOMAIN_NUMERIC_NAMES, error);
     }
     let short_name: Option<String> = section.optional_value(&keys::DOMAIN_SHORT_NAME);
+    section.note_unset(&keys::DOMAIN_SHORT_NAME);
     NameConfig {
         case: match case.as_str() {
             "insensitive" => NameCase::Insensitive,

@@ -469,9 +469,9 @@ declare_keys! {
         "domains",
         ValueKind::Domains,
         KeyDefault::Required,
-        "Domains in order of priority, at most 32. Of two entries with the same id, the first domain's entry is \
-         served, and roster domain rejected lists the other. Of two entries with the same name, the first domain's \
-         entry has the name, and the other one is served with its domain: alice@lab. rosterd ignores a table \
+        "Domains in order of priority, at most 32. If two entries have the same id, rosterd serves the first \
+         domain's entry, and roster domain rejected lists the other. If two entries have the same name, the first \
+         domain's entry has it, and rosterd serves the other one with its domain: alice@lab. rosterd ignores a table \
          [domain.NAME] that is missing here.",
     );
     HOST_DEFAULT_DOMAIN: String = table_key(
@@ -590,8 +590,8 @@ declare_keys! {
         KeyDefault::Value("\"sensitive\""),
         "Case of names. With sensitive, names that differ by case are different. With insensitive, names are served in \
          lower case, and any spelling finds them. With preserving, names are served as the directory spells them, and \
-         any spelling finds them. Of two names that differ by case only, the second is served with its domain, or \
-         rejected if both are of this domain.",
+         any spelling finds them. If two names differ by case only, rosterd serves the second one with its domain, or \
+         rejects it if both are of this domain.",
     );
     DOMAIN_SHORT_NAME: String = table_key(
         ConfigTable::Domain,

@@ -978,10 +978,11 @@ fn config_explain_names_origin_and_same_meaning() {
     let expected = [
         "[host]",
         "domains = [\"corp\", \"lab\"]  # roster.toml:3",
+        "# default_domain           # not set",
         "min_id = 1000              # roster.toml:4",
         "max_id = 4294967294        # default",
     ];
-    assert_eq!(text.lines().take(4).map(words).collect::<Vec<_>>(), expected.map(words));
+    assert_eq!(text.lines().take(5).map(words).collect::<Vec<_>>(), expected.map(words));
     assert!(text.ends_with(
         "\n[publisher]\ninterval = \"100ms\"  # default\n\n\
          [log]\nlevel = \"info\"  # default\njson = false    # default\n"

@@ -14,7 +14,7 @@
 
 use super::domain_model::DomainModel;
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
-use super::name_owners::{NameClaim, NameOwners, NameScheme, OwnerTable};
+use super::name_owners::{EntryOwner, NameClaim, NameOwners, NameScheme, OwnerTable};
 use roster_admission::{Admitted, Id, Locals, Owner, Refusal, Rules, numeric_value};
 use std::collections::hash_map::Entry as Place;
 use std::collections::{HashMap, HashSet};
@@ -116,9 +116,6 @@ pub enum ServedName {
     /// The name with the domain, because an entry of another domain has the name alone.
     WithDomain,
 }
-
-/// An entry: domain by position, and number. The smaller pair has the higher priority.
-pub type EntryOwner = (usize, u32);
 
 /// Owners of names and ids, among the entries that may be served.
 #[derive(Default)]

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Owners of names, with the priority of domains for names, and with domains that ignore case.
 //!
-//! Of all entries that have a name, or a spelling of it in a domain that ignores case, the entry of the domain with the
-//! highest priority owns the name. Entries of other domains are served with their domain: `alice@lab`.
+//! Entries have the same name if the names are equal, or if they differ by case and one of the domains ignores case. The
+//! entry of the domain with the highest priority owns the name. Other domains' entries have it with their domain:
+//! `alice@lab`.
 
-use super::merge::EntryOwner;
 use roster_admission::{DomainNames, Owner};
 use roster_names::{fold, qualified_forms};
 use std::borrow::Borrow;
 use std::collections::hash_map::Entry as Place;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
+
+/// An entry: domain by position, and number. The smaller pair has the higher priority.
+pub type EntryOwner = (usize, u32);
 
 /// The domains of a host: their names, and their priority for names.
 #[derive(Clone, Debug, Default)]
@@ -280,5 +283,87 @@ impl<K: Hash + Eq + Clone> OwnerTable<K> {
             self.others.remove(key);
         }
         was_down
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_config::{NameCase, NameConfig};
+
+    fn scheme(domains: &[(&str, NameCase, bool)], default_domain: Option<&str>) -> NameScheme {
+        let all = domains.iter().map(|(name, ..)| (*name, ""));
+        let names = domains.iter().map(|&(name, case, qualified)| {
+            let config = NameConfig { case, qualified, ..NameConfig::default() };
+            DomainNames::new(name, &config, all.clone())
+        });
+        NameScheme::new(names.collect(), default_domain)
+    }
+
+    fn owners(scheme: &NameScheme, entries: &[(EntryOwner, &str)]) -> NameOwners {
+        let mut owners = NameOwners::with_capacity(0, scheme);
+        for (owner, name) in entries {
+            let name = scheme.names(owner.0).preferred(name.as_bytes()).into_owned();
+            assert!(owners.add(scheme, *owner, &name));
+            assert!(!owners.add(scheme, *owner, &name), "it is known");
+        }
+        owners
+    }
+
+    #[test]
+    fn name_claims_compare_as_either_domain() {
+        use NameCase::{Preserving, Sensitive};
+        let scheme = scheme(&[("corp", Sensitive, false), ("lab", Preserving, false)], None);
+        let entries = [((0, 1), "Alice"), ((0, 2), "alice"), ((1, 1), "ALICE"), ((1, 2), "aLICE")];
+        let mut names = owners(&scheme, &entries);
+        let claim =
+            |names: &NameOwners, owner, name: &str| names.claim(&scheme, owner, name.as_bytes());
+        // Case counts within corp, and not between the domains.
+        assert_eq!(claim(&names, (0, 1), "Alice"), NameClaim::Owned);
+        assert_eq!(claim(&names, (0, 2), "alice"), NameClaim::Owned);
+        assert_eq!(claim(&names, (1, 1), "ALICE"), NameClaim::WithDomain);
+        assert_eq!(claim(&names, (1, 2), "aLICE"), NameClaim::Taken(Owner::SameDomain));
+        assert_eq!(names.owner(&scheme, b"Alice"), Some((0, 1)));
+        assert_eq!(names.owner(&scheme, b"ALICE"), Some((1, 1)), "it is served with its domain");
+        assert_eq!(names.in_domain(&scheme, 1, b"alice"), Some((1, 1)));
+        assert_eq!(names.in_domain(&scheme, 0, b"ALICE"), None);
+        for (owner, name) in entries.into_iter().take(2) {
+            assert!(names.remove(&scheme, owner, name.as_bytes()));
+        }
+        assert_eq!(claim(&names, (1, 1), "ALICE"), NameClaim::Owned);
+        for (owner, name) in entries.into_iter().skip(2) {
+            assert!(names.remove(&scheme, owner, name.as_bytes()));
+        }
+        assert!(names.is_empty());
+    }
+
+    #[test]
+    fn name_claims_follow_default_domain() {
+        use NameCase::Sensitive;
+        let domains =
+            [("corp", Sensitive, false), ("lab", Sensitive, false), ("hq", Sensitive, true)];
+        let scheme = scheme(&domains, Some("lab"));
+        let names = owners(&scheme, &[((0, 1), "bob"), ((1, 1), "bob"), ((2, 1), "bob")]);
+        assert_eq!(names.claim(&scheme, (0, 1), b"bob"), NameClaim::WithDomain);
+        assert_eq!(names.claim(&scheme, (1, 1), b"bob"), NameClaim::Owned);
+        assert_eq!(names.claim(&scheme, (2, 1), b"bob@hq"), NameClaim::Owned);
+        assert_eq!(names.owner(&scheme, b"bob"), Some((1, 1)));
+        assert_eq!(names.in_domain(&scheme, 2, b"bob"), Some((2, 1)));
+        assert!(scheme.precedes(1, 0) && scheme.precedes(0, 1), "by name, and by id");
+        assert!(!scheme.precedes(2, 0));
+    }
+
+    #[test]
+    fn readings_name_configured_domains_only() {
+        use NameCase::Sensitive;
+        let scheme = scheme(&[("corp", Sensitive, false), ("lab", Sensitive, false)], None);
+        let plain = |name: &'static [u8]| vec![(None, name)];
+        assert_eq!(scheme.readings(b"alice"), plain(b"alice"));
+        assert_eq!(scheme.readings(b"alice@example.com"), plain(b"alice@example.com"));
+        let lab: Vec<(Option<usize>, &[u8])> = vec![(Some(1), b"alice@LAB"), (Some(1), b"alice")];
+        assert_eq!(scheme.readings(b"alice@LAB"), lab);
+        let both = scheme.readings(b"corp\\alice@lab");
+        let domains: Vec<_> = both.iter().map(|(domain, _)| domain.unwrap()).collect();
+        assert_eq!(domains, [1, 0, 1, 0]);
     }
 }

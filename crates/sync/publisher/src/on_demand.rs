@@ -15,8 +15,9 @@
 use super::PublisherTasks;
 use super::domain_model::{ImageRejection, MissingMembers, record_number};
 use super::lookup_overlay::OverlayEntry;
-use super::merge::{DomainSource, EntryOwner, ServedName};
+use super::merge::{DomainSource, ServedName};
 use super::model_entry::{ModelEntry, ModelUser};
+use super::name_owners::EntryOwner;
 use super::state::{DomainState, Invalidation, PublisherState};
 use crate::role_config::DomainRules;
 use futures_util::{TryStreamExt, stream};
@@ -1498,7 +1499,7 @@ mod tests {
         learn(&mut state, 0, found).expect("well formed");
         assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
         let by_uid = LookupRequest::UserByUid(7001);
-        assert_eq!(answer(&state, &by_uid), None, "she has lost her name");
+        assert_eq!(answer(&state, &by_uid), Some(user("alice@lab", 7001)), "she has another name");
     }
 
     #[test]

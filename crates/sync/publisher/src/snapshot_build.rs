@@ -51,24 +51,7 @@ pub fn build(
         list_unknown: !list_known && !domains[domain].is_complete,
     };
     let mut targets: Vec<_> = domains.iter().map(|domain| ReferenceTargets::new(domain)).collect();
-    let mut ids = Vec::with_capacity(merged.users.len());
-    for (position, user) in (0..).zip(&merged.users) {
-        let entry = user.entry.entry();
-        builder.set_any_case(scheme.names(user.domain).ignores_case());
-        let record = record::User {
-            name: user.entry.name(),
-            passwd: Some(PASSWD),
-            uid: entry.uid,
-            gid: entry.gid,
-            gecos: Some(entry.gecos()),
-            dir: Some(entry.dir()),
-            shell: Some(entry.shell()),
-        };
-        ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
-        for reference in entry.references {
-            targets[user.domain].claim(reference, ReferenceTarget::User(position));
-        }
-    }
+    let ids = add_users(&mut builder, scheme, merged, &gaps, &mut targets)?;
     let weights = merged.groups.iter().map(|group| group.entry.entry().references().len() as u64);
     let ranges = cut(weights, threads());
     let flat =
@@ -111,6 +94,35 @@ pub fn build(
         add_on_demand_groups(&mut builder, position, merged)?;
     }
     Ok(builder.finish(SnapshotKind::Accounts)?.image)
+}
+
+/// Adds the users, and notes the references that lead to them. Returns their ids.
+fn add_users(
+    builder: &mut SnapshotBuilder,
+    scheme: &NameScheme,
+    merged: &MergedDomains<'_>,
+    gaps: &impl Fn(usize, bool) -> IncompleteFlags,
+    targets: &mut [ReferenceTargets],
+) -> Result<Vec<MemberId>, TooLarge> {
+    let mut ids = Vec::with_capacity(merged.users.len());
+    for (position, user) in (0..).zip(&merged.users) {
+        let entry = user.entry.entry();
+        builder.set_any_case(scheme.names(user.domain).ignores_case());
+        let record = record::User {
+            name: user.entry.name(),
+            passwd: Some(PASSWD),
+            uid: entry.uid,
+            gid: entry.gid,
+            gecos: Some(entry.gecos()),
+            dir: Some(entry.dir()),
+            shell: Some(entry.shell()),
+        };
+        ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
+        for reference in entry.references {
+            targets[user.domain].claim(reference, ReferenceTarget::User(position));
+        }
+    }
+    Ok(ids)
 }
 
 /// Lists the domains. `merge` leaves the entries in the order of the domains.

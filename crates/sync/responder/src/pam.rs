@@ -358,29 +358,10 @@ impl PamResponder {
         if !reach.covers(&found) {
             return PamReply::from_result(AuthResult::NotPermitted).into();
         }
-        let found = match self.is_wanted(request, &found) {
-            true => found,
-            // No other module may accept the account of a user that the stack excludes.
-            false if !has_password(request.kind) => {
-                return PamReply::from_result(AuthResult::Denied).into();
-            }
-            // The reply takes as long as that about an unknown user.
-            false => ServedUser::default(),
+        let found = match self.accept_user(request, found, known) {
+            Ok(found) => found,
+            Err(refusal) => return refusal.into(),
         };
-        if !found.domain.is_empty() {
-            *known = Some(request.user.to_vec());
-        }
-        if is_other_user(request.uid, &found) {
-            let user = request.user.escape_ascii();
-            log!(
-                WARN,
-                &login::UID_MISMATCH,
-                %user,
-                uid = found.uid,
-                "{user}: login refused: the calling program resolves the name to another uid"
-            );
-            return PamReply::from_result(AuthResult::Denied).into();
-        }
         if !has_password(request.kind) {
             return self.query_backend(peer, request, found).await.into();
         }
@@ -407,6 +388,40 @@ impl PamResponder {
         }
         drop(evenness);
         DelayedReply { reply: answer, not_before, _at_user: Some(at_user) }
+    }
+
+    /// Returns the user of a request, or an unknown user in place of one of a domain that the request excludes. Sets
+    /// `known` to the name if the user is served.
+    fn accept_user(
+        &self,
+        request: &AuthRequest<'_>,
+        found: ServedUser,
+        known: &mut Option<Vec<u8>>,
+    ) -> Result<ServedUser, PamReply> {
+        let found = match self.is_wanted(request, &found) {
+            true => found,
+            // No other module may accept the account of a user that the stack excludes.
+            false if !has_password(request.kind) => {
+                return Err(PamReply::from_result(AuthResult::Denied));
+            }
+            // The reply takes as long as that about an unknown user.
+            false => ServedUser::default(),
+        };
+        if !found.domain.is_empty() {
+            *known = Some(request.user.to_vec());
+        }
+        if is_other_user(request.uid, &found) {
+            let user = request.user.escape_ascii();
+            log!(
+                WARN,
+                &login::UID_MISMATCH,
+                %user,
+                uid = found.uid,
+                "{user}: login refused: the calling program resolves the name to another uid"
+            );
+            return Err(PamReply::from_result(AuthResult::Denied));
+        }
+        Ok(found)
     }
 
     /// Whether the domains of a request include the user's domain. An unknown domain includes no user.
