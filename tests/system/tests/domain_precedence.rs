@@ -85,7 +85,9 @@ fn domains_first_wins_and_groups_stay_inside() {
     // The higher-priority entry is removed, and the other one replaces it at once.
     two.lab.delete(&[LdifBuilder::below_base(LAB, Schema::Rfc2307).user_dn("alice")]);
     rosterd.expect("passwd", "alice", Some(&whole(5000, "dc=example,dc=com")));
-    rosterd.expect_groups("alice", 5000, &[5000, 6000]);
+    // The group has its name with the domain, because lab has the name.
+    rosterd.expect_groups("alice", 5000, &[5000, 6000, 6001]);
+    rosterd.expect("group", "6001", Some("shared@corp:*:6001:alice"));
     rosterd.expect_mirror(&[OracleSource::Server(&two.lab), OracleSource::Server(&two.corp)]);
 }
 

@@ -164,7 +164,8 @@ fn names_of_digits_served_unless_ids() {
         assert_eq!(named(name), None, "{name}");
     }
     let rejected = rosterd.roster(&["domain", "rejected", "lab"]).text();
-    assert_eq!(rejected.matches("RST-5701").count(), 2, "{rejected}");
+    assert!(rejected.contains("[RST-5701]"), "{rejected}");
+    assert!(rejected.contains("user 999\n") && rejected.contains("user 5003\n"), "{rejected}");
 }
 
 /// Two slapd with a user alice each, and group members by name.
@@ -190,7 +191,7 @@ fn names_of_two_directories_found_on_demand() {
             DomainTable::ldap(name, server).with("mode", &format!("{mode:?}"))
         };
         let domains = [
-            table("corp", &corp, corp_mode),
+            table("corp", &corp, corp_mode).with("case", "\"insensitive\""),
             table("lab", &lab, lab_mode).with("case", "\"preserving\""),
         ];
         let rosterd = Rosterd::start(&domains);
@@ -206,10 +207,9 @@ fn names_of_two_directories_found_on_demand() {
         for name in ["alice@LAB", "Alice@lab", "lab\\ALICE", "7000"] {
             rosterd.expect("passwd", name, Some(&of_lab));
         }
-        for name in ["alice", "alice@corp", "Corp\\alice"] {
+        for name in ["alice", "ALICE", "alice@corp", "Corp\\alice"] {
             rosterd.expect("passwd", name, Some(&of_corp));
         }
-        rosterd.expect("passwd", "ALICE", None);
         rosterd.expect("passwd", "ZOE", Some(&whole("zoe", "zoe", 7001, LAB)));
         rosterd.expect("passwd", "zoe@corp", None);
         rosterd.expect("group", "staff", Some("staff:*:6000:alice"));

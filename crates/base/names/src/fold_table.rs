@@ -32,7 +32,7 @@ impl Run {
 #[rustfmt::skip]
 const fn run(first: u32, span: u32, step: u32, distance: i32) -> Run {
     assert!(first <= FIRST_MASK && span <= 0xff && (step == 1 || step == 2), "does not fit");
-    Run { packed: first | span << SPAN_SHIFT | (step - 1) << SECOND_SHIFT, distance }
+    Run { packed: first | span << SPAN_SHIFT | ((step == 2) as u32) << SECOND_SHIFT, distance }
 }
 
 /// The runs: first character, distance to the last one, step, distance to the folding.

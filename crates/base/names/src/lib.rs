@@ -30,7 +30,7 @@ mod name_buffer;
 mod qualified;
 
 pub use fold::{equals_folded, fold_char, folded_codes, is_folded};
-pub use name_buffer::{FOLDED_BYTES_MAX, NAME_BYTES_MAX, NameBuffer};
+pub use name_buffer::{FOLDED_BYTES_MAX, NAME_BYTES_MAX, NameBuffer, folds_to};
 pub use qualified::{QualifiedName, qualified_forms};
 
 #[cfg(feature = "compose")]

@@ -27,6 +27,7 @@ impl NameBuffer {
     /// assert_eq!(folded.as_bytes(), "jürgen".as_bytes());
     /// assert!(NameBuffer::folded(&[b'a'; 256]).is_none());
     /// ```
+    #[inline(never)] // one copy in each module
     #[must_use]
     pub fn folded(name: &[u8]) -> Option<Self> {
         if name.len() > NAME_BYTES_MAX {
@@ -46,6 +47,7 @@ impl NameBuffer {
     ///
     /// assert_eq!(NameBuffer::qualified(b"alice", b"corp").unwrap().as_bytes(), b"alice@corp");
     /// ```
+    #[inline(never)]
     #[must_use]
     pub fn qualified(user: &[u8], domain: &[u8]) -> Option<Self> {
         let mut buffer = Self::EMPTY;
@@ -68,6 +70,7 @@ impl NameBuffer {
     }
 
     /// Appends a character in UTF-8, or a byte that is not text.
+    #[inline(never)]
     fn push_code(&mut self, code: u32) -> Option<()> {
         let tail = |shift: u32| ((code >> shift) & 0x3f) as u8 | 0x80;
         match code {
@@ -90,6 +93,18 @@ impl NameBuffer {
             _ => self.push(code as u8),
         }
     }
+}
+
+/// Returns whether the folding of a name is `folded`. A name that is too long for an entry has none.
+///
+/// ```
+/// use roster_names::folds_to;
+///
+/// assert!(folds_to(b"Alice", b"alice") && !folds_to(b"Alice", b"Alice"));
+/// ```
+#[must_use]
+pub fn folds_to(name: &[u8], folded: &[u8]) -> bool {
+    NameBuffer::folded(name).is_some_and(|name| name.as_bytes() == folded)
 }
 
 #[cfg(test)]

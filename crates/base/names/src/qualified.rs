@@ -22,6 +22,7 @@ pub struct QualifiedName<'a> {
 /// assert_eq!(qualified_forms(b"a@b@corp"), [Some(alice(b"a@b")), None]);
 /// assert_eq!(qualified_forms(b"alice"), [None, None]);
 /// ```
+#[inline(never)] // one copy in each module
 #[must_use]
 pub fn qualified_forms(name: &[u8]) -> [Option<QualifiedName<'_>>; 2] {
     let at = name.iter().rposition(|byte| *byte == b'@').and_then(|place| split(name, place));

@@ -8,6 +8,7 @@ use crate::Damage;
 use crate::hash::{self, ChecksumIdentity};
 use crate::layout::{DomainOptionsSlot, DomainSlot, SectionId, domain_flags};
 use core::ops::Range;
+use roster_names::{NameBuffer, folds_to};
 
 /// A domain and the positions of its entries.
 ///
@@ -43,11 +44,12 @@ impl Domain<'_> {
     }
 
     /// Returns whether the domain has that name or short name, in any spelling.
+    #[inline(never)]
     #[must_use]
     pub fn is_called(&self, name: &[u8]) -> bool {
-        [self.name, self.short_name]
-            .iter()
-            .any(|own| !own.is_empty() && roster_names::equals_folded(own, name))
+        let Some(folded) = NameBuffer::folded(name) else { return false };
+        let is_own = |own: &[u8]| !own.is_empty() && folds_to(own, folded.as_bytes());
+        is_own(self.name) || is_own(self.short_name)
     }
 }
 
@@ -87,6 +89,7 @@ impl<'a> Domains<'a> {
         Self { slots: slots.iter(), options, position: 0, identity, ends: [0; 2], totals }
     }
 
+    #[inline(never)] // one copy in the module
     fn domain(&mut self, slot: &'a DomainSlot) -> Result<Domain<'a>, Damage> {
         let check = self.identity.check(slot, SectionId::Domains, self.position);
         let name = slot.name.get(..slot.name_len.into()).ok_or(Damage)?;

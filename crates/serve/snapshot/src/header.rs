@@ -343,29 +343,34 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the domains with the positions of their entries, in the order of the file. The result is empty for a
     /// file without domains. The last item is an error if the domains do not cover all users and groups.
+    #[inline(never)] // one copy in the module
     pub fn domains(&self) -> Result<Domains<'a>, OpenError> {
-        let slots: &[DomainSlot] = self.rare_section(SectionId::Domains)?;
-        let options: &[DomainOptionsSlot] = self.rare_section(SectionId::DomainOptions)?;
+        let slots = self.rare_section(SectionId::Domains, size_of::<DomainSlot>())?;
+        let slots = <[DomainSlot]>::ref_from_bytes(slots).unwrap_or_default();
+        let options =
+            self.rare_section(SectionId::DomainOptions, size_of::<DomainOptionsSlot>())?;
+        let options = <[DomainOptionsSlot]>::ref_from_bytes(options).unwrap_or_default();
         if !options.is_empty() && options.len() != slots.len() {
             return Err(OpenError::BadSection { id: SectionId::DomainOptions as u32 });
         }
         Ok(Domains::new(slots, options, self.identity, [count(self.users), count(self.groups)]))
     }
 
-    /// Returns the records of a section that most lookups do not read; an empty slice without the section.
-    fn rare_section<T: FromBytes + Immutable + KnownLayout>(
-        &self,
-        id: SectionId,
-    ) -> Result<&'a [T], OpenError> {
+    /// Returns the bytes of a section that most lookups do not read, with records of that length. Returns an empty slice
+    /// without the section.
+    #[inline(never)] // one copy in the module
+    fn rare_section(&self, id: SectionId, record_bytes: usize) -> Result<&'a [u8], OpenError> {
         let bad = OpenError::BadSection { id: id as u32 };
-        let mut found = self.entries().filter(|entry| entry.id.get() == id as u32);
-        match (found.next(), found.next()) {
-            (None, _) => Ok(&[]),
-            (Some(entry), None) if entry.record_bytes.get() as usize == size_of::<T>() => {
-                let bytes = cut(self.bytes, entry).ok_or(bad)?;
-                <[T]>::ref_from_bytes(bytes).map_err(|_| bad)
+        let mut found = None;
+        for entry in self.entries().filter(|entry| entry.id.get() == id as u32) {
+            let is_whole = entry.record_bytes.get() as usize == record_bytes;
+            if !is_whole || found.replace(entry).is_some() {
+                return Err(bad);
             }
-            _ => Err(bad),
+        }
+        match found {
+            None => Ok(&[]),
+            Some(entry) => cut(self.bytes, entry).ok_or(bad),
         }
     }
 

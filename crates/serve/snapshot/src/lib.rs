@@ -296,16 +296,20 @@ impl<'a> Shadow<'a> {
 impl<'a> Snapshot<'a> {
     /// Returns the user with that name. Without an entry of exactly that name, the name may include a domain, or be
     /// another spelling of a name in a domain that ignores case.
-    #[inline]
     pub fn user_by_name(&self, name: &[u8]) -> LookupResult<User<'a>> {
-        let exactly = self.by_user_name.find(hash::bytes(name, self.seed), |position| {
+        match self.user_by_exact_name(name)? {
+            None => self.user_by_other_name(name),
+            found => Ok(found),
+        }
+    }
+
+    /// Returns the user with exactly that name. Names of domains that ignore case are not found by it.
+    #[inline]
+    pub fn user_by_exact_name(&self, name: &[u8]) -> LookupResult<User<'a>> {
+        self.by_user_name.find(hash::bytes(name, self.seed), |position| {
             let user = self.user_of(position)?;
             Ok((user.text.is_first(name) && !user.is_refused()).then_some(user))
-        });
-        match exactly {
-            Ok(None) if self.has_domains => self.user_by_other_spelling(name),
-            found => found,
-        }
+        })
     }
 
     /// Returns the user with that uid.
@@ -324,16 +328,20 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns the group with that name, by the same rules as [`Snapshot::user_by_name`].
-    #[inline]
     pub fn group_by_name(&self, name: &[u8]) -> LookupResult<Group<'a>> {
-        let exactly = self.by_group_name.find(hash::bytes(name, self.seed), |position| {
+        match self.group_by_exact_name(name)? {
+            None => self.group_by_other_name(name),
+            found => Ok(found),
+        }
+    }
+
+    /// Returns the group with exactly that name. Names of domains that ignore case are not found by it.
+    #[inline]
+    pub fn group_by_exact_name(&self, name: &[u8]) -> LookupResult<Group<'a>> {
+        self.by_group_name.find(hash::bytes(name, self.seed), |position| {
             let group = self.group_of(position)?;
             Ok((group.text.is_first(name) && !group.is_refused()).then_some(group))
-        });
-        match exactly {
-            Ok(None) if self.has_domains => self.group_by_other_spelling(name),
-            found => found,
-        }
+        })
     }
 
     /// Returns the group with that gid.
@@ -379,9 +387,18 @@ impl<'a> Snapshot<'a> {
     /// Returns the gids of the groups of a user. The name may be any name that finds the user.
     #[inline]
     pub fn groups_of_user(&self, name: &[u8]) -> LookupResult<Gids<'a>> {
-        match self.supplementary(name) {
-            Ok(None) if self.has_domains => self.groups_by_other_spelling(name),
-            found => found,
+        let mut name = name;
+        let mut is_given = true;
+        loop {
+            match self.supplementary(name) {
+                Ok(None) if is_given => {
+                    let Some(own) = self.user_name_by_other_name(name)? else {
+                        return Ok(None);
+                    };
+                    (name, is_given) = (own, false);
+                }
+                found => return found,
+            }
         }
     }
 

@@ -136,10 +136,10 @@ impl<'a, const N: usize> EntryStrings<'a, N> {
         self.has(flags::ANY_CASE)
     }
 
-    /// Returns whether the first string, the name, equals `name` apart from case.
-    pub(crate) fn is_first_folded(&self, name: &[u8]) -> bool {
+    /// Returns the first string, the name.
+    pub(crate) fn first(&self) -> &'a [u8] {
         let len = self.lens.first().map_or(0, |&len| len as usize);
-        self.bytes.get(..len).is_some_and(|own| roster_names::equals_folded(own, name))
+        self.bytes.get(..len).unwrap_or_default()
     }
 
     /// Returns whether the first string, the name, equals `name`.
