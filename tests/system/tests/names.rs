@@ -5,7 +5,7 @@ use roster_system_tests::pam::{self, PASSWORD, PamHost};
 use roster_system_tests::rosterd::{LOCAL_GROUP, LOCAL_PASSWD, SOON};
 use roster_system_tests::test_host::ROSTER_NSSWITCH;
 use roster_system_tests::{
-    Corpus, DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions,
+    Corpus, DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, Sshd,
     TestHost, needs_root, run, wait_for,
 };
 use std::fmt::Write as _;
@@ -262,6 +262,32 @@ fn names_log_in_by_each_form() {
         assert_eq!(done.code, 0, "{}", pam::last_message(&done));
         let told = fs::read_to_string(&seen).expect("the log of the script");
         assert_eq!(told, "auth Alice\naccount Alice\n", "{mode}");
+    }
+}
+
+#[test]
+fn names_sshd_accepts_each_form() {
+    if !needs_root() {
+        return;
+    }
+    let (corp, lab) = (pam::slapd_with_users(&["Alice"]), pam::slapd_with_users(&["alice"]));
+    // Both users have the same uid, which belongs to corp's.
+    let first = pam::domain(&corp).with("case", "\"preserving\"");
+    let rosterd = pam::start_daemon(&[first, pam::domain(&lab).renamed("lab")], "");
+    let pam = PamHost::on(&rosterd, "alice");
+    pam.service("sshd", &format!("{}session required pam_permit.so\n", pam::ROSTER_ONLY_STACK));
+    let sshd = Sshd::start(
+        &rosterd,
+        "PasswordAuthentication yes\nKbdInteractiveAuthentication no\nPubkeyAuthentication no",
+    );
+    let ssh =
+        |user: &str, password: &str| sshd.run_with_password(user, password, "password", "id -un");
+    for user in ["Alice", "ALICE", "alice@CORP", "corp\\alice"] {
+        assert_eq!(ssh(user, PASSWORD).text(), "Alice", "{user}: {}", sshd.log());
+        assert_ne!(ssh(user, "wrong").code, 0, "{user}");
+    }
+    for user in ["alice@lab", "lab\\Alice"] {
+        assert_ne!(ssh(user, PASSWORD).code, 0, "{user}");
     }
 }
 
