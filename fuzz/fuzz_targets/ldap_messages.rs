@@ -15,10 +15,10 @@ use std::sync::LazyLock;
 
 const BYTES_MAX: usize = 1 << 20;
 
-fn mapping(schema: &str, case_sensitive: bool) -> (AttributeMapping, LdapConfig) {
+fn mapping(schema: &str, case: &str) -> (AttributeMapping, LdapConfig) {
     let text = format!(
         "[host]\ndomains = ['fuzz']\n[domain.fuzz]\nprovider = 'ldap'\nuris = ['ldaps://x']\nbase = 'dc=x'\n\
-         schema = '{schema}'\ncase_sensitive = {case_sensitive}\nhome = '/home/%d/%u%o%%'\n\
+         schema = '{schema}'\ncase = '{case}'\nhome = '/home/%d/%u%o%%'\n\
          [domain.fuzz.access]\nenabled = true\n"
     );
     let domain = parse(&text).unwrap().config.domains.remove(0);
@@ -27,7 +27,7 @@ fn mapping(schema: &str, case_sensitive: bool) -> (AttributeMapping, LdapConfig)
 }
 
 static MAPPINGS: LazyLock<[(AttributeMapping, LdapConfig); 2]> =
-    LazyLock::new(|| [mapping("rfc2307", true), mapping("rfc2307bis", false)]);
+    LazyLock::new(|| [mapping("rfc2307", "sensitive"), mapping("rfc2307bis", "preserving")]);
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;

@@ -8,7 +8,7 @@ use roster_passwd_format::lines::{ParsedLine, shadow_line};
 use roster_passwd_format::{Group, User};
 use roster_snapshot::layout::{COPY_SLACK, MAGIC, SnapshotKind};
 use roster_snapshot::{Floor, Gids, Snapshot};
-use roster_snapshot_build::{IncompleteFlags, MemberVisibility, SnapshotBuilder};
+use roster_snapshot_build::{DomainOptions, IncompleteFlags, MemberVisibility, SnapshotBuilder};
 use std::io::Cursor;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
@@ -54,6 +54,7 @@ fn bases() -> &'static [Vec<u8>; 2] {
         };
         let mut accounts = SnapshotBuilder::new(0);
         for (uid, name) in [&b"root"[..], b"alice", b"bob", &long].into_iter().enumerate() {
+            accounts.set_any_case(uid % 2 == 1);
             accounts.user(&user(name, uid as u32), GAPS).unwrap();
         }
         for (gid, members) in [&[&b"alice"[..], b"bob", b"stranger"][..], &[b"root", &long], &[]]
@@ -66,7 +67,8 @@ fn bases() -> &'static [Vec<u8>; 2] {
                 .unwrap();
         }
         accounts.responder(b"/run/roster/nss").unwrap();
-        accounts.domain("corp", 4, 3).unwrap();
+        let options = DomainOptions { short_name: "HQ", flags: 1 };
+        accounts.domain("corp", &options, 4, 3).unwrap();
         let mut shadows = SnapshotBuilder::new(0);
         let ParsedLine::Entry(entry) = shadow_line(b"root:*:1:2:3:4:5:6:7") else { unreachable!() };
         shadows.shadow(&entry).unwrap();
@@ -127,7 +129,8 @@ fn ask(snapshot: &Snapshot<'_>) {
             supplementary(snapshot, name);
         }
     }
-    for name in [&b""[..], b"a", b"root", b"a-name-of-more-than-fifteen-bytes"] {
+    for name in [&b""[..], b"a", b"root", b"a-name-of-more-than-fifteen-bytes", b"ALICE", b"hq\\Alice", b"BOB@corp"]
+    {
         let _ = snapshot.user_by_name(name);
         let _ = snapshot.group_by_name(name);
         let _ = snapshot.shadow_by_name(name);
@@ -136,7 +139,8 @@ fn ask(snapshot: &Snapshot<'_>) {
 }
 
 fn supplementary(snapshot: &Snapshot<'_>, name: &[u8]) {
-    let Ok(Some(gids)) = snapshot.supplementary(name) else { return };
+    let _ = snapshot.supplementary(name);
+    let Ok(Some(gids)) = snapshot.groups_of_user(name) else { return };
     copy_gids(&gids);
     let mut given = Vec::new();
     let _ = gids.each(|gid| given.push(gid));

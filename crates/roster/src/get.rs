@@ -157,7 +157,7 @@ fn find(database: Database, snapshot: &Snapshot<'_>, key: &[u8]) -> Result<Optio
             };
             group?.map(|group| EntryOutput::group(&group)).transpose()?
         }
-        Database::Initgroups => Some(EntryOutput::initgroups(key, snapshot.supplementary(key))?),
+        Database::Initgroups => Some(EntryOutput::initgroups(key, snapshot.groups_of_user(key))?),
         Database::Shadow => {
             snapshot.shadow_by_name(key)?.map(|shadow| EntryOutput::shadow(&shadow))
         }

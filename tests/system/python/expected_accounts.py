@@ -6,8 +6,8 @@ of ldapsearch. Shares no code with the daemon.
 usage: expected_accounts.py CASE.json [-v]
 
 CASE.json: {"passwd": FILE, "group": FILE, "min_id": N, "max_id": N,
-            "domains": [{"schema": "rfc2307"|"rfc2307bis", "ldif": FILE},
-                        {"passwd": FILE, "group": FILE}, …]}
+            "domains": [{"name": NAME, "schema": "rfc2307"|"rfc2307bis", "ldif": FILE},
+                        {"name": NAME, "passwd": FILE, "group": FILE}, …]}
 
 Run it with `roster` alone in nsswitch.conf. Prints the differences and exits 1 if there are any.
 """
@@ -147,18 +147,27 @@ def expected(case):
             users, groups = files_domain(domain["passwd"], domain["group"])
         domains.append((users, groups, "ldif" in domain))
 
-    # A name or an id belongs to the first domain that has it, and there to the first entry. A primary gid makes a
+    # An id belongs to the first domain that has it, and there to the first entry. So does a name. The first entry of
+    # another domain has the name with its domain. A primary gid makes a
     # member. It must not be a group of a higher-priority domain, and no group may have the primary gid of a user there.
     group_names, user_names, gids, uids = {}, {}, {}, {}
     served_users, named, admitted, primary = {}, {}, [{} for _ in domains], set()
+
+    def served_name(owners, me, name):
+        """The name of an entry, or None if an earlier entry of its domain has the name."""
+        if owners.setdefault((me[0], name), me) != me:
+            return None
+        first = owners.setdefault(name, me)
+        return name if first == me else f"{name}@{case['domains'][me[0]]['name']}"
+
     for position, (users, groups, _) in enumerate(domains):
         earlier = primary.copy()
         for key, (name, gid, _) in groups.items():
             if well_named(name) and admissible(gid) and name not in local_group_names \
                     and gid not in local_gids:
                 me = position, key
-                first = group_names.setdefault(name, me), gids.setdefault(gid, me)
-                if first == (me, me) and gid not in earlier:
+                name = served_name(group_names, me, name)
+                if gids.setdefault(gid, me) == me and name and gid not in earlier:
                     named[name] = me
         for key, user in users.items():
             name, uid, gid = user[:3]
@@ -166,10 +175,10 @@ def expected(case):
                     and gid not in local_gids and name not in local_names and uid not in local_uids:
                 me = position, key
                 primary.add(gid)
-                first = user_names.setdefault(name, me), uids.setdefault(uid, me)
-                if first == (me, me) and gids.get(gid, me)[0] == position:
+                name = served_name(user_names, me, name)
+                if uids.setdefault(uid, me) == me and name and gids.get(gid, me)[0] == position:
                     admitted[position][key] = name
-                    served_users[name] = user
+                    served_users[name] = (name, *user[1:])
     served_groups = {}
     for name, (position, key) in named.items():
         users, groups, nested = domains[position]

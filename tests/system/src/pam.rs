@@ -122,6 +122,7 @@ pub fn auth_result(
         remote_user: b"",
         secret: password.as_bytes(),
         new_secret: b"",
+        domains: b"",
     };
     let (mut room, mut header) = ([0; REQUEST_BYTES_MAX], [0; RESPONSE_HEADER_BYTES]);
     let asked = UnixStream::connect(rosterd.host().path("run/pam")).and_then(|mut stream| {

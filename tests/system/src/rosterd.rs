@@ -463,14 +463,17 @@ impl Rosterd {
 
     /// Writes the input of the oracle.
     fn write_oracle_case(&self, sources: &[OracleSource<'_>]) -> PathBuf {
+        let name = |i: usize| self.domains.get(i).map(|domain| domain.name.clone());
         let domains: Vec<Value> = sources
             .iter()
             .enumerate()
             .map(|(i, source)| match source {
                 OracleSource::Server(server) => {
-                    json!({"ldif": server.export(&format!("export{i}.ldif"))})
+                    json!({"name": name(i), "ldif": server.export(&format!("export{i}.ldif"))})
                 }
-                OracleSource::Files(passwd, group) => json!({"passwd": passwd, "group": group}),
+                OracleSource::Files(passwd, group) => {
+                    json!({"name": name(i), "passwd": passwd, "group": group})
+                }
             })
             .collect();
         let case = json!({

@@ -56,11 +56,21 @@ fn domains_first_wins_and_groups_stay_inside() {
     rosterd.expect_mirror(&[OracleSource::Server(&two.corp), OracleSource::Server(&two.lab)]);
     let whole = |uid, base| format!("alice:*:{uid}:{uid}:alice of {base}:/home/alice:/bin/sh");
     rosterd.expect("passwd", "alice", Some(&whole(5000, "dc=example,dc=com")));
-    rosterd.expect("passwd", "7000", None);
+    let of_lab = format!("alice@lab:*:7000:7000:alice of {LAB}:/home/alice:/bin/sh");
+    rosterd.expect("passwd", "7000", Some(&of_lab));
+    for name in ["alice@lab", "alice@LAB", "lab\\alice"] {
+        rosterd.expect("passwd", name, Some(&of_lab));
+    }
+    for name in ["alice@corp", "CORP\\alice"] {
+        rosterd.expect("passwd", name, Some(&whole(5000, "dc=example,dc=com")));
+    }
+    rosterd.expect("passwd", "carla@corp", None);
     rosterd.expect("passwd", "dora", None);
     rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:alice,bert"));
-    rosterd.expect("group", "wheel-lab", Some("wheel-lab:*:8000:carla"));
+    rosterd.expect("group", "wheel-lab", Some("wheel-lab:*:8000:alice@lab,carla"));
     rosterd.expect("group", "shared", Some("shared:*:6001:alice"));
+    rosterd.expect("group", "shared@lab", Some("shared@lab:*:8001:carla"));
+    rosterd.expect_groups("lab\\alice", 7000, &[7000, 8000]);
     rosterd.expect("group", "6002", Some("number-corp:*:6002:bert"));
     rosterd.expect_groups("alice", 5000, &[5000, 6000, 6001]);
 
@@ -75,7 +85,9 @@ fn domains_first_wins_and_groups_stay_inside() {
     // The higher-priority entry is removed, and the other one replaces it at once.
     two.lab.delete(&[LdifBuilder::below_base(LAB, Schema::Rfc2307).user_dn("alice")]);
     rosterd.expect("passwd", "alice", Some(&whole(5000, "dc=example,dc=com")));
-    rosterd.expect_groups("alice", 5000, &[5000, 6000]);
+    // The group has its name with the domain, because lab has the name.
+    rosterd.expect_groups("alice", 5000, &[5000, 6000, 6001]);
+    rosterd.expect("group", "6001", Some("shared@corp:*:6001:alice"));
     rosterd.expect_mirror(&[OracleSource::Server(&two.lab), OracleSource::Server(&two.corp)]);
 }
 

@@ -6,7 +6,7 @@ use roster_passwd_format::lines::{ParsedLine, shadow_line};
 use roster_passwd_format::{Group, User};
 use roster_snapshot::hash::{self, ChecksumIdentity, GidSum, NameSum};
 use roster_snapshot::layout::{NameSlot, SectionId, SnapshotKind, flags};
-use roster_snapshot_build::{IncompleteFlags, MemberVisibility, SnapshotBuilder};
+use roster_snapshot_build::{DomainOptions, IncompleteFlags, MemberVisibility, SnapshotBuilder};
 use roster_system_tests::rosterd::FIRST_ROLE_UID;
 use roster_system_tests::test_host::ROSTER_NSSWITCH;
 use roster_system_tests::{Corpus, NssCaller, TestHost, c_program, needs_root};
@@ -24,7 +24,9 @@ const HASH: &str = "$6$saltsalt$qFmFH.bQmmtXzyBY0s9v7Oicd2z4XSIecDzlB5KiA2/jctKu
 const IDS: [u32; 13] =
     [0, 1, 27, 100, 599, 999, 1000, 5000, 65_534, 65_535, 70_000, u32::MAX - 1, u32::MAX];
 /// Short names, the longest of a slot, one of a long text, and invalid names.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
+    "Alice@corp",
+    "HQ\\ALICE",
     "root",
     "alice",
     "bob",
@@ -102,7 +104,9 @@ fn fill(builder: &mut SnapshotBuilder, dice: &mut Dice) {
         responder_first: may_ask && dice.one_in(4),
         list_unknown: may_ask && dice.one_in(4),
     };
-    for i in 0..3 + dice.below(20) {
+    let users = 3 + dice.below(20);
+    for i in 0..users {
+        builder.set_any_case(dice.one_in(3));
         let user = User {
             name: dice.pick(&NAMES).as_bytes(),
             passwd: dice.pick(&passwords).map(str::as_bytes),
@@ -114,7 +118,9 @@ fn fill(builder: &mut SnapshotBuilder, dice: &mut Dice) {
         };
         builder.user(&user, gaps(dice)).expect("it fits");
     }
-    for i in 0..3 + dice.below(12) {
+    let groups = 3 + dice.below(12);
+    for i in 0..groups {
+        builder.set_any_case(dice.one_in(3));
         let group = Group {
             name: dice.pick(&NAMES).as_bytes(),
             passwd: dice.pick(&passwords).map(str::as_bytes),
@@ -129,6 +135,11 @@ fn fill(builder: &mut SnapshotBuilder, dice: &mut Dice) {
         let members = [dice.pick(&NAMES).as_bytes()];
         builder.initgroups_only(gid, members.into_iter()).expect("it fits");
     }
+    let first = dice.below(users) as u32;
+    let options = DomainOptions { short_name: "HQ", flags: dice.below(8) as u32 };
+    builder.domain("corp", &options, first, groups as u32).expect("it fits");
+    let rest = users as u32 - first;
+    builder.domain("lab", &DomainOptions::default(), rest, 0).expect("it fits");
 }
 
 /// Places of the header.
@@ -265,6 +276,7 @@ impl Forgery {
             }
             SectionId::LongText => (0, 1),
             SectionId::Domains => dice.pick(&[(4, 4), (8, 4), (12, 1)]),
+            SectionId::DomainOptions => dice.pick(&[(4, 4), (8, 1), (16, 8)]),
             _ => {
                 let entry = dice.below(10);
                 dice.pick(&[(4 + 2 * entry, 2), (24 + 4 * entry, 4)])
@@ -382,6 +394,10 @@ impl Forgery {
         }
         for (position, at) in self.places(SectionId::Domains, 80) {
             let check = identity.check(&self.get::<80>(at), SectionId::Domains, position);
+            self.put(at, &check.to_le_bytes());
+        }
+        for (position, at) in self.places(SectionId::DomainOptions, 80) {
+            let check = identity.check(&self.get::<80>(at), SectionId::DomainOptions, position);
             self.put(at, &check.to_le_bytes());
         }
         let hash = hash::plain(&self.0[header::END..]);

@@ -76,6 +76,7 @@ fn login_request() -> Vec<u8> {
         remote_user: b"",
         secret: b"correct horse battery staple",
         new_secret: b"",
+        domains: b"",
     };
     let mut space = [0; pam::REQUEST_BYTES_MAX];
     request.write(&mut space).expect("the request fits").to_vec()

@@ -67,6 +67,7 @@ fn request_keys(socket: &Path, user: &[u8]) -> Result<(AuthResult, Vec<u8>), Cod
         remote_user: b"",
         secret: b"",
         new_secret: b"",
+        domains: b"",
     };
     let mut room = [0; REQUEST_BYTES_MAX];
     let Some(request) = request.write(&mut room) else {

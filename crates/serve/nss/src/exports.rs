@@ -63,25 +63,69 @@ unsafe fn bytes<'a>(name: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(name) }.to_bytes()
 }
 
-/// Defines the export of one lookup, by name or by id. The arguments are the function that finds the entry, and those
-/// that fill the result from the snapshot or from a reply.
+/// Reports that no entry has an id.
+///
+/// # Safety
+/// None is needed; the function has the form of those for names.
+#[inline]
+unsafe fn no_entry<T>(
+    snapshot: &Snapshot<'_>,
+    _: u32,
+    _: *mut T,
+    _: ResultBuffer<'_>,
+) -> Result<(), Miss> {
+    Err(responder_client::absent(snapshot))
+}
+
+/// Defines a function that fills the result with the entry of a name that no entry has exactly.
+macro_rules! other_name {
+    ($function:ident, $find:ident => $fill:path, $out:ty) => {
+        /// Answers for a name that no entry has exactly.
+        ///
+        /// # Safety
+        /// The promises at the head of this module hold.
+        #[cold]
+        #[inline(never)]
+        unsafe fn $function(
+            snapshot: &Snapshot<'_>,
+            name: *const c_char,
+            result: *mut $out,
+            buffer: ResultBuffer<'_>,
+        ) -> Result<(), Miss> {
+            // SAFETY: glibc passes a name that ends with a NUL.
+            let name = unsafe { bytes(name) };
+            let entry = snapshot.$find(name)?.ok_or_else(|| responder_client::absent(snapshot))?;
+            if !entry.is_complete() {
+                return Err(Miss::NeedsResponder);
+            }
+            // SAFETY: glibc passes a writable `result`.
+            unsafe { $fill(&entry, result, buffer) }
+        }
+    };
+}
+
+other_name!(other_user, user_by_other_name => result_buffer::passwd, passwd);
+other_name!(other_group, group_by_other_name => result_buffer::group, group);
+
+/// Defines the export of one lookup, by name or by id. The arguments are the function that finds the entry, the one that
+/// runs without an entry, and those that fill the result from the snapshot or from a reply.
 macro_rules! lookup {
-    ($export:ident(name: $name:ident), $find:ident => $fill:path,
+    ($export:ident(name: $name:ident), $find:ident or $miss:ident => $fill:path,
         $kind:ident => $fill_asked:path, $out:ty) => {
         lookup!(@ $export($name: *const c_char), $find({
             // SAFETY: glibc passes a name that ends with a NUL.
             unsafe { bytes($name) }
-        }) => $fill, {
+        }) or $miss => $fill, {
             // SAFETY: glibc passes a name that ends with a NUL.
             NssRequest::by_name(LookupKind::$kind, unsafe { bytes($name) })
         } => $fill_asked, $out);
     };
     ($export:ident(id: $id:ident), $find:ident => $fill:path,
         $kind:ident => $fill_asked:path, $out:ty) => {
-        lookup!(@ $export($id: u32), $find($id) => $fill,
+        lookup!(@ $export($id: u32), $find($id) or no_entry => $fill,
             { Some(NssRequest::by_id(LookupKind::$kind, $id)) } => $fill_asked, $out);
     };
-    (@ $export:ident($key:ident: $type:ty), $find:ident($argument:expr) => $fill:path,
+    (@ $export:ident($key:ident: $type:ty), $find:ident($argument:expr) or $miss:ident => $fill:path,
         $request:block => $fill_asked:path, $out:ty) => {
         /// Looks up one entry.
         ///
@@ -100,7 +144,10 @@ macro_rules! lookup {
             // closures below.
             let buffer = move || unsafe { ResultBuffer::new(buffer, buflen) };
             let answer = move |snapshot: &Snapshot<'_>| {
-                let entry = snapshot.$find($argument)?.ok_or_else(|| responder_client::absent(snapshot))?;
+                let Some(entry) = snapshot.$find($argument)? else {
+                    // SAFETY: glibc passes a writable `result`, and the promises about the name.
+                    return unsafe { $miss(snapshot, $key, result, buffer()) };
+                };
                 if !entry.is_complete() {
                     return Err(Miss::NeedsResponder);
                 }
@@ -118,11 +165,11 @@ macro_rules! lookup {
     };
 }
 
-lookup!(_nss_roster_getpwnam_r(name: name), user_by_name => result_buffer::passwd,
+lookup!(_nss_roster_getpwnam_r(name: name), user_by_exact_name or other_user => result_buffer::passwd,
     UserByName => result_buffer::responder_passwd, passwd);
 lookup!(_nss_roster_getpwuid_r(id: uid), user_by_uid => result_buffer::passwd,
     UserByUid => result_buffer::responder_passwd, passwd);
-lookup!(_nss_roster_getgrnam_r(name: name), group_by_name => result_buffer::group,
+lookup!(_nss_roster_getgrnam_r(name: name), group_by_exact_name or other_group => result_buffer::group,
     GroupByName => result_buffer::responder_group, group);
 lookup!(_nss_roster_getgrgid_r(id: gid), group_by_gid => result_buffer::group,
     GroupByGid => result_buffer::responder_group, group);
@@ -245,7 +292,7 @@ pub unsafe extern "C" fn _nss_roster_initgroups_dyn(
         if snapshot.responder().is_some() && !responder_client::has_all_groups(snapshot, name)? {
             return Err(Miss::NeedsResponder);
         }
-        let gids = present(snapshot.supplementary(name))?;
+        let gids = present(snapshot.groups_of_user(name))?;
         array().append(&gids, group)
     };
     let ask = move || {

@@ -33,7 +33,7 @@ pub fn absent(snapshot: &Snapshot<'_>) -> Miss {
 #[cold]
 #[inline(never)]
 pub fn has_all_groups(snapshot: &Snapshot<'_>, user: &[u8]) -> Result<bool, Damage> {
-    Ok(snapshot.user_by_name(user)?.is_some_and(|user| user.has_complete_groups()))
+    Ok(snapshot.user_by_any_name(user)?.is_some_and(|user| user.has_complete_groups()))
 }
 
 /// Queries the responder. `None` stands for a name that no request can carry, and that no entry has.

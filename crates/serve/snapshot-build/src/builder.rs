@@ -11,9 +11,10 @@ use crate::too_large::TooLarge;
 use roster_passwd_format::{Group, Shadow, User, is_nis};
 use roster_snapshot::hash::{self, ChecksumIdentity, NameSum, Seed};
 use roster_snapshot::layout::{
-    Bucket, DOMAIN_NAME_BYTES, DomainSlot, GroupSlot, LongText, NameSlot, RESPONDER_BYTES,
-    SectionId, ShadowSlot, SnapshotKind, UserSlot, flags,
+    Bucket, DOMAIN_NAME_BYTES, DomainOptionsSlot, DomainSlot, GroupSlot, LongText, NameSlot,
+    RESPONDER_BYTES, SectionId, ShadowSlot, SnapshotKind, UserSlot, flags,
 };
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, FromZeros};
@@ -73,6 +74,15 @@ impl IncompleteFlags {
     }
 }
 
+/// Options of a domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DomainOptions<'a> {
+    /// Another name of the domain. Empty without one.
+    pub short_name: &'a str,
+    /// Bits of [`domain_flags`](roster_snapshot::layout::domain_flags).
+    pub flags: u32,
+}
+
 /// Id of an added user, for member lists that are already resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberId(u32);
@@ -100,6 +110,9 @@ pub struct SnapshotBuilder {
     initgroups_ids: Vec<U32>,
     lines: Vec<InitgroupsLine>,
     domains: Vec<DomainSlot>,
+    domain_options: Vec<DomainOptionsSlot>,
+    /// The flags of the entries that are added next.
+    entry_flags: u8,
 }
 
 impl SnapshotBuilder {
@@ -119,7 +132,14 @@ impl SnapshotBuilder {
             initgroups_ids: Vec::new(),
             lines: Vec::new(),
             domains: Vec::new(),
+            domain_options: Vec::new(),
+            entry_flags: 0,
         }
+    }
+
+    /// Sets whether any spelling of a name finds the entries that are added from now on.
+    pub fn set_any_case(&mut self, is_any_case: bool) {
+        self.entry_flags = if is_any_case { flags::ANY_CASE } else { 0 };
     }
 
     /// Sets the identity, which is random by default. With equal entries it makes equal files. Files that replace each
@@ -160,7 +180,7 @@ impl SnapshotBuilder {
         let text = [Some(user.name), user.passwd, user.gecos, user.dir, user.shell];
         (slot.flags, slot.lens) =
             string_slots::write_text(text, &mut slot.text, &mut self.long_text)?;
-        slot.flags |= gaps.flags();
+        slot.flags |= gaps.flags() | self.entry_flags;
         slot.uid = U32::new(user.uid);
         slot.gid = U32::new(user.gid);
         slot.check = U32::new(self.identity.check(&slot, SectionId::Users, position));
@@ -211,7 +231,7 @@ impl SnapshotBuilder {
         let text = [Some(group.name), group.passwd];
         (slot.flags, slot.lens) =
             string_slots::write_text(text, &mut slot.text, &mut self.long_text)?;
-        slot.flags |= gaps.flags();
+        slot.flags |= gaps.flags() | self.entry_flags;
         let count = u32::try_from(self.member_ids.len() - first)
             .map_err(|_| TooLarge("a group with 4,294,967,296 members"))?;
         slot.gid = U32::new(group.gid);
@@ -250,16 +270,30 @@ impl SnapshotBuilder {
     /// or the file names no domain.
     ///
     /// # Errors
-    /// The name is empty or has more than 64 bytes.
-    pub fn domain(&mut self, name: &str, users: u32, groups: u32) -> Result<(), TooLarge> {
+    /// The name is empty, or a name has more than 64 bytes.
+    pub fn domain(
+        &mut self,
+        name: &str,
+        options: &DomainOptions<'_>,
+        users: u32,
+        groups: u32,
+    ) -> Result<(), TooLarge> {
         let mut slot = DomainSlot::new_zeroed();
-        let len = u8::try_from(name.len()).ok().filter(|_| name.len() <= DOMAIN_NAME_BYTES);
-        slot.name_len = len.filter(|&len| len > 0).ok_or(TooLarge("the name of a domain"))?;
-        slot.name[..name.len()].copy_from_slice(name.as_bytes());
+        slot.name_len = put_domain_name(&mut slot.name, name)?;
+        if slot.name_len == 0 {
+            return Err(DOMAIN_NAME);
+        }
         (slot.users, slot.groups) = (U32::new(users), U32::new(groups));
         let position = position(self.domains.len())?;
         slot.check = U32::new(self.identity.check(&slot, SectionId::Domains, position));
+        let mut option_slot = DomainOptionsSlot::new_zeroed();
+        option_slot.short_name_len =
+            put_domain_name(&mut option_slot.short_name, options.short_name)?;
+        option_slot.flags = U32::new(options.flags);
+        let check = self.identity.check(&option_slot, SectionId::DomainOptions, position);
+        option_slot.check = U32::new(check);
         self.domains.push(slot);
+        self.domain_options.push(option_slot);
         Ok(())
     }
 
@@ -291,8 +325,13 @@ impl SnapshotBuilder {
             long_text,
             member_ids,
             domains,
+            mut domain_options,
             ..
         } = self;
+        // Without options, readers skip the readings of names that need them.
+        if domain_options.iter().all(|slot| slot.flags.get() == 0 && slot.short_name_len == 0) {
+            domain_options.clear();
+        }
         let names = names.into_slots();
         sum_members(&mut groups, identity, &member_ids, &names, &long_text)?;
         let member_ids_of = |line: &InitgroupsLine| {
@@ -316,6 +355,7 @@ impl SnapshotBuilder {
             let image = SnapshotImage {
                 fields: HeaderFields { kind, min_id, seed, identity, responder },
                 domains,
+                domain_options,
                 users,
                 groups,
                 shadows,
@@ -335,6 +375,15 @@ impl SnapshotBuilder {
 
 fn position(len: usize) -> Result<u32, TooLarge> {
     u32::try_from(len).map_err(|_| TooLarge("more than 4,294,967,295 entries"))
+}
+
+const DOMAIN_NAME: TooLarge = TooLarge("the name of a domain");
+
+/// Writes the name of a domain, and returns its length.
+fn put_domain_name(place: &mut [u8; DOMAIN_NAME_BYTES], name: &str) -> Result<u8, TooLarge> {
+    let len = u8::try_from(name.len()).map_err(|_| DOMAIN_NAME)?;
+    place.get_mut(..name.len()).ok_or(DOMAIN_NAME)?.copy_from_slice(name.as_bytes());
+    Ok(len)
 }
 
 /// Sums the members of each group, and sets the checksum of its record.
@@ -413,24 +462,31 @@ impl<'a> IndexSources<'a> {
             |slot: &'a GroupSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
         let shadow_name =
             |slot: &'a ShadowSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
-        let by_text = |name: &'a [u8]| (!is_nis(name)).then(|| (hash::bytes(name, seed), name));
+        // An entry that any spelling finds has its folded name as the key.
+        let by_text = |name: &'a [u8], slot_flags: u8| {
+            let name = match slot_flags & flags::ANY_CASE {
+                0 => Cow::Borrowed(name),
+                _ => roster_names::fold(name),
+            };
+            (!is_nis(&name)).then(|| (hash::bytes(&name, seed), name))
+        };
         let by_id =
             |name: &[u8], id: U32| (!is_nis(name)).then(|| (hash::id(id.get(), seed), id.get()));
         match id {
             SectionId::ByUserName => {
-                index(id, self.identity, self.users, |slot| by_text(user_name(slot)))
+                index(id, self.identity, self.users, |slot| by_text(user_name(slot), slot.flags))
             }
             SectionId::ByUid => {
                 index(id, self.identity, self.users, |slot| by_id(user_name(slot), slot.uid))
             }
             SectionId::ByGroupName => {
-                index(id, self.identity, self.groups, |slot| by_text(group_name(slot)))
+                index(id, self.identity, self.groups, |slot| by_text(group_name(slot), slot.flags))
             }
             SectionId::ByGid => {
                 index(id, self.identity, self.groups, |slot| by_id(group_name(slot), slot.gid))
             }
             SectionId::ByShadowName => {
-                index(id, self.identity, self.shadows, |slot| by_text(shadow_name(slot)))
+                index(id, self.identity, self.shadows, |slot| by_text(shadow_name(slot), 0))
             }
             // initgroups finds even names of NIS lines.
             _ => index(id, self.identity, self.names, |slot| {

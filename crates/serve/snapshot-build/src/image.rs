@@ -3,9 +3,9 @@
 
 use roster_snapshot::hash::{self, ChecksumIdentity};
 use roster_snapshot::layout::{
-    Bucket, DomainSlot, GroupSlot, HEADER_BYTES, MAGIC, Membership, NameSlot, RESPONDER_BYTES,
-    SECTION_ALIGN, SECTIONS_START, SectionEntry, SectionId, ShadowSlot, SnapshotHeader,
-    SnapshotKind, UserSlot, VERSION,
+    Bucket, DomainOptionsSlot, DomainSlot, GroupSlot, HEADER_BYTES, MAGIC, Membership, NameSlot,
+    RESPONDER_BYTES, SECTION_ALIGN, SECTIONS_START, SectionEntry, SectionId, ShadowSlot,
+    SnapshotHeader, SnapshotKind, UserSlot, VERSION,
 };
 use std::io::{self, Seek, SeekFrom, Write};
 use std::mem::offset_of;
@@ -38,6 +38,7 @@ pub struct SnapshotImage {
     pub(crate) long_text: Vec<u8>,
     pub(crate) indices: Vec<(SectionId, Vec<Bucket>)>,
     pub(crate) domains: Vec<DomainSlot>,
+    pub(crate) domain_options: Vec<DomainOptionsSlot>,
 }
 
 impl SnapshotImage {
@@ -66,6 +67,7 @@ impl SnapshotImage {
         body.ids(SectionId::MemberIds, &self.member_ids, self.names.len())?;
         body.ids(SectionId::GroupIds, &self.group_ids, self.gids.len())?;
         body.records(SectionId::Domains, &self.domains)?;
+        body.records(SectionId::DomainOptions, &self.domain_options)?;
         let (file_bytes, content) = (body.offset, body.content.finish());
         header.magic = MAGIC;
         header.version = U32::new(VERSION);

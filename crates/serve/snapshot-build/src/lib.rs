@@ -29,8 +29,8 @@ mod too_large;
 pub mod verify;
 
 pub use builder::{
-    BuiltSnapshot, Duplicate, IncompleteFlags, LookupKey, MemberId, MemberVisibility,
-    SnapshotBuilder,
+    BuiltSnapshot, DomainOptions, Duplicate, IncompleteFlags, LookupKey, MemberId,
+    MemberVisibility, SnapshotBuilder,
 };
 pub use image::SnapshotImage;
 pub use too_large::TooLarge;

@@ -145,14 +145,18 @@ fn key_hash(
     position: u32,
 ) -> Result<Option<u64>, Damage> {
     let seed = hash::Seed::new(snapshot.shape().seed);
+    let name_hash = |name, ignores_case| match ignores_case {
+        true => hash::bytes(&roster_names::fold(name), seed),
+        false => hash::bytes(name, seed),
+    };
     Ok(match index {
         SectionId::ByUserName => {
-            snapshot.user(position)?.map(|user| hash::bytes(user.record().name, seed))
+            snapshot.user(position)?.map(|user| name_hash(user.record().name, user.ignores_case()))
         }
         SectionId::ByUid => snapshot.user(position)?.map(|user| hash::id(user.uid, seed)),
-        SectionId::ByGroupName => {
-            snapshot.group(position)?.map(|group| hash::bytes(group.record().name, seed))
-        }
+        SectionId::ByGroupName => snapshot
+            .group(position)?
+            .map(|group| name_hash(group.record().name, group.ignores_case())),
         SectionId::ByGid => snapshot.group(position)?.map(|group| hash::id(group.gid, seed)),
         SectionId::ByMember => snapshot.name(position)?.map(|name| hash::bytes(name, seed)),
         _ => snapshot.shadow(position)?.map(|shadow| hash::bytes(shadow.record().name, seed)),

@@ -5,7 +5,9 @@ use roster_messages::table::tools;
 use roster_passwd_format::User;
 use roster_snapshot::Snapshot;
 use roster_snapshot::layout::SnapshotKind;
-use roster_snapshot_build::{IncompleteFlags, SnapshotBuilder, compile, publish, verify};
+use roster_snapshot_build::{
+    DomainOptions, IncompleteFlags, SnapshotBuilder, compile, publish, verify,
+};
 use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::mem::MaybeUninit;
@@ -203,7 +205,7 @@ fn domains_that_lack_entries_are_damage() {
                 User { name, passwd: None, uid, gid: 1, gecos: None, dir: None, shell: None };
             builder.user(&user, IncompleteFlags::default()).unwrap();
         }
-        builder.domain("corp", users, 0).unwrap();
+        builder.domain("corp", &DomainOptions::default(), users, 0).unwrap();
         let mut file = Cursor::new(Vec::new());
         builder.finish(SnapshotKind::Accounts).unwrap().image.write(&mut file, 1).unwrap();
         verify::verify(&file.into_inner(), SnapshotKind::Accounts)

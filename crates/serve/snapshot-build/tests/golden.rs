@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the two files in `crates/serve/snapshot/testdata`, which the tests of the reader use.
+//! Builds the files in `crates/serve/snapshot/testdata`, which the tests of the reader use.
 //!
 //! The files prevent a change of the format in writer and reader at the same time. A file of this version stays
 //! readable, or the version changes. `ROSTER_WRITE_GOLDEN=1 cargo test --package roster-snapshot-build --test golden`
 //! writes them again.
 
 use roster_passwd_format::{Group, Shadow, User};
-use roster_snapshot::layout::SnapshotKind;
-use roster_snapshot_build::{IncompleteFlags, MemberVisibility, SnapshotBuilder, verify};
+use roster_snapshot::layout::{SnapshotKind, domain_flags};
+use roster_snapshot_build::{
+    DomainOptions, IncompleteFlags, MemberVisibility, SnapshotBuilder, verify,
+};
 use std::io::Cursor;
 use std::path::Path;
 
@@ -54,8 +56,36 @@ fn accounts() -> Vec<u8> {
     add(&group(&long, 101, Some(b"*")), &any, LIST_UNKNOWN);
     add(&group(b"both", u32::MAX, Some(b"*")), &[b"bob"], BOTH);
     builder.initgroups_only(77, [&b"bob"[..]].into_iter()).unwrap();
-    builder.domain("lab", 2, 3).unwrap();
-    builder.domain("corp", 3, 1).unwrap();
+    builder.domain("lab", &DomainOptions::default(), 2, 3).unwrap();
+    builder.domain("corp", &DomainOptions::default(), 3, 1).unwrap();
+    written(builder, SnapshotKind::Accounts)
+}
+
+/// A domain that ignores case with a short name, and a domain without options.
+fn names() -> Vec<u8> {
+    let mut builder = SnapshotBuilder::new(1000).identity(IDENTITY);
+    let user = |name, uid| User {
+        name,
+        passwd: Some(b"*"),
+        uid,
+        gid: 6000,
+        gecos: Some(b""),
+        dir: Some(b"/home"),
+        shell: Some(b"/bin/sh"),
+    };
+    builder.set_any_case(true);
+    builder.user(&user(b"Alice", 5000), NONE).unwrap();
+    builder.user(&user("J\u{dc}RGEN".as_bytes(), 5001), NONE).unwrap();
+    builder.set_any_case(false);
+    builder.user(&user(b"Alice@lab", 7000), NONE).unwrap();
+    builder.user(&user(b"zoe", 7001), NONE).unwrap();
+    builder.set_any_case(true);
+    let staff = Group { name: b"Staff", passwd: Some(b"*"), gid: 6000 };
+    let members = [&b"Alice"[..]].into_iter();
+    builder.group(&staff, members, MemberVisibility::GroupAndInitgroups, NONE).unwrap();
+    let flags = domain_flags::ANY_CASE | domain_flags::PRESERVING;
+    builder.domain("corp", &DomainOptions { short_name: "HQ", flags }, 2, 1).unwrap();
+    builder.domain("lab", &DomainOptions::default(), 2, 0).unwrap();
     written(builder, SnapshotKind::Accounts)
 }
 
@@ -84,6 +114,7 @@ fn written(builder: SnapshotBuilder, kind: SnapshotKind) -> Vec<u8> {
 fn golden_files_built_byte_for_byte() {
     for (name, kind, bytes) in [
         ("accounts", SnapshotKind::Accounts, accounts()),
+        ("names", SnapshotKind::Accounts, names()),
         ("shadow", SnapshotKind::Shadow, shadow()),
     ] {
         verify::verify(&bytes, kind).unwrap();

@@ -6,8 +6,9 @@
 
 use crate::Damage;
 use crate::hash::{self, ChecksumIdentity};
-use crate::layout::{DomainSlot, SectionId};
+use crate::layout::{DomainOptionsSlot, DomainSlot, SectionId, domain_flags};
 use core::ops::Range;
+use roster_names::{NameBuffer, folds_to};
 
 /// A domain and the positions of its entries.
 ///
@@ -17,7 +18,7 @@ use core::ops::Range;
 /// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/accounts.snap"));
 /// let snapshot = Snapshot::open(bytes)?;
 /// let corp = snapshot.domains()?.last().unwrap()?;
-/// assert_eq!(corp, Domain { name: b"corp", users: 2..5, groups: 3..4 });
+/// assert_eq!((corp.name, corp.users.clone(), corp.groups), (&b"corp"[..], 2..5, 3..4));
 /// assert_eq!(snapshot.user(corp.users.start)?.unwrap().record().name, b"carol");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -25,10 +26,31 @@ use core::ops::Range;
 pub struct Domain<'a> {
     /// Name in the configuration.
     pub name: &'a [u8],
+    /// Another name of the domain; empty without one.
+    pub short_name: &'a [u8],
+    /// [`domain_flags`].
+    pub flags: u32,
     /// Positions of its users.
     pub users: Range<u32>,
     /// Positions of its groups.
     pub groups: Range<u32>,
+}
+
+impl Domain<'_> {
+    /// Returns whether any spelling of a name finds its entries.
+    #[must_use]
+    pub fn ignores_case(&self) -> bool {
+        self.flags & domain_flags::ANY_CASE != 0
+    }
+
+    /// Returns whether the domain has that name or short name, in any spelling.
+    #[inline(never)]
+    #[must_use]
+    pub fn is_called(&self, name: &[u8]) -> bool {
+        let Some(folded) = NameBuffer::folded(name) else { return false };
+        let is_own = |own: &[u8]| !own.is_empty() && folds_to(own, folded.as_bytes());
+        is_own(self.name) || is_own(self.short_name)
+    }
 }
 
 /// Iterator over the domains of a file, in file order.
@@ -45,6 +67,8 @@ pub struct Domain<'a> {
 #[derive(Clone, Debug)]
 pub struct Domains<'a> {
     slots: core::slice::Iter<'a, DomainSlot>,
+    /// One for each slot, or none.
+    options: &'a [DomainOptionsSlot],
     position: u32,
     identity: ChecksumIdentity,
     /// Users and groups of all domains so far.
@@ -56,14 +80,16 @@ pub struct Domains<'a> {
 impl<'a> Domains<'a> {
     pub(crate) fn new(
         slots: &'a [DomainSlot],
+        options: &'a [DomainOptionsSlot],
         identity: ChecksumIdentity,
         totals: [u32; 2],
     ) -> Self {
         // A file without this section has no information on domains.
         let totals = if slots.is_empty() { [0; 2] } else { totals };
-        Self { slots: slots.iter(), position: 0, identity, ends: [0; 2], totals }
+        Self { slots: slots.iter(), options, position: 0, identity, ends: [0; 2], totals }
     }
 
+    #[inline(never)] // one copy in the module
     fn domain(&mut self, slot: &'a DomainSlot) -> Result<Domain<'a>, Damage> {
         let check = self.identity.check(slot, SectionId::Domains, self.position);
         let name = slot.name.get(..slot.name_len.into()).ok_or(Damage)?;
@@ -78,9 +104,24 @@ impl<'a> Domains<'a> {
         if ends[0] > self.totals[0] || ends[1] > self.totals[1] {
             return Err(Damage);
         }
+        let (short_name, flags) = self.options()?;
         self.position = self.position.wrapping_add(1);
         self.ends = ends;
-        Ok(Domain { name, users: users..ends[0], groups: groups..ends[1] })
+        Ok(Domain { name, short_name, flags, users: users..ends[0], groups: groups..ends[1] })
+    }
+
+    /// Returns the short name and the flags of the domain at the position.
+    fn options(&self) -> Result<(&'a [u8], u32), Damage> {
+        if self.options.is_empty() {
+            return Ok((&[], 0));
+        }
+        let slot = self.options.get(self.position as usize).ok_or(Damage)?;
+        let check = self.identity.check(slot, SectionId::DomainOptions, self.position);
+        if !hash::agrees(slot.check.get(), check) {
+            return Err(Damage);
+        }
+        let short_name = slot.short_name.get(..slot.short_name_len.into()).ok_or(Damage)?;
+        Ok((short_name, slot.flags.get()))
     }
 }
 
@@ -118,12 +159,12 @@ mod tests {
     }
 
     fn lab() -> Domain<'static> {
-        Domain { name: b"lab", users: 0..2, groups: 0..3 }
+        Domain { name: b"lab", short_name: b"", flags: 0, users: 0..2, groups: 0..3 }
     }
 
     #[test]
     fn domains_follow_one_another() {
-        let corp = Domain { name: b"corp", users: 2..5, groups: 3..4 };
+        let corp = Domain { name: b"corp", users: 2..5, groups: 3..4, ..lab() };
         assert_eq!(domains(ACCOUNTS), [Ok(lab()), Ok(corp)]);
         assert_eq!(Snapshot::open_shadow(SHADOW).unwrap().domains().unwrap().count(), 0);
     }
@@ -142,7 +183,7 @@ mod tests {
             assert_eq!(domains(&changed(1, change)), [Ok(lab()), Err(Damage)]);
         }
         let fewer = changed(1, |slot| slot.users = U32::new(2));
-        let corp = Domain { name: &b"corp"[..], users: 2..4, groups: 3..4 };
+        let corp = Domain { name: &b"corp"[..], users: 2..4, groups: 3..4, ..lab() };
         assert_eq!(domains(&fewer), [Ok(lab()), Ok(corp), Err(Damage)]);
         assert_eq!(
             domains(&with_flipped_bit::<DomainSlot>(ACCOUNTS, SectionId::Domains, 0)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two complete files for the tests of the reader, and modified files with valid checksums.
+//! Complete files for the tests of the reader, and modified files with valid checksums.
 //!
 //! An attacker can compute every checksum of a file, so a test of a bound must correct them first.
 //! `roster-snapshot-build` builds the files (`tests/golden.rs`); this crate does not depend on it.
@@ -13,6 +13,7 @@ extern crate std;
 use std::vec::Vec;
 
 pub(crate) const ACCOUNTS: &[u8] = include_bytes!("../testdata/accounts.snap");
+pub(crate) const NAMES: &[u8] = include_bytes!("../testdata/names.snap");
 pub(crate) const SHADOW: &[u8] = include_bytes!("../testdata/shadow.snap");
 
 /// Returns the file with a modified header and its correct checksum.

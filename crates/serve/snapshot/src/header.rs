@@ -6,8 +6,8 @@ use crate::floor::{Floor, IdLimits};
 use crate::hash::{self, ChecksumIdentity, Seed};
 use crate::index::Index;
 use crate::layout::{
-    DomainSlot, GroupSlot, HEADER_BYTES, MAGIC, Membership, NameSlot, SectionEntry, SectionId,
-    ShadowSlot, SnapshotHeader, SnapshotKind, UserSlot, VERSION,
+    DomainOptionsSlot, DomainSlot, GroupSlot, HEADER_BYTES, MAGIC, Membership, NameSlot,
+    SectionEntry, SectionId, ShadowSlot, SnapshotHeader, SnapshotKind, UserSlot, VERSION,
 };
 use crate::member_lists::PackedIds;
 use core::ffi::CStr;
@@ -50,6 +50,10 @@ pub struct Snapshot<'a> {
     pub(crate) by_gid: Index<'a>,
     pub(crate) by_member: Index<'a>,
     pub(crate) by_shadow_name: Index<'a>,
+    /// Whether the file names its domains, so that names may include them.
+    pub(crate) has_domains: bool,
+    /// Whether domains have options, so that other spellings may find entries.
+    pub(crate) has_domain_options: bool,
     responder: &'a [u8],
     bytes: &'a [u8],
     header: &'a SnapshotHeader,
@@ -266,6 +270,8 @@ impl<'a> Snapshot<'a> {
             by_gid: index(SectionId::ByGid)?,
             by_member: index(SectionId::ByMember)?,
             by_shadow_name: index(SectionId::ByShadowName)?,
+            has_domains: table.has_domains,
+            has_domain_options: table.has_domain_options,
             responder: responder(header)?,
             bytes,
             header,
@@ -337,19 +343,35 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the domains with the positions of their entries, in the order of the file. The result is empty for a
     /// file without domains. The last item is an error if the domains do not cover all users and groups.
+    #[inline(never)] // one copy in the module
     pub fn domains(&self) -> Result<Domains<'a>, OpenError> {
-        let id = SectionId::Domains as u32;
-        let bad = OpenError::BadSection { id };
-        let mut found = self.entries().filter(|entry| entry.id.get() == id);
-        let slots = match (found.next(), found.next()) {
-            (None, _) => &[],
-            (Some(entry), None) if entry.record_bytes.get() as usize == size_of::<DomainSlot>() => {
-                let bytes = cut(self.bytes, entry).ok_or(bad)?;
-                <[DomainSlot]>::ref_from_bytes(bytes).map_err(|_| bad)?
+        let slots = self.rare_section(SectionId::Domains, size_of::<DomainSlot>())?;
+        let slots = <[DomainSlot]>::ref_from_bytes(slots).unwrap_or_default();
+        let options =
+            self.rare_section(SectionId::DomainOptions, size_of::<DomainOptionsSlot>())?;
+        let options = <[DomainOptionsSlot]>::ref_from_bytes(options).unwrap_or_default();
+        if !options.is_empty() && options.len() != slots.len() {
+            return Err(OpenError::BadSection { id: SectionId::DomainOptions as u32 });
+        }
+        Ok(Domains::new(slots, options, self.identity, [count(self.users), count(self.groups)]))
+    }
+
+    /// Returns the bytes of a section that most lookups do not read, with records of that length. Returns an empty slice
+    /// without the section.
+    #[inline(never)] // one copy in the module
+    fn rare_section(&self, id: SectionId, record_bytes: usize) -> Result<&'a [u8], OpenError> {
+        let bad = OpenError::BadSection { id: id as u32 };
+        let mut found = None;
+        for entry in self.entries().filter(|entry| entry.id.get() == id as u32) {
+            let is_whole = entry.record_bytes.get() as usize == record_bytes;
+            if !is_whole || found.replace(entry).is_some() {
+                return Err(bad);
             }
-            _ => return Err(bad),
-        };
-        Ok(Domains::new(slots, self.identity, [count(self.users), count(self.groups)]))
+        }
+        match found {
+            None => Ok(&[]),
+            Some(entry) => cut(self.bytes, entry).ok_or(bad),
+        }
     }
 
     fn entries(&self) -> impl Iterator<Item = &'a SectionEntry> {
@@ -433,6 +455,8 @@ fn section_id(id: u32) -> Option<SectionId> {
 /// Sections that lookups read, by number, with checked bounds.
 struct SectionTable<'a> {
     by_id: [Option<(&'a SectionEntry, &'a [u8])>; NUMBERS],
+    has_domains: bool,
+    has_domain_options: bool,
 }
 
 /// Size of the table of sections that lookups read. Their numbers count from 1.
@@ -441,10 +465,13 @@ const NUMBERS: usize = SectionId::ByShadowName as usize + 1;
 impl<'a> SectionTable<'a> {
     fn new(bytes: &'a [u8], header: &'a SnapshotHeader) -> Result<Self, OpenError> {
         let mut by_id = [None; NUMBERS];
+        let (mut has_domains, mut has_domain_options) = (false, false);
         let in_use = header.sections.get(..header.section_count.get() as usize);
         for entry in in_use.ok_or(OpenError::BadSection { id: 0 })? {
             let bad = OpenError::BadSection { id: entry.id.get() };
             let content = cut(bytes, entry).ok_or(bad)?;
+            has_domains |= entry.id.get() == SectionId::Domains as u32;
+            has_domain_options |= entry.id.get() == SectionId::DomainOptions as u32;
             // A later writer may add sections. This reader skips them.
             let Some(place) = by_id.get_mut(entry.id.get() as usize) else { continue };
             if place.is_some() {
@@ -452,7 +479,7 @@ impl<'a> SectionTable<'a> {
             }
             *place = Some((entry, content));
         }
-        Ok(Self { by_id })
+        Ok(Self { by_id, has_domains, has_domain_options })
     }
 
     /// Returns the records of a section; an empty slice if the section is missing.
@@ -648,7 +675,7 @@ mod tests {
     #[test]
     fn section_unknown_skipped_twice_refused() {
         let long_text = |header: &SnapshotHeader| place(header, SectionId::LongText);
-        for unknown in [17, 99, u32::MAX] {
+        for unknown in [18, 99, u32::MAX] {
             let renumber = |header: &mut SnapshotHeader| {
                 let place = long_text(header);
                 header.sections[place].id = U32::new(unknown);

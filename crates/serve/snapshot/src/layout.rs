@@ -96,11 +96,13 @@ pub enum SectionId {
     ByShadowName = 15,
     /// [`DomainSlot`]s in the order of the domains' entries.
     Domains = 16,
+    /// [`DomainOptionsSlot`]s, one for each domain slot. A file without them has no options.
+    DomainOptions = 17,
 }
 
 impl SectionId {
     /// Every section of this version.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Users,
         Self::Groups,
         Self::Names,
@@ -117,6 +119,7 @@ impl SectionId {
         Self::Shadows,
         Self::ByShadowName,
         Self::Domains,
+        Self::DomainOptions,
     ];
 }
 
@@ -129,12 +132,26 @@ pub mod flags {
     pub const RESPONDER_FIRST: u8 = 1 << 5;
     /// The snapshot lacks the groups of this user, or the members of this group.
     pub const LIST_UNKNOWN: u8 = 1 << 6;
+    /// Any spelling of the name finds the entry. Its key in the index of names is the folded name.
+    pub const ANY_CASE: u8 = 1 << 7;
 
     /// Returns the bit for a NULL of C in field `index`, at most 4. Field 0, the name, is never NULL.
     #[must_use]
     pub const fn null(index: usize) -> u8 {
         1 << (index & 7)
     }
+}
+
+/// Bits of a domain's `flags`.
+pub mod domain_flags {
+    /// Names are found in any spelling.
+    pub const ANY_CASE: u32 = 1;
+    /// Names are served as the directory spells them. Without this bit and with [`ANY_CASE`] they are served folded.
+    pub const PRESERVING: u32 = 1 << 1;
+    /// Names are served with the domain only: `alice@corp`.
+    pub const QUALIFIED: u32 = 1 << 2;
+    /// Enumerations leave the entries out.
+    pub const UNLISTED: u32 = 1 << 4;
 }
 
 /// The header of the file.
@@ -353,6 +370,22 @@ pub struct DomainSlot {
     pub name: [u8; DOMAIN_NAME_BYTES],
 }
 
+/// Options of the domain in the [`DomainSlot`] of the same position.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DomainOptionsSlot {
+    /// [`ChecksumIdentity::check`](crate::hash::ChecksumIdentity::check).
+    pub check: U32,
+    /// [`domain_flags`].
+    pub flags: U32,
+    /// Length of the short name, 0 to [`DOMAIN_NAME_BYTES`].
+    pub short_name_len: u8,
+    /// Zeros.
+    pub reserved: [u8; 7],
+    /// The short name, padded with zeros. Empty if the domain has no other name.
+    pub short_name: [u8; DOMAIN_NAME_BYTES],
+}
+
 /// Start of a slot's `text` if [`flags::LONG`] is set: the location of the strings in the long-text section. The
 /// lengths follow it, one [`U32`] for each string.
 ///
@@ -546,6 +579,7 @@ const _: () = assert!(size_of::<GroupSlot>() == 64);
 const _: () = assert!(size_of::<ShadowSlot>() == 128);
 const _: () = assert!(size_of::<LongName>() == size_of::<NameSlot>());
 const _: () = assert!(size_of::<DomainSlot>() == 80);
+const _: () = assert!(size_of::<DomainOptionsSlot>() == 80);
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 #[cfg(test)]
@@ -556,6 +590,7 @@ mod tests {
     #[test]
     fn flags_are_bits_of_page() {
         assert_eq!((flags::LONG, flags::RESPONDER_FIRST, flags::LIST_UNKNOWN), (1, 32, 64));
+        assert_eq!(flags::ANY_CASE, 128);
         let nulls: [u8; 5] = core::array::from_fn(flags::null);
         assert_eq!(nulls, [1, 2, 4, 8, 16]);
         // The reader uses the bits of 5 fields; an index beyond a byte must not overflow.

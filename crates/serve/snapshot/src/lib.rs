@@ -28,6 +28,7 @@ mod header;
 mod index;
 pub mod layout;
 mod member_lists;
+mod spellings;
 mod strings;
 
 pub use domains::{Domain, Domains};
@@ -111,6 +112,12 @@ pub struct User<'a> {
 }
 
 impl<'a> User<'a> {
+    /// Returns whether any spelling of the name finds the entry.
+    #[must_use]
+    pub fn ignores_case(&self) -> bool {
+        self.text.is_any_case()
+    }
+
     /// Returns the fields of the entry.
     #[must_use]
     pub fn record(&self) -> record::User<'a> {
@@ -195,6 +202,12 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
+    /// Returns whether any spelling of the name finds the entry.
+    #[must_use]
+    pub fn ignores_case(&self) -> bool {
+        self.text.is_any_case()
+    }
+
     /// Returns the fields of the entry, without members.
     #[must_use]
     pub fn record(&self) -> record::Group<'a> {
@@ -281,9 +294,18 @@ impl<'a> Shadow<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Returns the user with that name.
-    #[inline]
+    /// Returns the user with that name. Without an entry of exactly that name, the name may include a domain, or be
+    /// another spelling of a name in a domain that ignores case.
     pub fn user_by_name(&self, name: &[u8]) -> LookupResult<User<'a>> {
+        match self.user_by_exact_name(name)? {
+            None => self.user_by_other_name(name),
+            found => Ok(found),
+        }
+    }
+
+    /// Returns the user with exactly that name. Names of domains that ignore case are not found by it.
+    #[inline]
+    pub fn user_by_exact_name(&self, name: &[u8]) -> LookupResult<User<'a>> {
         self.by_user_name.find(hash::bytes(name, self.seed), |position| {
             let user = self.user_of(position)?;
             Ok((user.text.is_first(name) && !user.is_refused()).then_some(user))
@@ -305,9 +327,17 @@ impl<'a> Snapshot<'a> {
         at(self.users, position, |_| self.user_of(position))
     }
 
-    /// Returns the group with that name.
-    #[inline]
+    /// Returns the group with that name, by the same rules as [`Snapshot::user_by_name`].
     pub fn group_by_name(&self, name: &[u8]) -> LookupResult<Group<'a>> {
+        match self.group_by_exact_name(name)? {
+            None => self.group_by_other_name(name),
+            found => Ok(found),
+        }
+    }
+
+    /// Returns the group with exactly that name. Names of domains that ignore case are not found by it.
+    #[inline]
+    pub fn group_by_exact_name(&self, name: &[u8]) -> LookupResult<Group<'a>> {
         self.by_group_name.find(hash::bytes(name, self.seed), |position| {
             let group = self.group_of(position)?;
             Ok((group.text.is_first(name) && !group.is_refused()).then_some(group))
@@ -352,6 +382,24 @@ impl<'a> Snapshot<'a> {
                 served: self.limits.ids(),
             }))
         })
+    }
+
+    /// Returns the gids of the groups of a user. The name may be any name that finds the user.
+    #[inline]
+    pub fn groups_of_user(&self, name: &[u8]) -> LookupResult<Gids<'a>> {
+        let mut name = name;
+        let mut is_given = true;
+        loop {
+            match self.supplementary(name) {
+                Ok(None) if is_given => {
+                    let Some(own) = self.user_name_by_other_name(name)? else {
+                        return Ok(None);
+                    };
+                    (name, is_given) = (own, false);
+                }
+                found => return found,
+            }
+        }
     }
 
     /// Returns the name in a name slot, with the gids of all group lines with that name. Returns `None` after the last

@@ -131,6 +131,17 @@ impl<'a, const N: usize> EntryStrings<'a, N> {
         self.flags & u16::from(bits) != 0
     }
 
+    /// Returns whether any spelling of the name finds the entry.
+    pub(crate) fn is_any_case(&self) -> bool {
+        self.has(flags::ANY_CASE)
+    }
+
+    /// Returns the first string, the name.
+    pub(crate) fn first(&self) -> &'a [u8] {
+        let len = self.lens.first().map_or(0, |&len| len as usize);
+        self.bytes.get(..len).unwrap_or_default()
+    }
+
     /// Returns whether the first string, the name, equals `name`.
     #[inline]
     pub(crate) fn is_first(&self, name: &[u8]) -> bool {

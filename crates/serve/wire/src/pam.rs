@@ -19,7 +19,7 @@ pub(crate) const RESPONSE_MAGIC: [u8; 4] = *b"RSPA";
 pub const REQUEST_HEADER_BYTES: usize = size_of::<RawAuthRequestHeader>();
 /// Maximum length of a request.
 pub const REQUEST_BYTES_MAX: usize =
-    REQUEST_HEADER_BYTES + USER_BYTES_MAX + 4 * ORIGIN_BYTES_MAX + 2 * SECRET_BYTES_MAX;
+    REQUEST_HEADER_BYTES + USER_BYTES_MAX + 5 * ORIGIN_BYTES_MAX + 2 * SECRET_BYTES_MAX;
 /// Maximum length of all messages, each with its header.
 pub const MESSAGES_BYTES_MAX: usize = MESSAGES_MAX * (MESSAGE_HEAD_BYTES + MESSAGE_BYTES_MAX);
 /// Length of a response before its messages.
@@ -33,16 +33,16 @@ struct RawAuthRequestHeader {
     magic: [u8; 4],
     version: U16,
     kind: U16,
+    /// The last length, of the domains, was zero in a header before that field existed.
     lengths: [U16; FIELDS],
-    zero: U16,
     uid: U32,
 }
 
 /// Stands for a missing uid: the program's host does not know the user.
 const NO_UID: u32 = u32::MAX;
 
-/// User, service, remote host, terminal, remote user, password, new password.
-const FIELDS: usize = 7;
+/// User, service, remote host, terminal, remote user, password, new password, domains.
+const FIELDS: usize = 8;
 /// Maximum length of each field.
 const FIELD_BYTES_MAX: [usize; FIELDS] = [
     USER_BYTES_MAX,
@@ -52,6 +52,7 @@ const FIELD_BYTES_MAX: [usize; FIELDS] = [
     ORIGIN_BYTES_MAX,
     SECRET_BYTES_MAX,
     SECRET_BYTES_MAX,
+    ORIGIN_BYTES_MAX,
 ];
 
 /// A request. It has no `Debug`, because it contains passwords.
@@ -70,6 +71,7 @@ const FIELD_BYTES_MAX: [usize; FIELDS] = [
 ///     remote_user: b"",
 ///     secret: b"open sesame",
 ///     new_secret: b"",
+///     domains: b"",
 /// };
 /// let mut room = [0; REQUEST_BYTES_MAX];
 /// let frame = request.write(&mut room).unwrap();
@@ -96,13 +98,15 @@ pub struct AuthRequest<'a> {
     pub secret: &'a [u8],
     /// The new password; empty except in [`AuthRequestKind::Change`].
     pub new_secret: &'a [u8],
+    /// The domains with users that count, separated by commas. Empty means all domains.
+    pub domains: &'a [u8],
 }
 
 impl<'a> AuthRequest<'a> {
     fn fields(&self) -> [&'a [u8]; FIELDS] {
-        let Self { user, service, remote_host, terminal, remote_user, secret, new_secret, .. } =
-            *self;
-        [user, service, remote_host, terminal, remote_user, secret, new_secret]
+        let Self { user, service, remote_host, terminal, remote_user, .. } = *self;
+        let Self { secret, new_secret, domains, .. } = *self;
+        [user, service, remote_host, terminal, remote_user, secret, new_secret, domains]
     }
 
     /// Encodes the request in `room`. Returns `None` if a field is too long, or the user is empty.
@@ -123,7 +127,6 @@ impl<'a> AuthRequest<'a> {
             version: U16::new(VERSION),
             kind: U16::new(self.kind as u16),
             lengths,
-            zero: U16::new(0),
             uid: U32::new(self.uid.unwrap_or(NO_UID)),
         };
         let head: [u8; REQUEST_HEADER_BYTES] = zerocopy::transmute!(head);
@@ -149,7 +152,8 @@ impl<'a> AuthRequest<'a> {
             rest = behind;
             Ok(field)
         };
-        let [user, service, remote_host, terminal, remote_user, secret, new_secret] = head.lengths;
+        let [user, service, remote_host, terminal, remote_user, secret, new_secret, domains] =
+            head.lengths;
         let request = Self {
             kind: head.kind,
             user: next(user)?,
@@ -160,6 +164,7 @@ impl<'a> AuthRequest<'a> {
             remote_user: next(remote_user)?,
             secret: next(secret)?,
             new_secret: next(new_secret)?,
+            domains: next(domains)?,
         };
         // A C string ends at a NUL, so other code would compare a different name.
         if request.fields().iter().any(|field| field.contains(&0)) {
@@ -186,6 +191,7 @@ impl<'a> AuthRequest<'a> {
 /// #     remote_user: b"",
 /// #     secret: b"open sesame",
 /// #     new_secret: b"",
+/// #     domains: b"",
 /// # };
 /// # let mut room = [0; REQUEST_BYTES_MAX];
 /// let frame = request.write(&mut room).unwrap();
@@ -206,14 +212,14 @@ impl AuthRequestHeader {
     pub fn parse(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Result<Self, Malformed> {
         let head = RawAuthRequestHeader::ref_from_bytes(bytes).map_err(|_| Malformed)?;
         let is_ours = head.magic == REQUEST_MAGIC && head.version.get() == VERSION;
-        if !is_ours || head.zero.get() != 0 {
+        if !is_ours {
             return Err(Malformed);
         }
         let kind = AuthRequestKind::from_number(head.kind.get()).ok_or(Malformed)?;
         let lengths = head.lengths.map(U16::get);
         let fit =
             lengths.iter().zip(FIELD_BYTES_MAX).all(|(&length, most)| usize::from(length) <= most);
-        let [user, .., secret, new_secret] = lengths;
+        let [user, .., secret, new_secret, _] = lengths;
         let secrets = match kind {
             AuthRequestKind::Authenticate | AuthRequestKind::PrepareChange => new_secret == 0,
             AuthRequestKind::Account | AuthRequestKind::SshKeys => secret == 0 && new_secret == 0,
@@ -401,6 +407,7 @@ mod tests {
         remote_user: b"root",
         secret: b"old one",
         new_secret: b"new one",
+        domains: b"corp,lab",
     };
 
     fn written(request: &AuthRequest<'_>) -> Option<Vec<u8>> {
@@ -433,6 +440,7 @@ mod tests {
             remote_user: &name[1..],
             secret: &longest[1..],
             new_secret: &longest[1..],
+            domains: &name[1..],
             ..CHANGE
         };
         assert_eq!(written(&full).map(|bytes| bytes.len()), Some(REQUEST_BYTES_MAX));
@@ -443,12 +451,8 @@ mod tests {
     }
 
     /// Decodes a header with the layout of docs/internals/wire-format.md.
-    fn header(
-        kind: u16,
-        lengths: [u16; FIELDS],
-        zero: u16,
-    ) -> Result<AuthRequestHeader, Malformed> {
-        let numbers = [VERSION, kind].into_iter().chain(lengths).chain([zero, 0, 0]);
+    fn header(kind: u16, lengths: [u16; FIELDS]) -> Result<AuthRequestHeader, Malformed> {
+        let numbers = [VERSION, kind].into_iter().chain(lengths).chain([0, 0]);
         let bytes: Vec<u8> =
             REQUEST_MAGIC.into_iter().chain(numbers.flat_map(u16::to_le_bytes)).collect();
         AuthRequestHeader::parse(bytes[..].try_into().unwrap())
@@ -458,16 +462,16 @@ mod tests {
     fn header_of_longest_fields_accepted_one_byte_more_refused() {
         let longest = FIELD_BYTES_MAX.map(|bytes| bytes as u16);
         let change = AuthRequestKind::Change as u16;
-        let header_bytes = |lengths| header(change, lengths, 0).map(|header| header.bytes());
+        let header_bytes = |lengths| header(change, lengths).map(|header| header.bytes());
         assert_eq!(header_bytes(longest), Ok(REQUEST_BYTES_MAX - REQUEST_HEADER_BYTES));
         for field in 0..FIELDS {
             let mut longer = longest;
             longer[field] += 1;
             assert_eq!(header_bytes(longer), Err(Malformed), "field {field}");
         }
-        assert_eq!(header_bytes([1, 0, 0, 0, 0, 0, 0]), Ok(1));
-        assert_eq!(header_bytes([0, 0, 0, 0, 0, 0, 0]), Err(Malformed));
-        assert_eq!(header(change, longest, 1), Err(Malformed));
+        assert_eq!(header_bytes([1, 0, 0, 0, 0, 0, 0, 0]), Ok(1));
+        assert_eq!(header_bytes([1, 0, 0, 0, 0, 0, 0, 4]), Ok(5));
+        assert_eq!(header_bytes([0, 0, 0, 0, 0, 0, 0, 0]), Err(Malformed));
     }
 
     #[test]
@@ -475,7 +479,7 @@ mod tests {
         // Without a password, with the old one, with the new one, with both.
         let allowed = |kind: AuthRequestKind| {
             [[0, 0], [1, 0], [0, 1], [1, 1]]
-                .map(|[old, new]| header(kind as u16, [1, 0, 0, 0, 0, old, new], 0).is_ok())
+                .map(|[old, new]| header(kind as u16, [1, 0, 0, 0, 0, old, new, 0]).is_ok())
         };
         assert_eq!(allowed(AuthRequestKind::Authenticate), [true, true, false, false]);
         assert_eq!(allowed(AuthRequestKind::PrepareChange), [true, true, false, false]);
@@ -486,7 +490,7 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_page() {
-        assert_eq!((REQUEST_HEADER_BYTES, REQUEST_BYTES_MAX), (28, 28 + 256 + 4 * 256 + 2 * 1024));
+        assert_eq!((REQUEST_HEADER_BYTES, REQUEST_BYTES_MAX), (28, 28 + 256 + 5 * 256 + 2 * 1024));
         assert_eq!(RESPONSE_HEADER_BYTES, 20);
         assert_eq!((MESSAGES_BYTES_MAX, BLOB_BYTES_MAX), (16_480, 61_440));
     }
@@ -509,6 +513,7 @@ mod tests {
             remote_user: b"\0",
             secret: b"\0",
             new_secret: b"\0",
+            domains: b"\0",
             ..CHANGE
         };
         for request in [
@@ -519,6 +524,7 @@ mod tests {
             AuthRequest { remote_user: nul.remote_user, ..CHANGE },
             AuthRequest { secret: nul.secret, ..CHANGE },
             AuthRequest { new_secret: nul.new_secret, ..CHANGE },
+            AuthRequest { domains: nul.domains, ..CHANGE },
         ] {
             let bytes = written(&request).unwrap();
             assert!(AuthRequest::read(&bytes).is_err(), "{}", bytes.escape_ascii());
@@ -545,7 +551,7 @@ mod tests {
         assert!(AuthRequest::read(&bytes).is_err());
     }
 
-    /// The offsets of docs/internals/wire-format.md: version 4, kind 6, lengths 8 to 21, zero 22.
+    /// The offsets of docs/internals/wire-format.md: version 4, kind 6, lengths 8 to 23.
     #[test]
     fn a_header_with_anything_wrong_is_refused() {
         let right = written(&CHANGE).unwrap();

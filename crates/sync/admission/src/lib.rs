@@ -4,13 +4,19 @@
 //! id.
 #![forbid(unsafe_code)]
 
+mod domain_names;
 mod locals;
+mod name_set;
 
+pub use domain_names::DomainNames;
 pub use locals::{IdRanges, LocalFiles, Locals};
+pub use name_set::NameSet;
 
 use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, USERS_GID};
 use roster_messages::{Message, table::directory};
 use roster_passwd_format::{Group, User};
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 /// Limit of the name of a user or group. glibc's LOGIN_NAME_MAX is 256 with its NUL.
@@ -111,6 +117,8 @@ pub struct Rules {
     pub allowed_local_gids: Vec<u32>,
     /// Other exceptions.
     pub exceptions: AdmissionExceptions,
+    /// Names of the entries.
+    pub names: DomainNames,
 }
 
 /// A type that has the fields of a user.
@@ -143,14 +151,23 @@ impl AsGroup for Group<'_> {
     }
 }
 
-/// Proof that an entry passed the rules. Only this module makes it.
-pub struct Admitted<'a, T>(&'a T);
+/// Proof that an entry passed the rules under a name. Only this module makes it.
+pub struct Admitted<'a, T> {
+    entry: &'a T,
+    name: Cow<'a, [u8]>,
+}
 
 impl<'a, T> Admitted<'a, T> {
     /// Returns the entry.
     #[must_use]
     pub fn entry(&self) -> &'a T {
-        self.0
+        self.entry
+    }
+
+    /// Returns the name under which the entry may be served.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
     }
 }
 
@@ -199,6 +216,10 @@ pub enum Refusal {
     ForeignMembers(u32),
     /// The nested groups of this group, and of the domain's groups before it, exceed a limit.
     Nested,
+    /// The name means an entry of another domain.
+    OtherDomain,
+    /// The name is the number of a local id, of an id below the smallest one, or of another entry's id.
+    NumberIsId,
 }
 
 /// Faults of a name.
@@ -282,6 +303,8 @@ impl fmt::Display for Refusal {
             Self::NameTaken(owner) => write!(f, "{owner} has this name"),
             Self::IdTaken(kind, id, owner) => write!(f, "{owner} has {kind} {id}"),
             Self::Nested => write!(f, "nested groups exceed the membership limit"),
+            Self::OtherDomain => write!(f, "the name has the form of a name in another domain"),
+            Self::NumberIsId => write!(f, "the name is the number of another id"),
             Self::ForeignGroup(gid) => {
                 write!(f, "primary gid {gid} is a group of a higher-priority domain")
             }
@@ -344,6 +367,8 @@ impl Refusal {
             Self::ForeignGroup(_) => &directory::GROUP_OF_HIGHER_DOMAIN,
             Self::ForeignMembers(_) => &directory::GID_OF_HIGHER_DOMAIN_USERS,
             Self::Nested => &directory::GROUPS_NESTED_TOO_LARGE,
+            Self::OtherDomain => &directory::NAME_OF_OTHER_DOMAIN,
+            Self::NumberIsId => &directory::NUMERIC_NAME_IS_ID,
         }
     }
 
@@ -462,6 +487,7 @@ impl Rules {
             max_id: domain.max_id,
             allowed_local_gids: host.allowed_local_gids.clone(),
             exceptions: host.exceptions.clone(),
+            names: DomainNames::of_domain(domain),
         }
     }
 
@@ -475,6 +501,7 @@ impl Rules {
             max_id: all.clone().map(|rules| rules.max_id).max()?,
             allowed_local_gids: gids.collect(),
             exceptions: all.clone().next()?.exceptions.clone(),
+            names: DomainNames::default(),
         })
     }
 
@@ -489,14 +516,21 @@ impl Rules {
         locals: &Locals,
     ) -> Result<Admitted<'a, U>, Refusal> {
         let user = entry.as_user();
-        self.name(user.name)?;
+        let base = self.names.base(user.name);
+        self.name(&base)?;
+        let name = self.preferred_name(base)?;
         self.id(Id::Uid, user.uid)?;
         self.primary_gid(user.gid, locals)?;
         if !self.exceptions.subordinate_ids && locals.subuids.contains(user.uid) {
             return Err(Refusal::Subordinate(Id::Uid, user.uid));
         }
-        if locals.user_names.contains(user.name) {
+        if self.is_local_name(&locals.user_names, user.name, &name) {
             return Err(Refusal::LocalUserName);
+        }
+        if numeric_value(&name)
+            .is_some_and(|value| self.is_host_id(value, &locals.uids, &locals.subuids))
+        {
+            return Err(Refusal::NumberIsId);
         }
         if locals.uids.contains(&user.uid) {
             return Err(Refusal::Local(Id::Uid, user.uid));
@@ -507,7 +541,7 @@ impl Rules {
         if !shell.is_empty() {
             folder(TextField::Shell, shell)?;
         }
-        Ok(Admitted(entry))
+        Ok(Admitted { entry, name })
     }
 
     /// Checks whether the group may be served.
@@ -521,24 +555,106 @@ impl Rules {
         locals: &Locals,
     ) -> Result<Admitted<'a, G>, Refusal> {
         let gid = group.gid();
-        self.name(group.name())?;
+        let base = self.names.base(group.name());
+        self.name(&base)?;
+        let name = self.preferred_name(base)?;
         self.id(Id::Gid, gid)?;
-        if locals.group_names.contains(group.name()) {
+        if self.is_local_name(&locals.group_names, group.name(), &name) {
             return Err(Refusal::LocalGroupName);
+        }
+        if numeric_value(&name)
+            .is_some_and(|value| self.is_host_id(value, &locals.gids, &locals.subgids))
+        {
+            return Err(Refusal::NumberIsId);
         }
         if locals.gids.contains(&gid) {
             return Err(Refusal::Local(Id::Gid, gid));
         }
         self.shared_gid(Id::Gid, gid, locals)?;
-        Ok(Admitted(group))
+        Ok(Admitted { entry: group, name })
+    }
+
+    /// Returns an admitted user under its name with the domain, because an entry of another domain has the name alone.
+    ///
+    /// # Errors
+    ///
+    /// The name with the domain may not be served.
+    pub fn qualify_user<'a, U: AsUser>(
+        &self,
+        user: &Admitted<'a, U>,
+        locals: &Locals,
+    ) -> Result<Admitted<'a, U>, Refusal> {
+        let name = self.qualified_name(user.entry.as_user().name, &locals.user_names)?;
+        Ok(Admitted { entry: user.entry, name })
+    }
+
+    /// Returns an admitted group under its name with the domain, as [`Rules::qualify_user`].
+    ///
+    /// # Errors
+    ///
+    /// The name with the domain may not be served.
+    pub fn qualify_group<'a, G: AsGroup>(
+        &self,
+        group: &Admitted<'a, G>,
+        locals: &Locals,
+    ) -> Result<Admitted<'a, G>, Refusal> {
+        let name = self.qualified_name(group.entry.name(), &locals.group_names)?;
+        Ok(Admitted { entry: group.entry, name })
+    }
+
+    fn qualified_name<'a>(
+        &self,
+        native: &[u8],
+        locals: &NameSet,
+    ) -> Result<Cow<'a, [u8]>, Refusal> {
+        let base = self.names.base(native);
+        let name = self.names.qualified(&base);
+        if name.len() > NAME_BYTES_MAX || locals.finds(&base, &name, &self.names) {
+            return Err(Refusal::NameTaken(Owner::EarlierDomain));
+        }
+        Ok(Cow::Owned(name.into_owned()))
+    }
+
+    /// Returns the name under which an entry with a checked base name is served: the base name, or that with the domain.
+    fn preferred_name<'a>(&self, base: Cow<'a, [u8]>) -> Result<Cow<'a, [u8]>, Refusal> {
+        if !self.names.is_qualified() {
+            return Ok(base);
+        }
+        let name = self.names.qualified(&base).into_owned();
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Refusal::Name(NameFault::TooLong));
+        }
+        Ok(Cow::Owned(name))
+    }
+
+    /// Returns whether the name of a local account is the served name, or finds the entry.
+    fn is_local_name(&self, locals: &NameSet, native: &[u8], served: &[u8]) -> bool {
+        locals.finds(&self.names.base(native), served, &self.names)
+    }
+
+    /// Returns whether a number is an id of the host: below the smallest id of the domain, reserved, of a local account,
+    /// or of a user namespace.
+    fn is_host_id(&self, value: u64, local_ids: &HashSet<u32>, ranges: &IdRanges) -> bool {
+        let Ok(id) = u32::try_from(value) else { return false };
+        id < self.min_id || RESERVED.contains(&id) || local_ids.contains(&id) || ranges.contains(id)
     }
 
     /// Checks that no program misinterprets the name, and that it gives no local rights.
     fn name(&self, name: &[u8]) -> Result<(), Refusal> {
         let AdmissionExceptions { names, name_characters, .. } = &self.exceptions;
-        check_name(name, name_characters.as_bytes()).map_err(Refusal::Name)?;
-        if is_privileged(name) && !names.iter().any(|one| one.as_bytes() == name) {
+        check_name(name, name_characters.as_bytes(), self.names.config().numeric)
+            .map_err(Refusal::Name)?;
+        // A program finds the entry by the folded name as well.
+        let found_by = self.names.comparable(name);
+        if *found_by == *b"root" {
+            return Err(Refusal::Name(NameFault::Root));
+        }
+        let is_allowed = |one: &String| self.names.matches(name, one.as_bytes());
+        if is_privileged(&found_by) && !names.iter().any(is_allowed) {
             return Err(Refusal::Privileged);
+        }
+        if self.names.is_of_other_domain(name) {
+            return Err(Refusal::OtherDomain);
         }
         Ok(())
     }
@@ -582,6 +698,18 @@ impl Rules {
     }
 }
 
+/// Returns the value of a name of digits only. Values beyond 64 bits are equal.
+#[must_use]
+pub fn numeric_value(name: &[u8]) -> Option<u64> {
+    if name.is_empty() || !name.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |value: u64, digit: &u8| {
+        value.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')))
+    };
+    Some(name.iter().fold(0, add))
+}
+
 fn is_privileged(name: &[u8]) -> bool {
     let begins_with = |prefix: &&str| {
         name.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix.as_bytes()))
@@ -597,7 +725,7 @@ fn is_privileged(name: &[u8]) -> bool {
 
 /// Checks that no program takes the name for an id, an option, a NIS line, a path, a list, two names, or a shell
 /// expression. `also` has further ASCII characters that are allowed.
-fn check_name(name: &[u8], also: &[u8]) -> Result<(), NameFault> {
+fn check_name(name: &[u8], also: &[u8], numbers: bool) -> Result<(), NameFault> {
     let is_usual =
         |byte: u8| !byte.is_ascii() || byte.is_ascii_alphanumeric() || b"._-@+".contains(&byte);
     let checked = name.strip_suffix(b"$").unwrap_or(name);
@@ -619,7 +747,7 @@ fn check_name(name: &[u8], also: &[u8]) -> Result<(), NameFault> {
         NameFault::Dots
     } else if matches!(name[0], b'-' | b'+' | b'~' | b' ') || name.ends_with(b" ") {
         NameFault::EdgeCharacter
-    } else if name.iter().all(u8::is_ascii_digit) {
+    } else if !numbers && name.iter().all(u8::is_ascii_digit) {
         NameFault::Number
     } else if !checked.iter().all(|byte| is_usual(*byte) || also.contains(byte)) {
         NameFault::OtherCharacters
@@ -688,6 +816,7 @@ fn has_control_characters(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_config::{NameCase, NameConfig};
 
     #[test]
     fn privileged_names_are_in_order() {
@@ -706,6 +835,7 @@ mod tests {
             max_id: 60_000,
             allowed_local_gids: Vec::new(),
             exceptions: AdmissionExceptions::default(),
+            names: DomainNames::default(),
         }
     }
 
@@ -786,5 +916,94 @@ mod tests {
         };
         assert_eq!(code_of_group(b"wood", 5000), &directory::LOCAL_GROUP_NAME);
         assert_eq!(code_of_group(b"staff", 2001), &directory::LOCAL_GID);
+    }
+
+    fn with_names(config: NameConfig) -> Rules {
+        let names = DomainNames::new("corp", &config, [("corp", ""), ("lab", "LAB")]);
+        Rules { names, ..rules() }
+    }
+
+    fn with_case(case: NameCase) -> Rules {
+        with_names(NameConfig { case, ..NameConfig::default() })
+    }
+
+    fn refused(rules: &Rules, name: &[u8], locals: &Locals) -> Option<&'static Message> {
+        rules.user(&User { name, ..USER }, locals).err().map(|refusal| refusal.message())
+    }
+
+    #[test]
+    fn admission_other_spelling_of_local_name_refused() {
+        let locals = Locals {
+            user_names: [b"root".to_vec(), b"alice".to_vec()].into(),
+            ..Locals::default()
+        };
+        for case in [NameCase::Insensitive, NameCase::Preserving] {
+            let rules = with_case(case);
+            assert_eq!(refused(&rules, b"ROOT", &locals), Some(&directory::NAME_ROOT));
+            assert_eq!(refused(&rules, b"Alice", &locals), Some(&directory::LOCAL_USER_NAME));
+            // The long s and the Kelvin sign fold to ASCII letters.
+            let hidden = "\u{17f}udo".as_bytes();
+            assert_eq!(refused(&rules, hidden, &locals), Some(&directory::PRIVILEGED_NAME));
+            let hidden = "doc\u{212a}er".as_bytes();
+            assert_eq!(refused(&rules, hidden, &locals), Some(&directory::PRIVILEGED_NAME));
+            assert_eq!(refused(&rules, b"Bob", &locals), None);
+        }
+        assert_eq!(refused(&with_case(NameCase::Sensitive), b"Alice", &locals), None);
+    }
+
+    #[test]
+    fn admission_name_of_other_domain_has_code() {
+        let rules = with_case(NameCase::Sensitive);
+        let locals = Locals::default();
+        assert_eq!(refused(&rules, b"alice@Lab", &locals), Some(&directory::NAME_OF_OTHER_DOMAIN));
+        assert_eq!(refused(&rules, b"alice@corp", &locals), None);
+        assert_eq!(refused(&rules, b"alice@example.com", &locals), None);
+    }
+
+    #[test]
+    fn admission_local_name_with_domain_refused() {
+        let local =
+            |name: &[u8]| Locals { user_names: [name.to_vec()].into(), ..Locals::default() };
+        let rules = with_case(NameCase::Sensitive);
+        assert_eq!(
+            refused(&rules, b"alice", &local(b"alice@CORP")),
+            Some(&directory::LOCAL_USER_NAME)
+        );
+        assert_eq!(refused(&rules, b"alice", &local(b"alice@lab")), None);
+        let qualified = with_names(NameConfig { qualified: true, ..NameConfig::default() });
+        assert_eq!(refused(&qualified, b"alice", &local(b"alice")), None);
+        let Ok(alice) = qualified.user(&USER, &local(b"alice")) else { panic!("admitted") };
+        assert_eq!(alice.name(), b"alice@corp");
+    }
+
+    #[test]
+    fn admission_number_of_host_id_has_code() {
+        let numeric = with_names(NameConfig { numeric: true, ..NameConfig::default() });
+        let locals = Locals {
+            uids: [2000].into(),
+            subuids: IdRanges::new(vec![(100_000, 165_535)]),
+            ..Locals::default()
+        };
+        for name in [&b"0"[..], b"007", b"999", b"2000", b"02000", b"65534", b"100001"] {
+            let code = refused(&numeric, name, &locals);
+            assert_eq!(code, Some(&directory::NUMERIC_NAME_IS_ID), "{}", name.escape_ascii());
+        }
+        for name in [&b"2001"[..], b"4294967296", b"99999999999999999999"] {
+            assert_eq!(refused(&numeric, name, &locals), None, "{}", name.escape_ascii());
+        }
+        let group = Group { name: b"2001", passwd: None, gid: 5000 };
+        let locals = Locals { gids: [2001].into(), ..Locals::default() };
+        let refusal = numeric.group(&group, &locals).err();
+        assert_eq!(refusal, Some(Refusal::NumberIsId));
+    }
+
+    #[test]
+    fn admission_too_long_qualified_name_is_taken() {
+        let long = [b'a'; NAME_BYTES_MAX];
+        let user = User { name: &long, ..USER };
+        let (rules, locals) = (with_case(NameCase::Sensitive), Locals::default());
+        let Ok(admitted) = rules.user(&user, &locals) else { panic!("admitted") };
+        let refusal = rules.qualify_user(&admitted, &locals).err().map(|refusal| refusal.message());
+        assert_eq!(refusal, Some(&directory::NAME_OF_HIGHER_DOMAIN));
     }
 }

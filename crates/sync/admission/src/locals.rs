@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's own accounts, read from its passwd, group, subuid and subgid files.
 
+use crate::name_set::NameSet;
 use roster_config::{HostConfig, USERS_GID};
 use roster_passwd_format::lines::{ParsedLine, group_line, passwd_line};
 use roster_passwd_format::{Group, User, is_nis};
@@ -16,9 +17,9 @@ const USERS_NAME: &[u8] = b"users";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // names say it
 pub struct Locals {
-    pub user_names: HashSet<Vec<u8>>,
+    pub user_names: NameSet,
     pub uids: HashSet<u32>,
-    pub group_names: HashSet<Vec<u8>>,
+    pub group_names: NameSet,
     pub gids: HashSet<u32>,
     /// Primary gids of local users.
     pub primary_gids: HashSet<u32>,
@@ -44,9 +45,9 @@ impl Locals {
 
     /// Adds the accounts of `other`.
     pub fn add(&mut self, other: Self) {
-        self.user_names.extend(other.user_names);
+        self.user_names.add(other.user_names);
         self.uids.extend(other.uids);
-        self.group_names.extend(other.group_names);
+        self.group_names.add(other.group_names);
         self.gids.extend(other.gids);
         self.primary_gids.extend(other.primary_gids);
         self.subuids.add(other.subuids);

@@ -289,7 +289,7 @@ impl AccessEvaluator {
             None => None,
         };
         let account = bytes.as_deref().and_then(Account::from_bytes);
-        let name = String::from_utf8_lossy(&who.user);
+        let name = self.users.rule_name(&who.user);
         let facts = AccessFacts {
             name: &name,
             service: &who.service,

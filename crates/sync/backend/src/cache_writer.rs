@@ -4,7 +4,7 @@
 //! then stay as old as the entries there.
 
 use super::engine::{CacheOpenFault, Engine, LoadedCache};
-use roster_config::{DomainConfig, DomainMode, ProviderConfig};
+use roster_config::{DomainConfig, DomainMode, NameCase, ProviderConfig};
 use roster_domain_cache::{
     self as store, CacheError, DomainCache, FileFault, OpenedCache, QuarantinedFile,
 };
@@ -100,7 +100,13 @@ impl CacheWriter {
             DomainMode::Replicate => "mirror",
             DomainMode::OnDemand => "answers",
         };
-        let identity = format!("{} {kept} {source}", domain.name);
+        // Member lists of the cache name users in the form of this case.
+        let case = match domain.names.case {
+            NameCase::Sensitive => "",
+            NameCase::Insensitive => " case insensitive",
+            NameCase::Preserving => " case preserving",
+        };
+        let identity = format!("{} {kept} {source}{case}", domain.name);
         Self { dir: folder, identity, mode: domain.mode }
     }
 

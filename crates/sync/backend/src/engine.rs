@@ -42,6 +42,7 @@ use roster_bus::interfaces;
 use roster_config::DomainMode;
 use roster_domain_cache::{self as store, CacheError, DomainCache, EntryKey, Rejection};
 use roster_messages::{log, table::directory};
+use roster_names::fold;
 use roster_provider::reason::Reason;
 use roster_provider::{
     DirectoryEntry, DirectoryUser, EntryId, EntrySink, Member, SearchId, SyncCookie,
@@ -74,6 +75,8 @@ pub struct EngineSettings {
     pub has_dn_lists: bool,
     /// Lists may name users by name.
     pub has_name_lists: bool,
+    /// Any spelling of a name finds an entry.
+    pub ignores_case: bool,
     /// Users log in through Roster, so account data is stored.
     pub has_logins: bool,
     /// The source states which entries it does not have, as text files do.
@@ -213,8 +216,9 @@ impl Engine {
         store: Option<Arc<DomainCache>>,
         why: Option<CacheOpenFault>,
     ) -> Arc<Self> {
-        let LoadedCache { parts, entries, references, rejected, on_demand: asked, next_number } =
+        let LoadedCache { parts, entries, references, rejected, on_demand: mut asked, next_number } =
             loaded;
+        asked.set_ignores_case(settings.ignores_case);
         let mut removals = RemovalState::new(settings.mass_deletion);
         for (&part, state) in &parts {
             let keys =
@@ -725,6 +729,10 @@ impl EngineState {
                     before.and_then(|before| Some((before.references(), before.groups.clone()?)));
                 let reference = self.intern_reference(&member_by_dn(&user.reference));
                 let by_name = match settings.has_name_lists {
+                    // Lists name users in any spelling.
+                    true if settings.ignores_case => {
+                        self.intern_reference(&Member::Name(fold(&user.name)))
+                    }
                     true => self.intern_reference(&Member::Name(Cow::Borrowed(&user.name))),
                     false => NO_REFERENCE,
                 };
@@ -741,7 +749,12 @@ impl EngineState {
             DirectoryEntry::Group(group) => {
                 let known = match &group.members {
                     Some(named) => {
-                        members.extend(named.iter().map(|member| self.intern_reference(member)));
+                        members.extend(named.iter().map(|member| match member {
+                            Member::Name(name) if settings.ignores_case => {
+                                self.intern_reference(&Member::Name(fold(name)))
+                            }
+                            member => self.intern_reference(member),
+                        }));
                         Some(named.iter().fold(MemberForms::default(), MemberForms::with))
                     }
                     None => {

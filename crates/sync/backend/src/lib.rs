@@ -51,7 +51,8 @@ use on_demand_fetch::OnDemandFetcher;
 use roster_auth_krb5::{Krb5Authenticator, Krb5HelperProcess};
 use roster_bus::zbus::object_server::SignalEmitter;
 use roster_config::{
-    AuthMethod, DomainConfig, DomainMode, LdapServer, MemberValues, ProviderConfig as Configured,
+    AuthMethod, DomainConfig, DomainMode, LdapServer, ListNames, MemberValues,
+    ProviderConfig as Configured,
 };
 use roster_messages::table::{directory, login};
 use roster_messages::{CodedError, log};
@@ -170,6 +171,7 @@ async fn run(
         mass_deletion: domain.mass_deletion,
         has_dn_lists: has_dn_lists(&domain.provider),
         has_name_lists: has_name_lists(&domain.provider),
+        ignores_case: domain.names.case.ignores_case(),
         has_logins: domain.has_logins(),
         states_removals: matches!(domain.provider, Configured::Files(_)),
     };
@@ -244,7 +246,8 @@ fn login_rules<P: Provider + 'static>(
     }
     let rules = domain.access.clone();
     let has_groups = rules.groups().next().is_some();
-    let users = Arc::new(UserIndex::new(Arc::clone(engine), domain.mode, has_groups));
+    let users = UserIndex::new(Arc::clone(engine), domain.mode, has_groups);
+    let users = Arc::new(users.with_names(ListNames::new(&domain.name, &domain.names)));
     let dir = context.state_dir.join(DOMAIN_CACHE_DIR).join(&domain.name);
     // Local files do not confirm the clock.
     let is_remote = matches!(domain.provider, Configured::Ldap(_));

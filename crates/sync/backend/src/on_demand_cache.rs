@@ -6,6 +6,7 @@ use roster_bus::domain_image::{
     GroupRecord, NO_REFERENCE, Numbers, Record, Records, write_group, write_groups_of,
 };
 use roster_domain_cache::EntryKey;
+use roster_names::fold;
 use roster_provider::{LookupQuery, LookupScope};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -15,6 +16,8 @@ use std::hash::Hash;
 pub struct OnDemandCache {
     /// Number of queries so far.
     lookups: u64,
+    /// Any spelling of a name finds an entry. The index of names then has folded names.
+    ignores_case: bool,
     entries: HashMap<u32, CachedEntry>,
     by_name: HashMap<(CachedKind, Box<[u8]>), u32>,
     by_id: HashMap<(CachedKind, u32), u32>,
@@ -165,11 +168,30 @@ impl OnDemandCache {
         self.entries.get(&number)
     }
 
+    /// Sets whether any spelling of a name finds an entry.
+    pub fn set_ignores_case(&mut self, ignores_case: bool) {
+        if self.ignores_case == ignores_case {
+            return;
+        }
+        self.ignores_case = ignores_case;
+        let entries = self.entries.iter();
+        let by_name =
+            entries.map(|(number, entry)| (self.name_key(entry.kind, &entry.name), *number));
+        self.by_name = by_name.collect();
+    }
+
+    fn name_key(&self, kind: CachedKind, name: &[u8]) -> (CachedKind, Box<[u8]>) {
+        match self.ignores_case {
+            true => (kind, (&*fold(name)).into()),
+            false => (kind, name.into()),
+        }
+    }
+
     /// Replaces an entry.
     pub fn put(&mut self, number: u32, answer: CachedEntry) {
         let answer = CachedEntry { last_lookup: self.lookups, ..answer };
         self.remove(number);
-        self.by_name.insert((answer.kind, answer.name.clone()), number);
+        self.by_name.insert(self.name_key(answer.kind, &answer.name), number);
         self.by_id.insert((answer.kind, answer.id), number);
         for reference in answer.references().into_iter().filter(|one| *one != NO_REFERENCE) {
             self.by_reference.insert((answer.kind, reference), number);
@@ -241,7 +263,8 @@ impl OnDemandCache {
         let references = answer.references();
         let CachedEntry { kind, name, id, groups, .. } = answer;
         self.unindex_groups(number, &groups);
-        forget_key(&mut self.by_name, &(kind, name), number);
+        let called = self.name_key(kind, &name);
+        forget_key(&mut self.by_name, &called, number);
         forget_key(&mut self.by_id, &(kind, id), number);
         for reference in references {
             forget_key(&mut self.by_reference, &(kind, reference), number);
@@ -261,9 +284,9 @@ impl OnDemandCache {
         }
     }
 
-    /// Finds the exact name: the absence of ALICE is not the absence of alice.
+    /// Finds a name. Where case counts, the absence of ALICE is not the absence of alice.
     fn find_by_name(&self, kind: CachedKind, name: &[u8]) -> Option<u32> {
-        self.by_name.get(&(kind, name.into())).copied()
+        self.by_name.get(&self.name_key(kind, name)).copied()
     }
 
     /// Returns the entry of a query, if its data is complete and was reported since that time.
@@ -559,6 +582,19 @@ mod tests {
         asked.remove(1);
         assert_eq!(asked.find(&by_name("alice")), Some(2));
         assert_eq!(asked.find(&LookupQuery::UserByUid(1000)), None);
+    }
+
+    #[test]
+    fn on_demand_cache_ignores_case_where_set() {
+        let mut asked = OnDemandCache::default();
+        asked.put(1, user(1, "Alice", 5001, 7));
+        asked.set_ignores_case(true);
+        asked.put(2, user(2, "BOB", 5002, 8));
+        for (name, number) in [("alice", 1), ("ALICE", 1), ("Alice", 1), ("bob", 2)] {
+            assert_eq!(asked.find(&by_name(name)), Some(number), "{name}");
+        }
+        asked.remove(1);
+        assert_eq!(asked.find(&by_name("alice")), None);
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub(super) const GROUPS: SearchId = SearchId(1);
 
 fn settings(mode: DomainMode) -> EngineSettings {
     EngineSettings {
+        ignores_case: false,
         domain: "corp".into(),
         mode,
         mass_deletion: 0.5,
@@ -899,6 +900,7 @@ fn cache(folder: &Path) -> CacheWriter {
 fn cache_in(folder: &Path, mode: DomainMode) -> CacheWriter {
     let files = FilesConfig { passwd: "/passwd".into(), group: "/group".into() };
     let domain = DomainConfig {
+        names: roster_config::NameConfig::default(),
         name: "corp".into(),
         min_id: 1000,
         max_id: 60_000,

@@ -9,7 +9,7 @@ use super::domain_image::ImageError;
 use super::engine::{Engine, ViewUnavailable};
 use parking_lot::{Mutex, MutexGuard};
 use roster_bus::domain_image::{NO_REFERENCE, Record, Records};
-use roster_config::DomainMode;
+use roster_config::{DomainMode, ListNames};
 use roster_provider::access::Membership;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -21,6 +21,8 @@ pub struct UserIndex {
     mode: DomainMode,
     /// Whether rules name groups. Otherwise groups are not indexed.
     has_groups: bool,
+    /// The form in which names of rules are compared.
+    names: ListNames,
     state: Mutex<IndexState>,
 }
 
@@ -94,7 +96,19 @@ impl UserIndex {
     /// Makes an empty index.
     #[must_use]
     pub fn new(engine: Arc<Engine>, mode: DomainMode, has_groups: bool) -> Self {
-        Self { engine, mode, has_groups, state: Mutex::default() }
+        Self { engine, mode, has_groups, names: ListNames::default(), state: Mutex::default() }
+    }
+
+    /// Compares the names of rules in the form of a domain.
+    #[must_use]
+    pub fn with_names(self, names: ListNames) -> Self {
+        Self { names, ..self }
+    }
+
+    /// Returns a user's name in the form of the rules.
+    #[must_use]
+    pub fn rule_name(&self, name: &[u8]) -> String {
+        self.names.comparable_text(name)
     }
 
     /// Returns the user of that name and uid.
@@ -173,7 +187,8 @@ impl UserIndex {
         if let Some(members) = known.members.get(group) {
             return Ok(members.clone());
         }
-        let members = known.expand_group(&self.engine, self.mode, group.as_bytes())?.map(Arc::new);
+        let is_called = |name: &[u8]| *self.names.comparable(name) == *group.as_bytes();
+        let members = known.expand_group(&self.engine, self.mode, &is_called)?.map(Arc::new);
         known.members.insert(group.to_owned(), members.clone());
         Ok(members)
     }
@@ -268,9 +283,9 @@ impl IndexState {
         &self,
         engine: &Engine,
         mode: DomainMode,
-        name: &[u8],
+        is_called: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<GroupMembers>, ViewUnavailable> {
-        let named = self.groups.iter().filter(|(_, group)| *group.name == *name);
+        let named = self.groups.iter().filter(|(_, group)| is_called(&group.name));
         let mut next: Vec<u32> = named.map(|(number, _)| *number).collect();
         if next.is_empty() {
             return Ok(None);

@@ -5,9 +5,11 @@
 
 use crate::keys::{self, ConfigTable, Key};
 use crate::toml_section::{TomlSection, entry};
-use crate::{AccessConfig, AccessLists, AccountCheck, DomainConfig, ProviderConfig};
+use crate::{AccessConfig, AccessLists, AccountCheck, DomainConfig, NameConfig, ProviderConfig};
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
+use roster_names::{compose, equals_folded, fold, qualified_forms};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
@@ -169,9 +171,9 @@ impl AccessConfig {
         groups.flatten().flatten().map(String::as_str)
     }
 
-    /// Converts names to lower case, for a domain with case-insensitive names.
+    /// Converts names to the form in which the domain compares them.
     #[must_use]
-    pub fn lower_case(mut self) -> Self {
+    pub(crate) fn normalised(mut self, names: &ListNames) -> Self {
         for lists in std::iter::once(&mut self.lists).chain(self.services.values_mut()) {
             let all = [
                 &mut lists.allowed_users,
@@ -180,9 +182,48 @@ impl AccessConfig {
                 &mut lists.denied_groups,
             ];
             for name in all.into_iter().flatten().flatten() {
-                *name = name.to_lowercase();
+                *name = names.comparable_text(name.as_bytes());
             }
         }
         self
+    }
+}
+
+/// The form in which a domain compares names of its entries with those in its access rules.
+#[derive(Clone, Debug, Default)]
+pub struct ListNames {
+    domain: String,
+    names: NameConfig,
+}
+
+impl ListNames {
+    /// Makes the form of a domain.
+    #[must_use]
+    pub fn new(domain: &str, names: &NameConfig) -> Self {
+        Self { domain: domain.to_owned(), names: names.clone() }
+    }
+
+    /// Returns a name without its own domain, and folded if the domain ignores case. `alice@corp` and `alice` of the
+    /// domain `corp` are equal in rules.
+    #[must_use]
+    pub fn comparable<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
+        let is_own = |called: &[u8]| {
+            [&self.domain, &self.names.short_name]
+                .iter()
+                .any(|own| !own.is_empty() && equals_folded(own.as_bytes(), called))
+        };
+        let forms = qualified_forms(name).into_iter().flatten();
+        let alone = forms.filter(|form| is_own(form.domain)).map(|form| form.name).next();
+        let alone = alone.unwrap_or(name);
+        match self.names.case.ignores_case() {
+            true => Cow::Owned(fold(&compose(alone)).into_owned()),
+            false => Cow::Borrowed(alone),
+        }
+    }
+
+    /// Returns the same as text.
+    #[must_use]
+    pub fn comparable_text(&self, name: &[u8]) -> String {
+        String::from_utf8_lossy(&self.comparable(name)).into_owned()
     }
 }

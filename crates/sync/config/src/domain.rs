@@ -3,14 +3,15 @@
 //!
 //! `toml_section` checks each value alone, and `access` reads the subtable of access rules.
 
-use crate::access;
+use crate::access::{self, ListNames};
 use crate::keys::{self, ConfigKey, ConfigTable, Key};
 use crate::toml_section::{LoadReport, TomlSection};
 use crate::value_syntax;
 use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
     FilesConfig, HomeShellOverrides, HostConfig, KdcValidation, Krb5Config, LdapConfig, LdapServer,
-    MemberAttribute, MemberValues, OfflineConfig, ProviderConfig, SearchConfig, SecretFile,
+    MemberAttribute, MemberValues, NameCase, NameConfig, OfflineConfig, ProviderConfig,
+    SearchConfig, SecretFile,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -43,6 +44,7 @@ pub(crate) fn domain<'d>(
         name: name.to_owned(),
         min_id,
         max_id,
+        names: names(&mut section, mode),
         mode,
         overrides: overrides(&mut section),
         mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
@@ -55,11 +57,31 @@ pub(crate) fn domain<'d>(
     let found = section.subtable("access");
     let authenticates = domain.auth.method != AuthMethod::None;
     domain.access = access::access(&mut section, found, authenticates);
-    if matches!(&domain.provider, ProviderConfig::Ldap(ldap) if !ldap.case_sensitive) {
-        domain.access = domain.access.lower_case();
-    }
+    domain.access = domain.access.normalised(&ListNames::new(name, &domain.names));
     access::check_provider(&mut section, &domain);
     domain
+}
+
+fn names(section: &mut TomlSection<'_, '_, '_, '_>, mode: DomainMode) -> NameConfig {
+    let case: String = section.value(&keys::DOMAIN_CASE);
+    let numeric = section.value(&keys::DOMAIN_NUMERIC_NAMES);
+    if numeric && mode == DomainMode::OnDemand {
+        let text = "requires mode = \"replicate\": ids that no program asked for are unknown";
+        let error = CodedError::new(&codes::NUMERIC_NAMES_ON_DEMAND, text);
+        section.error(&keys::DOMAIN_NUMERIC_NAMES, error);
+    }
+    let short_name: Option<String> = section.optional_value(&keys::DOMAIN_SHORT_NAME);
+    section.note_unset(&keys::DOMAIN_SHORT_NAME);
+    NameConfig {
+        case: match case.as_str() {
+            "insensitive" => NameCase::Insensitive,
+            "preserving" => NameCase::Preserving,
+            _ => NameCase::Sensitive,
+        },
+        short_name: short_name.unwrap_or_default(),
+        qualified: section.value(&keys::DOMAIN_QUALIFIED_NAMES),
+        numeric,
+    }
 }
 
 /// Keys without an effect in a domain without password authentication.
@@ -309,7 +331,6 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap
     };
     let users = search(&keys::LDAP_USER_BASE, &keys::LDAP_USER_FILTER);
     let groups = search(&keys::LDAP_GROUP_BASE, &keys::LDAP_GROUP_FILTER);
-    let case_sensitive = section.value(&keys::LDAP_CASE_SENSITIVE);
     let bind = bind(section, &servers, discover.is_some());
     let start_tls: bool = section.value(&keys::LDAP_START_TLS);
     let tls_ca: Option<PathBuf> = section.optional_value(&keys::LDAP_TLS_CA);
@@ -349,7 +370,6 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap
         users,
         groups,
         member_attributes,
-        case_sensitive,
         bind,
         start_tls,
         tls_ca,

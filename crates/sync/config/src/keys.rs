@@ -152,6 +152,10 @@ pub enum ValueKind {
     },
     /// Servers.
     Uris,
+    /// Name of a domain.
+    Domain,
+    /// Short name of a domain.
+    ShortName,
     /// Names of domains.
     Domains,
     /// Group ids.
@@ -193,6 +197,8 @@ impl ValueKind {
             | Self::DnsDomain
             | Self::Realm
             | Self::Cache
+            | Self::Domain
+            | Self::ShortName
             | Self::Characters => ValueType::Text,
             Self::Attributes
             | Self::Hosts { .. }
@@ -229,6 +235,8 @@ impl ValueKind {
             Self::Cache => "credential cache".to_owned(),
             Self::Hosts { .. } => "list of HOST[:PORT]".to_owned(),
             Self::Uris => "list of URIs".to_owned(),
+            Self::Domain => "domain".to_owned(),
+            Self::ShortName => "short name".to_owned(),
             Self::Domains => "list of domains".to_owned(),
             Self::Gids => "list of gids".to_owned(),
             Self::Users => "list of user names".to_owned(),
@@ -370,7 +378,7 @@ pub const ID_MAX: u32 = u32::MAX - 1;
 pub const RESERVED_IDS: [u32; 4] = [0, 65_534, 65_535, u32::MAX];
 
 /// Limit of the domains: the package creates this many users for backends.
-pub const DOMAINS_MAX: usize = 8;
+pub const DOMAINS_MAX: usize = 32;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -461,9 +469,18 @@ declare_keys! {
         "domains",
         ValueKind::Domains,
         KeyDefault::Required,
-        "Domains in order of priority, at most 8. Of two entries with the same name or id, the first domain's entry \
-         is served. roster domain rejected lists the other. rosterd ignores a table [domain.NAME] that is missing \
-         here.",
+        "Domains in order of priority, at most 32. If two entries have the same id, rosterd serves the first \
+         domain's entry, and roster domain rejected lists the other. If two entries have the same name, the first \
+         domain's entry has it, and rosterd serves the other one with its domain: alice@lab. rosterd ignores a table \
+         [domain.NAME] that is missing here.",
+    );
+    HOST_DEFAULT_DOMAIN: String = table_key(
+        ConfigTable::Host,
+        "default_domain",
+        ValueKind::Domain,
+        KeyDefault::Absent,
+        "Domain with the highest priority for names, in place of the first one in domains. Ids keep the order of \
+         domains.",
     );
     HOST_MIN_ID: u32 = table_key(
         ConfigTable::Host,
@@ -518,7 +535,9 @@ declare_keys! {
         ValueKind::Characters,
         KeyDefault::Value("\"\""),
         "Further ASCII characters in names, such as \" \". Always allowed: letters, digits, ., _, -, @, +, a final $, \
-         and characters beyond ASCII.",
+         and characters beyond ASCII. Never allowed, not even with this key: control and invisible characters, \
+         colon, comma and slash, a space at the start or the end, and -, + or ~ at the start. The names root, . and .. \
+         are rejected too. Names of digits need numeric_names.",
     );
     HOST_PASSWD: PathBuf = table_key(
         ConfigTable::Host,
@@ -563,6 +582,40 @@ declare_keys! {
         "replicate mirrors the domain and follows its changes. on-demand searches for single entries, and needs \
          provider = \"ldap\". On-demand domains come last in domains: Roster asks them before lower-priority domains \
          reply. getent passwd and getent group leave out lower-priority domains.",
+    );
+    DOMAIN_CASE: String = table_key(
+        ConfigTable::Domain,
+        "case",
+        ValueKind::Choice { noun: "treatment of case", of: &["sensitive", "insensitive", "preserving"] },
+        KeyDefault::Value("\"sensitive\""),
+        "Case of names. With sensitive, names that differ by case are different. With insensitive, names are served in \
+         lower case, and any spelling finds them. With preserving, names are served as the directory spells them, and \
+         any spelling finds them. If two names differ by case only, rosterd serves the second one with its domain, or \
+         rejects it if both are of this domain.",
+    );
+    DOMAIN_SHORT_NAME: String = table_key(
+        ConfigTable::Domain,
+        "short_name",
+        ValueKind::ShortName,
+        KeyDefault::Follows("the name of the domain"),
+        "Another name of the domain in lookups: with short_name = \"CORP\", CORP\\alice and alice@CORP find alice of \
+         this domain. Case does not matter.",
+    );
+    DOMAIN_QUALIFIED_NAMES: bool = table_key(
+        ConfigTable::Domain,
+        "qualified_names",
+        ValueKind::Boolean,
+        KeyDefault::Value("false"),
+        "Serve names with the domain only: alice@corp. Without this key alice@corp finds the user alice as well.",
+    );
+    DOMAIN_NUMERIC_NAMES: bool = table_key(
+        ConfigTable::Domain,
+        "numeric_names",
+        ValueKind::Boolean,
+        KeyDefault::Value("false"),
+        "Serve names of digits only, such as 1234. chown(1) and other programs read such a name before they read a \
+         number. rosterd therefore rejects a name with the value of an id below min_id, of a local entry, or of \
+         another served entry. Needs mode = \"replicate\".",
     );
     DOMAIN_MIN_ID: u32 = table_key(
         ConfigTable::Domain,
@@ -835,12 +888,6 @@ declare_keys! {
         ValueKind::Filter,
         KeyDefault::Value("\"(objectClass=posixGroup)\""),
         "Entries that are groups.",
-    );
-    LDAP_CASE_SENSITIVE: bool = ldap_key(
-        "case_sensitive",
-        ValueKind::Boolean,
-        KeyDefault::Value("true"),
-        "Treat names that differ by case as different. With false, names are served in lower case.",
     );
     LDAP_BIND: String = ldap_key(
         "bind",

@@ -25,6 +25,7 @@ mod secret_files;
 mod toml_section;
 mod value_syntax;
 
+pub use access::ListNames;
 pub use config_files::{ConfigFiles, ConfigReadError, FileTree, MAIN_PATH, VENDOR_DIRECTORY};
 pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used};
 pub use load::{ParsedConfig, parse, parse_files};
@@ -89,6 +90,8 @@ impl Config {
 /// `[host]`: settings for all domains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostConfig {
+    /// The domain with the highest priority for names. `None` is the first one.
+    pub default_domain: Option<String>,
     /// Smallest uid and gid of directory entries.
     pub min_id: u32,
     /// Largest uid and gid.
@@ -149,6 +152,8 @@ pub struct DomainConfig {
     pub min_id: u32,
     /// Largest uid and gid, at most the host's maximum.
     pub max_id: u32,
+    /// Names of its users and groups.
+    pub names: NameConfig,
     /// Mirrored or on demand.
     pub mode: DomainMode,
     /// Home directory and shell of its users.
@@ -165,6 +170,39 @@ pub struct DomainConfig {
     pub auth: AuthConfig,
     /// `[domain.NAME.access]`: the access rules.
     pub access: AccessConfig,
+}
+
+/// Names of the users and groups of a domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameConfig {
+    /// Treatment of case.
+    pub case: NameCase,
+    /// Another name of the domain. Empty without one.
+    pub short_name: String,
+    /// Names are served with the domain only.
+    pub qualified: bool,
+    /// Names of digits only are served.
+    pub numeric: bool,
+}
+
+/// `case = …`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NameCase {
+    /// Names that differ by case are different.
+    #[default]
+    Sensitive,
+    /// Names are served in lower case, and found in any spelling.
+    Insensitive,
+    /// Names are served as the directory spells them, and found in any spelling.
+    Preserving,
+}
+
+impl NameCase {
+    /// Returns whether any spelling of a name finds an entry.
+    #[must_use]
+    pub fn ignores_case(self) -> bool {
+        self != Self::Sensitive
+    }
 }
 
 impl DomainConfig {
@@ -355,8 +393,6 @@ pub struct LdapConfig {
     pub attributes: AttributeNames,
     /// Attributes that list the members of a group.
     pub member_attributes: Vec<MemberAttribute>,
-    /// Names are case-sensitive. If not, they are served in lower case.
-    pub case_sensitive: bool,
     /// The bind method.
     pub bind: BindMethod,
     /// StartTLS. LDAPS depends on the server's URI instead.

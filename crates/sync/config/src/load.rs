@@ -15,6 +15,7 @@ use crate::{
 };
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Severity};
+use roster_names::equals_folded;
 use roster_snapshot::floor::GIDS_MAX;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -212,6 +213,7 @@ fn read_config(report: &mut LoadReport<'_>, root: &DeTable<'_>) -> Config {
     let (host, names) = host(report, root);
     let domains = domains(report, root, &host, &names);
     warn_slow_precedence(report, root, &domains);
+    reject_shared_names(report, root, &domains);
 
     let mut section =
         TomlSection::new(report, ConfigTable::Publisher, "publisher", entry(root, "publisher"));
@@ -294,7 +296,14 @@ fn host(report: &mut LoadReport<'_>, root: &DeTable<'_>) -> (HostConfig, Vec<Str
             ),
         );
     }
+    let default_domain: Option<String> = section.optional_value(&keys::HOST_DEFAULT_DOMAIN);
+    if let Some(domain) = default_domain.as_ref().filter(|domain| !names.contains(domain)) {
+        let text = format!("{domain:?} is not in domains");
+        let error = CodedError::new(&codes::DEFAULT_DOMAIN_UNKNOWN, text);
+        section.error(&keys::HOST_DEFAULT_DOMAIN, error);
+    }
     let host = HostConfig {
+        default_domain,
         min_id: section.value(&keys::HOST_MIN_ID),
         max_id: section.value(&keys::HOST_MAX_ID),
         allowed_local_gids: section.value(&keys::HOST_ALLOWED_LOCAL_GIDS),
@@ -393,6 +402,28 @@ fn report_missing_table(
         CodedError::new(&codes::DOMAIN_TABLE_MISSING, format!("the table [{path}] is missing"));
     let mut section = TomlSection::new(report, ConfigTable::Host, "host", entry(root, "host"));
     section.element_error(&keys::HOST_DOMAINS, |text| text == name, error.fix(fix));
+}
+
+/// Rejects a short name that is a name or a short name of another domain: `CORP\\alice` must name one domain.
+fn reject_shared_names(report: &mut LoadReport<'_>, root: &DeTable<'_>, domains: &[DomainConfig]) {
+    for (position, domain) in domains.iter().enumerate() {
+        let short_name = domain.names.short_name.as_bytes();
+        let is_shared = |(other, known): &(usize, &DomainConfig)| {
+            let names = [known.name.as_bytes(), known.names.short_name.as_bytes()];
+            *other != position && names.iter().any(|name| equals_folded(name, short_name))
+        };
+        let shared = domains.iter().enumerate().find(is_shared).filter(|_| !short_name.is_empty());
+        if let Some((_, other)) = shared {
+            let text =
+                format!("{:?} is a name of the domain {}", domain.names.short_name, other.name);
+            let error = CodedError::new(&codes::SHORT_NAME_SHARED, text);
+            let table = entry(root, "domain")
+                .and_then(|(_, value)| entry(value.get_ref().as_table()?, &domain.name));
+            let path = domain_path(&domain.name);
+            let mut section = TomlSection::new(report, ConfigTable::Domain, &path, table);
+            section.error(&keys::DOMAIN_SHORT_NAME, error);
+        }
+    }
 }
 
 /// Warns of mirrored domains after an on-demand one, because their lookups wait for it.

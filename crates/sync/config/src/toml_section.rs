@@ -316,7 +316,7 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
 
     /// Records unknown keys. `provider` is the domain's provider, if known.
     pub fn reject_unknown_keys(&mut self, provider: Option<&str>) {
-        for (name, _) in self.table.into_iter().flatten() {
+        for (name, value) in self.table.into_iter().flatten() {
             let (name, place) = (&**name.get_ref(), name.span());
             let known = keys_of(self.kind).find(|key| key.name == name);
             let error = match known {
@@ -333,6 +333,9 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
                 // The tables of access rules are read separately, too.
                 None if self.kind == ConfigTable::Domain && name == "access" => continue,
                 None if self.kind == ConfigTable::Access && name == "service" => continue,
+                None if self.kind == ConfigTable::Domain && name == "case_sensitive" => {
+                    replaced_case_key(value.get_ref())
+                }
                 None => unknown_key(self.kind, name),
             };
             let path = self.key_path(name);
@@ -345,6 +348,16 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
 pub(crate) fn not_a_table(path: &str) -> CodedError {
     CodedError::new(&codes::NOT_A_TABLE, "must be a table")
         .fix(format!("Write [{path}], and its keys below."))
+}
+
+/// Returns the error about the key that `case` replaced.
+fn replaced_case_key(value: &DeValue<'_>) -> CodedError {
+    let case = match value {
+        DeValue::Boolean(false) => "insensitive",
+        _ => "sensitive",
+    };
+    CodedError::new(&codes::CASE_KEY_REPLACED, "the key is now called case")
+        .fix(format!("Write case = \"{case}\"."))
 }
 
 fn other_provider(of_key: Option<&str>, of_domain: Option<&str>) -> CodedError {
@@ -443,6 +456,8 @@ fn example(key: &ConfigKey) -> String {
     let value = match (key.kind, key.name) {
         (ValueKind::Choice { of, .. }, _) => return choices(key.name, of),
         (ValueKind::Domains, _) => "[\"corp\"]",
+        (ValueKind::Domain, _) => "\"corp\"",
+        (ValueKind::ShortName, _) => "\"CORP\"",
         (ValueKind::Dn, _) => "\"dc=example,dc=com\"",
         (ValueKind::Uris, _) => "[\"ldaps://ldap1.example.com\"]",
         (ValueKind::Listen, _) => "\"unix:/run/roster/metrics\"",
@@ -609,6 +624,8 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Cod
         ValueKind::Template { original } => {
             checked(value, |text| value_syntax::template(text, original))?
         }
+        ValueKind::Domain => checked(value, value_syntax::domain_name)?,
+        ValueKind::ShortName => checked(value, value_syntax::short_name)?,
         ValueKind::Dn => checked(value, value_syntax::dn)?,
         ValueKind::Filter => checked(value, crate::ldap_filter::check_filter)?,
         ValueKind::Attribute => checked(value, value_syntax::canonical_attribute)?,

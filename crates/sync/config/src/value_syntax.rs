@@ -78,6 +78,16 @@ pub fn domain_name(name: &str) -> Result<(), CodedError> {
     Ok(())
 }
 
+/// Checks the short name of a domain: the name of a domain with letters in any case.
+pub fn short_name(name: &str) -> Result<(), CodedError> {
+    domain_name(&name.to_ascii_lowercase()).map_err(|_| {
+        CodedError::new(
+            &codes::INVALID_DOMAIN_NAME,
+            format!("{name:?} is not a valid short name of a domain"),
+        )
+    })
+}
+
 /// Limit of the name of a local user.
 const USER_BYTES_MAX: usize = 256;
 

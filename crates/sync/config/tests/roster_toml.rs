@@ -104,6 +104,7 @@ fn every_key_can_be_set() {
         r#"
         [host]
         domains = ["files.lab", "corp"]
+        default_domain = "corp"
         min_id = 500
         max_id = 0xffff_0000
         allowed_local_gids = [100]
@@ -129,6 +130,10 @@ fn every_key_can_be_set() {
         [domain.corp]
         provider = "ldap"
         mode = "on-demand"
+        case = "insensitive"
+        short_name = "CORP"
+        qualified_names = true
+        numeric_names = false
         min_id = 1000
         max_id = 2000
         home = "/net%o"
@@ -152,7 +157,6 @@ fn every_key_can_be_set() {
         user_filter = "(&(objectClass=posixAccount)(!(uid=x)))"
         group_base = "ou=groups,dc=x"
         group_filter = "(objectClass=posixGroup)"
-        case_sensitive = false
         bind = "simple"
         bind_dn = "cn=r,dc=x"
         bind_password_file = "/etc/roster/p"
@@ -440,8 +444,8 @@ fn each_mistake_has_its_remedy() {
             "search_timeout: must be a duration such as \"30s\", and is a number. Write a value of the required type. roster.toml(5) lists the type of each key. [RST-1017]",
         ),
         (
-            "case_sensitive = 1",
-            "case_sensitive: must be true or false, and is a whole number. Write a value of the required type. roster.toml(5) lists the type of each key. [RST-1017]",
+            "qualified_names = 1",
+            "qualified_names: must be true or false, and is a whole number. Write a value of the required type. roster.toml(5) lists the type of each key. [RST-1017]",
         ),
         (
             "fallback_home = '%o'",
@@ -581,6 +585,31 @@ fn lab(keys: &str) -> String {
 }
 
 #[test]
+fn case_key_error_has_line_to_write() {
+    for (old, new) in [("false", "insensitive"), ("true", "sensitive")] {
+        let mistakes = mistakes(&corp(&format!("case_sensitive = {old}")));
+        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+        let fix = format!("Write case = \"{new}\". [RST-1700]");
+        assert!(mistakes[0].ends_with(&fix), "{mistakes:?}");
+    }
+}
+
+#[test]
+fn access_names_have_form_of_domain() {
+    let rules =
+        "[domain.corp.access]\nallowed_users = ['ALICE', 'Bob@CORP', 'hq\\Zo\u{e9}', 'x@lab']\n";
+    for (case, expected) in [
+        ("sensitive", ["ALICE", "Bob", "Zo\u{e9}", "x@lab"]),
+        ("preserving", ["alice", "bob", "zo\u{e9}", "x@lab"]),
+    ] {
+        let text = corp(&format!("case = '{case}'\nshort_name = 'HQ'\n{rules}"));
+        let config = well(&text).config;
+        let lists = &config.domains[0].access.lists;
+        assert_eq!(lists.allowed_users.as_deref(), Some(&expected.map(str::to_owned)[..]));
+    }
+}
+
+#[test]
 fn contradiction_has_code_of_its_condition() {
     let no_domains = lab("").replace("'lab'", "");
     let same_file = lab("").replace("/g", "/p");
@@ -604,6 +633,24 @@ fn contradiction_has_code_of_its_condition() {
         (&no_domains, &[("host.domains", &config::DOMAINS_EMPTY)]),
         (&corp("").replace("corp", "Corp"), &[("host.domains", &config::INVALID_DOMAIN_NAME)]),
         (&lab("mode = 'on-demand'"), &[("domain.lab.mode", &config::ON_DEMAND_FILES)]),
+        (
+            &corp("mode = 'on-demand'\nnumeric_names = true"),
+            &[("domain.corp.numeric_names", &config::NUMERIC_NAMES_ON_DEMAND)],
+        ),
+        (
+            &corp("case_sensitive = false"),
+            &[("domain.corp.case_sensitive", &config::CASE_KEY_REPLACED)],
+        ),
+        (
+            &lab("").replace("domains = ['lab']", "domains = ['lab']\ndefault_domain = 'corp'"),
+            &[("host.default_domain", &config::DEFAULT_DOMAIN_UNKNOWN)],
+        ),
+        (
+            &lab("short_name = 'X1'\n[domain.x1]\nprovider = 'files'\npasswd = '/x'\ngroup = '/y'")
+                .replace("['lab']", "['lab', 'x1']"),
+            &[("domain.lab.short_name", &config::SHORT_NAME_SHARED)],
+        ),
+        (&lab("short_name = 'A B'"), &[("domain.lab.short_name", &config::INVALID_DOMAIN_NAME)]),
         (
             &corp("refresh_interval = 60\nnegative_ttl = 5"),
             &[
@@ -898,17 +945,15 @@ fn keys_outside_of_tables_are_sent_there() {
 
 #[test]
 fn more_domains_than_back_end_users_are_refused() {
-    let names: Vec<_> = (0..9).map(|n| format!("'d{n}'")).collect();
-    let tables: Vec<_> = (0..9)
+    let names: Vec<_> = (0..33).map(|n| format!("'d{n}'")).collect();
+    let tables: Vec<_> = (0..33)
         .map(|n| format!("[domain.d{n}]\nprovider = 'files'\npasswd = '/{n}'\ngroup = '/g{n}'\n"))
         .collect();
     let text = format!("[host]\ndomains = [{}]\n{}", names.join(", "), tables.concat());
     assert_eq!(
         mistakes(&text),
-        [
-            "roster.toml:2: host.domains: the list has 9 domains; the limit is 8. List at most eight \
-          domains. [RST-1058]"
-        ]
+        ["roster.toml:2: host.domains: the list has 33 domains; the limit is 32. List at most 32 \
+          domains. [RST-1058]"]
     );
 }
 
@@ -933,10 +978,11 @@ fn config_explain_names_origin_and_same_meaning() {
     let expected = [
         "[host]",
         "domains = [\"corp\", \"lab\"]  # roster.toml:3",
+        "# default_domain           # not set",
         "min_id = 1000              # roster.toml:4",
         "max_id = 4294967294        # default",
     ];
-    assert_eq!(text.lines().take(4).map(words).collect::<Vec<_>>(), expected.map(words));
+    assert_eq!(text.lines().take(5).map(words).collect::<Vec<_>>(), expected.map(words));
     assert!(text.ends_with(
         "\n[publisher]\ninterval = \"100ms\"  # default\n\n\
          [log]\nlevel = \"info\"  # default\njson = false    # default\n"

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use core::ffi::c_int;
+use roster_request::auth::ORIGIN_BYTES_MAX;
 
 const SILENT: c_int = 0x8000;
 const PRELIM_CHECK: c_int = 0x4000;
@@ -53,6 +54,46 @@ pub struct ModuleOptions {
     pub credentials: CredentialAction,
     /// There was an unknown argument.
     pub has_unknown_argument: bool,
+    /// The domains with users that count.
+    pub domains: DomainList,
+}
+
+/// The names in `domains=`, separated by commas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DomainList {
+    /// All domains.
+    #[default]
+    All,
+    /// These names.
+    Names {
+        /// The text of the argument.
+        bytes: [u8; ORIGIN_BYTES_MAX],
+        /// Its length.
+        len: usize,
+    },
+    /// The argument is empty or too long, so no user counts.
+    Invalid,
+}
+
+impl DomainList {
+    fn from_argument(text: &[u8]) -> Self {
+        let mut bytes = [0; ORIGIN_BYTES_MAX];
+        match bytes.get_mut(..text.len()) {
+            Some(place) if !text.is_empty() => {
+                place.copy_from_slice(text);
+                Self::Names { bytes, len: text.len() }
+            }
+            _ => Self::Invalid,
+        }
+    }
+
+    /// Returns the names for a request. Empty means all domains.
+    pub fn text(&self) -> &[u8] {
+        match self {
+            Self::Names { bytes, len } => bytes.get(..*len).unwrap_or_default(),
+            Self::All | Self::Invalid => b"",
+        }
+    }
 }
 
 impl ModuleOptions {
@@ -85,7 +126,10 @@ impl ModuleOptions {
             b"debug" => self.debug = true,
             b"must_change=fail" => self.must_change_fails = true,
             b"nodelay" => self.no_delay = true,
-            _ => self.has_unknown_argument = true,
+            _ => match word.strip_prefix(b"domains=") {
+                Some(names) => self.domains = DomainList::from_argument(names),
+                None => self.has_unknown_argument = true,
+            },
         }
     }
 }

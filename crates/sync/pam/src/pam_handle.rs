@@ -66,6 +66,8 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum PamItem {
+    /// The user.
+    User = 2,
     /// The service.
     Service = 1,
     /// The terminal.
@@ -136,8 +138,8 @@ impl CallHandle<'_> {
         let mut user = ptr::null();
         // SAFETY: libpam's handle; the call writes a pointer to `user`, and no prompt means the default one.
         match unsafe { pam_get_user(self.pamh, &raw mut user, ptr::null()) } {
-            // SAFETY: a string that libpam owns. It stays valid until the name is set again, and this module does not
-            // do that.
+            // SAFETY: a string that libpam owns. It stays valid until the name is set again, which this module does
+            // after its last use only.
             0 if !user.is_null() => Ok(unsafe { CStr::from_ptr(user) }),
             0 => Err(PamCode::USER_UNKNOWN),
             code => Err(PamCode(code)),
@@ -251,6 +253,22 @@ impl CallHandle<'_> {
     pub fn set_variable(&self, text: &CStr) {
         // SAFETY: libpam copies the text. Without memory the session lacks the variable.
         unsafe { pam_putenv(self.pamh, text.as_ptr()) };
+    }
+
+    /// Returns the name of a user in the databases of the host, which may differ from the name that found it.
+    pub fn canonical_name(&self, user: &CStr) -> Option<&CStr> {
+        // SAFETY: a name that ends with a NUL; libpam retains the record until the handle ends.
+        let found = unsafe { pam_modutil_getpwnam(self.pamh, user.as_ptr()) };
+        // SAFETY: a record that libpam owns, if any.
+        let name = unsafe { found.as_ref() }?.pw_name;
+        // SAFETY: a string of the record.
+        (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+    }
+
+    /// Sets the user of the login.
+    pub fn set_user(&self, user: &CStr) {
+        // SAFETY: libpam copies the string. Without memory the old name stays.
+        unsafe { pam_set_item(self.pamh, PamItem::User as c_int, user.as_ptr().cast()) };
     }
 
     /// Returns the user and group id of a user.

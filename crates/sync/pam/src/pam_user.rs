@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::local_users::is_local;
-use crate::options::ModuleOptions;
+use crate::options::{DomainList, ModuleOptions};
 use crate::pam_handle::{CallHandle, LogPriority, MessageStyle};
 use crate::return_codes::PamCode;
 use core::ffi::CStr;
@@ -51,7 +51,28 @@ impl<'h> PamUser<'h> {
                 c"pam_roster: unknown option in the PAM stack. See pam_roster(8). [RST-6022]",
             );
         }
+        if options.domains == DomainList::Invalid {
+            person.log(
+                LogPriority::Error,
+                c"pam_roster: domains= is empty or too long; no user is accepted. See pam_roster(8). [RST-6700]",
+            );
+            return Err(EarlyReturn::UnknownUser(PamCode::PERM_DENIED));
+        }
         Ok(person)
+    }
+
+    /// Returns the name of the user in the databases of the host. The program may have another spelling.
+    pub fn canonical_name(&self) -> &CStr {
+        self.handle.canonical_name(self.name).unwrap_or(self.name)
+    }
+
+    /// Gives the name of the directory to the program and to later modules, if the user was found by another name.
+    /// Nothing may use the old name afterwards.
+    pub fn use_canonical_name(self) {
+        let canonical = self.canonical_name();
+        if canonical != self.name && !is_local(canonical.to_bytes()) {
+            self.handle.set_user(canonical);
+        }
     }
 
     /// Writes a line to the log.

@@ -50,6 +50,7 @@ fn query_responder(
         remote_user: said(PamItem::RemoteUser),
         secret,
         new_secret,
+        domains: person.options.domains.text(),
     };
     let ResponderReply { header, messages, blob } = match query(&request) {
         Ok(answer) => answer,
@@ -106,14 +107,18 @@ pub fn authenticate(handle: &CallHandle<'_>, options: &ModuleOptions) -> PamCode
     if !options.no_delay {
         handle.delay_failure(FAILURE_MICROSECONDS);
     }
-    merge_code(authenticate_user(&person).map(|verdict| {
+    let code = merge_code(authenticate_user(&person).map(|verdict| {
         let must_change = verdict == AuthResult::MustChange;
         handle.set_flag(MUST_CHANGE, must_change);
         if must_change && options.must_change_fails {
             return PamCode::AUTH_ERR;
         }
         return_codes::authentication_code(verdict)
-    }))
+    }));
+    if code == PamCode::SUCCESS {
+        person.use_canonical_name();
+    }
+    code
 }
 
 fn authenticate_user(person: &PamUser<'_>) -> Result<AuthResult, PamCode> {
@@ -181,6 +186,10 @@ pub fn account(handle: &CallHandle<'_>, options: &ModuleOptions) -> PamCode {
     };
     let code =
         return_codes::account_code(query_responder(&person, AuthRequestKind::Account, b"", b""));
+    if code == PamCode::SUCCESS {
+        // A login by ssh key has no authentication in PAM.
+        person.use_canonical_name();
+    }
     match code {
         PamCode::SUCCESS if handle.has_flag(MUST_CHANGE) => PamCode::NEW_AUTHTOK_REQD,
         code => code,

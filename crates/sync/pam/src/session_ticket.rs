@@ -31,7 +31,7 @@ const NAME_BYTES_MAX: usize = 512;
 
 /// Stores the ticket of a login.
 pub fn keep_ticket(person: &PamUser<'_>, blob: &Secret) {
-    let PamUser { handle, name, .. } = person;
+    let (handle, name) = (person.handle, person.canonical_name());
     let Some(kept) = concat_bytes(&[name.to_bytes(), b"\0", blob.as_bytes()]) else { return };
     if handle.item_text(PamItem::Service, ORIGIN_BYTES_MAX) == CARRYING_SERVICE {
         let text = hex_assignment(kept.as_bytes(), CARRIED_PREFIX);
@@ -125,7 +125,7 @@ fn take_ticket(person: &PamUser<'_>) -> Option<Secret> {
     let end = kept.as_bytes().iter().position(|&byte| byte == 0)?;
     let (user, tickets) = kept.as_bytes().split_at_checked(end)?;
     let tickets = tickets.get(1..)?;
-    if user == person.name.to_bytes() { Secret::copy_of(tickets) } else { None }
+    if user == person.canonical_name().to_bytes() { Secret::copy_of(tickets) } else { None }
 }
 
 /// Concatenates parts.

@@ -113,22 +113,22 @@ enum EntrySelection {
 }
 
 impl EntrySelection {
-    fn includes_user(&self, user: &DirectoryUser<'_>) -> bool {
+    fn includes_user(&self, user: &DirectoryUser<'_>, mapping: &AttributeMapping) -> bool {
         match self {
             Self::All => true,
-            Self::Names(wanted) => wanted.contains(&*user.name),
+            Self::Names(wanted) => wanted.contains(&*mapping.comparable_name(&user.name)),
             Self::Members(wanted) => {
-                let named = Member::Name(Cow::Borrowed(&user.name));
+                let named = Member::Name(mapping.comparable_name(&user.name));
                 wanted.contains(&named)
                     || wanted.contains(&Member::Dn(Cow::Borrowed(&user.reference)))
             }
         }
     }
 
-    fn includes_group(&self, group: &DirectoryGroup<'_>) -> bool {
+    fn includes_group(&self, group: &DirectoryGroup<'_>, mapping: &AttributeMapping) -> bool {
         match self {
             Self::All => true,
-            Self::Names(wanted) => wanted.contains(&*group.name),
+            Self::Names(wanted) => wanted.contains(&*mapping.comparable_name(&group.name)),
             Self::Members(wanted) => wanted.contains(&Member::Dn(Cow::Borrowed(&group.reference))),
         }
     }
@@ -417,7 +417,7 @@ impl Lookups {
         let mut found = Vec::new();
         each_entry(&answer, |entry| {
             if let Ok(user) = self.mapping.user(entry)?
-                && wanted.includes_user(&user)
+                && wanted.includes_user(&user, &self.mapping)
             {
                 found.push((String::from_utf8(entry.dn.to_vec()), user.uid));
             }
@@ -645,7 +645,7 @@ impl Lookups {
         match keys {
             LookupKeys::Names(names) => {
                 let wanted =
-                    names.iter().map(|name| self.mapping.normalise_name(name).into_owned());
+                    names.iter().map(|name| self.mapping.comparable_name(name).into_owned());
                 (EncodedFilter::equals_any(name, names), EntrySelection::Names(wanted.collect()))
             }
             LookupKeys::Ids(ids) => {
@@ -670,7 +670,7 @@ impl Lookups {
             let part = self.users.part;
             let id = id_of(entry, &key)?;
             match self.mapping.user(entry)? {
-                Ok(user) if wanted.includes_user(&user) => {
+                Ok(user) if wanted.includes_user(&user, &self.mapping) => {
                     let names = self.spellings(entry, &user.name)?;
                     sink.put(part, id, DirectoryEntry::User(user));
                     found.push(FoundUser { id, dn: entry.dn.to_vec(), names });
@@ -696,7 +696,7 @@ impl Lookups {
         let mut spelt = Vec::new();
         for value in entry.values(&self.mapping.attributes().user_name)? {
             let value = value?;
-            if *self.mapping.normalise_name(value) == *name {
+            if self.mapping.comparable_name(value) == self.mapping.comparable_name(name) {
                 spelt.push(value.to_vec());
             }
         }
@@ -724,7 +724,9 @@ impl Lookups {
         each_entry(&answer, |entry| {
             let id = group_id(id_of(entry, &key)?);
             match self.mapping.group(entry, with_members)? {
-                Ok(PartialGroup { group, rest }) if wanted.includes_group(&group) => {
+                Ok(PartialGroup { group, rest })
+                    if wanted.includes_group(&group, &self.mapping) =>
+                {
                     let found = FoundGroup { id, dn: entry.dn.to_vec(), group: group.into_owned() };
                     all.push((found, rest));
                 }

@@ -10,8 +10,10 @@ use crate::filter::EncodedFilter;
 use crate::message::{AttributeValues, RawEntry, printable};
 use roster_config::{
     AttributeNames, DomainConfig, HomeShellOverrides, LdapConfig, MemberAttribute, MemberValues,
+    NameCase,
 };
 use roster_messages::table::directory;
+use roster_names::fold;
 use roster_provider::account::{Account, AccountFact};
 use roster_provider::reason::Reason;
 use roster_provider::{DirectoryGroup, DirectoryUser, EntryId, Member, SearchId, overrides};
@@ -27,7 +29,7 @@ const RDN_VALUES_MAX: usize = 16;
 pub struct AttributeMapping {
     attributes: AttributeNames,
     members: Vec<MemberAttribute>,
-    case_sensitive: bool,
+    case: NameCase,
     overrides: HomeShellOverrides,
     domain: String,
     /// The attributes of accounts. Empty in a domain without logins.
@@ -44,7 +46,7 @@ impl AttributeMapping {
         Self {
             attributes: ldap.attributes.clone(),
             members: ldap.member_attributes.clone(),
-            case_sensitive: ldap.case_sensitive,
+            case: domain.names.case,
             overrides: domain.overrides.clone(),
             domain: domain.name.clone(),
             facts: if domain.has_logins() { facts(&ldap.attributes) } else { Vec::new() },
@@ -93,17 +95,22 @@ impl AttributeMapping {
         self.members_by(MemberSyntax::Dn).next().is_some()
     }
 
-    /// Normalises a name by the domain's rule on case.
+    /// Returns the name of an entry by the domain's rule on case.
     #[must_use]
-    pub fn normalise_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
-        let is_lower = name.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
-        if self.case_sensitive || is_lower {
-            return Cow::Borrowed(name);
+    pub fn entry_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.case {
+            NameCase::Insensitive => fold(name),
+            NameCase::Sensitive | NameCase::Preserving => Cow::Borrowed(name),
         }
-        Cow::Owned(match std::str::from_utf8(name) {
-            Ok(text) => text.to_lowercase().into_bytes(),
-            Err(_) => name.to_ascii_lowercase(),
-        })
+    }
+
+    /// Returns a name as the domain compares it.
+    #[must_use]
+    pub fn comparable_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.case {
+            NameCase::Sensitive => Cow::Borrowed(name),
+            NameCase::Insensitive | NameCase::Preserving => fold(name),
+        }
     }
 
     /// Reads a user.
@@ -125,7 +132,7 @@ impl AttributeMapping {
         )?;
         let account = self.account(entry)?;
         let read = || {
-            let name = self.normalise_name(name.in_rdn(entry)?);
+            let name = self.entry_name(name.in_rdn(entry)?);
             let mut user = DirectoryUser {
                 uid: uid.number()?,
                 gid: gid.number()?,
@@ -189,7 +196,7 @@ impl AttributeMapping {
         }
         let read = || {
             let group = DirectoryGroup {
-                name: self.normalise_name(name.in_rdn(entry)?),
+                name: self.entry_name(name.in_rdn(entry)?),
                 gid: gid.number()?,
                 reference: self.reference(entry),
                 members,
@@ -249,7 +256,7 @@ impl AttributeMapping {
     /// Returns the member that a value names, unless it is empty.
     fn member<'a>(&self, kind: MemberValues, value: &'a [u8]) -> Option<Member<'a>> {
         let member = match kind {
-            MemberValues::Names => Member::Name(self.normalise_name(value)),
+            MemberValues::Names => Member::Name(self.comparable_name(value)),
             MemberValues::Dns => Member::Dn(dn::normalise(value)),
             MemberValues::DnsWithUids => Member::Dn(dn::normalise(strip_uid(value))),
         };
@@ -727,6 +734,7 @@ mod tests {
     }
 
     fn mapping(case_sensitive: bool) -> AttributeMapping {
+        let case = if case_sensitive { NameCase::Sensitive } else { NameCase::Insensitive };
         let text = |text: &str| text.to_owned();
         AttributeMapping {
             attributes: AttributeNames {
@@ -759,7 +767,7 @@ mod tests {
                 attribute("member", MemberValues::Dns),
                 attribute("uniquemember", MemberValues::DnsWithUids),
             ],
-            case_sensitive,
+            case,
             overrides: HomeShellOverrides::default(),
             domain: text("corp"),
             facts: Vec::new(),

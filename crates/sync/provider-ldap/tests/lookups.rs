@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
-use roster_config::DomainMode;
+use roster_config::{DomainMode, NameCase};
 use roster_messages::table::directory;
 use roster_provider::{EntryId, KeySearchResult, LookupQuery, LookupScope, Provider, SearchId};
 use roster_system_tests::servers::{Relay, ServerFault};
@@ -121,7 +121,7 @@ fn case_counts_where_it_is_configured_to() {
     let slapd = Slapd::serving(SlapdOptions::new(schema), &ldif(schema));
     let mut domain = domain(&slapd);
     domain.mode = DomainMode::OnDemand;
-    keys(&mut domain).case_sensitive = true;
+    domain.names.case = NameCase::Sensitive;
     let mirror = Mirror::start(&domain, &secrets(None));
     assert_eq!(mirror.look_up(LookupQuery::UserByName(name("Alice"))), Ok(false));
     assert_eq!(mirror.look_up(LookupQuery::UserByName(name("alice"))), Ok(true));

@@ -104,7 +104,7 @@ impl PublisherObject {
     async fn find_user(&self, request: u64, name: Vec<u8>) -> Result<ServedUser, BusError> {
         let inquiry = RequestLookup { tasks: &self.tasks, request };
         match find_user(&inquiry, &name).await {
-            Ok(Some((domain, uid))) => Ok(ServedUser { domain, name, uid }),
+            Ok(Some(found)) => Ok(found),
             Ok(None) => Ok(ServedUser::default()),
             Err(Unavailable(reason)) => {
                 self.note_failure(&reason);

@@ -53,6 +53,7 @@ mod lookup_overlay;
 mod memory_limit;
 mod merge;
 mod model_entry;
+mod name_owners;
 mod on_demand;
 mod own;
 mod own_record;
@@ -226,7 +227,7 @@ async fn run(mut context: RoleContext<PublisherRoleConfig>) -> anyhow::Result<()
         proxies.push(proxy);
     }
     let asked = config.domains.iter().zip(&proxies).map(|(domain, proxy)| {
-        let asked = || (domain.name.clone(), proxy.clone(), domain.negative);
+        let asked = || (domain.clone(), proxy.clone());
         (domain.mode == DomainMode::OnDemand).then(asked)
     });
     let asker = BackendClients::new(asked);

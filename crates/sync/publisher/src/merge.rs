@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Merges domains into one set of users and groups. Pure.
 //!
-//! A name, uid or gid belongs to the first domain, in configured order, that has an entry with it. Within the domain it
-//! belongs to the first such entry. Only entries that pass `roster_admission` count. An entry is served if it owns both
-//! its name and its id.
+//! A uid or gid belongs to the first domain, in configured order, that has an entry with it. Within the domain it
+//! belongs to the first such entry. A name belongs to the entry that owns it by `name_owners`. An entry without its name
+//! is served with its domain. Only entries that pass `roster_admission` count. An entry is served if it owns its id and
+//! a name.
 //!
 //! A primary gid makes a user a member as well. A user is therefore rejected if a higher-priority domain has its
 //! primary group. A group is rejected if its gid is the primary gid of a user in a higher-priority domain.
@@ -13,11 +14,11 @@
 
 use super::domain_model::DomainModel;
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
-use roster_admission::{Admitted, Id, Locals, Owner, Refusal, Rules};
-use std::borrow::Borrow;
+use super::name_owners::{EntryOwner, NameClaim, NameOwners, NameScheme, OwnerTable};
+use roster_admission::{Admitted, Id, Locals, Owner, Refusal, Rules, numeric_value};
 use std::collections::hash_map::Entry as Place;
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// An entry that is served.
 pub struct MergedEntry<'a, T> {
@@ -37,6 +38,8 @@ pub struct MergedDomains<'a> {
     pub groups: Vec<MergedEntry<'a, ModelGroup>>,
     /// By domain, the numbers of rejected entries, with the reasons.
     pub rejected: Vec<Vec<(u32, Refusal)>>,
+    /// By domain, the numbers of entries that are served with their domain because another domain has the name.
+    pub with_domain: Vec<HashSet<u32>>,
 }
 
 /// A domain, and the rules for it.
@@ -50,61 +53,95 @@ pub struct DomainSource<'a> {
 
 /// Merges domains.
 #[must_use]
-pub fn merge<'a>(sources: &[DomainSource<'a>], locals: &Locals) -> MergedDomains<'a> {
+pub fn merge<'a>(
+    sources: &[DomainSource<'a>],
+    locals: &Locals,
+    scheme: &Arc<NameScheme>,
+) -> MergedDomains<'a> {
     let users = sources.iter().map(|source| source.domain.users().count()).sum();
     let groups = sources.iter().map(|source| source.domain.groups().count()).sum();
     let mut merged = MergedDomains {
         users: Vec::with_capacity(users),
         groups: Vec::with_capacity(groups),
         rejected: vec![Vec::new(); sources.len()],
+        with_domain: vec![HashSet::new(); sources.len()],
     };
-    // All higher-priority owners of an entry's name and id are known before its check.
-    let mut claims = Ownership::with_capacity(users, groups);
+    // All owners of an entry's name and id are known before its check.
+    let mut claims = Ownership::with_capacity(users, groups, scheme);
     for (domain, DomainSource { domain: entries, rules }) in sources.iter().enumerate() {
         for (number, group) in entries.groups() {
-            let admitted = rules.group(group, locals).and_then(|entry| {
-                claims.add_group((domain, number), group);
-                claims.check_group((domain, number), group).map(|()| entry)
-            });
-            match admitted {
-                Ok(entry) => merged.groups.push(MergedEntry { domain, number, entry }),
+            match rules.group(group, locals) {
+                Ok(entry) => {
+                    claims.add_group((domain, number), group);
+                    merged.groups.push(MergedEntry { domain, number, entry });
+                }
                 Err(refusal) => merged.rejected[domain].push((number, refusal)),
             }
         }
         for (number, user) in entries.users() {
-            let admitted = rules.user(user, locals).and_then(|entry| {
-                claims.add_user((domain, number), user);
-                claims.check_user((domain, number), user).map(|()| entry)
-            });
-            match admitted {
-                Ok(entry) => merged.users.push(MergedEntry { domain, number, entry }),
+            match rules.user(user, locals) {
+                Ok(entry) => {
+                    claims.add_user((domain, number), user);
+                    merged.users.push(MergedEntry { domain, number, entry });
+                }
                 Err(refusal) => merged.rejected[domain].push((number, refusal)),
             }
         }
     }
+    let MergedDomains { users, groups, rejected, with_domain } = &mut merged;
+    let mut check = |domain: usize, number, served| match served {
+        Ok(ServedName::Preferred) => true,
+        Ok(ServedName::WithDomain) => with_domain[domain].insert(number),
+        Err(refusal) => {
+            rejected[domain].push((number, refusal));
+            false
+        }
+    };
+    groups.retain_mut(|MergedEntry { domain, number, entry }| {
+        let served = claims.check_group((*domain, *number), entry, &sources[*domain], locals);
+        check(*domain, *number, served)
+    });
+    users.retain_mut(|MergedEntry { domain, number, entry }| {
+        let served = claims.check_user((*domain, *number), entry, &sources[*domain], locals);
+        check(*domain, *number, served)
+    });
     merged
 }
 
-/// An entry: domain by position, and number. The smaller pair has the higher priority.
-pub type EntryOwner = (usize, u32);
+/// The name of a served entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServedName {
+    /// The name that admission chose.
+    Preferred,
+    /// The name with the domain, because an entry of another domain has the name alone.
+    WithDomain,
+}
 
 /// Owners of names and ids, among the entries that may be served.
 #[derive(Default)]
 pub struct Ownership {
-    user_names: OwnerTable<Box<[u8]>>,
+    scheme: Arc<NameScheme>,
+    user_names: NameOwners,
     uids: OwnerTable<u32>,
-    group_names: OwnerTable<Box<[u8]>>,
+    group_names: NameOwners,
     gids: OwnerTable<u32>,
     /// Number of users with a primary gid, by domain and gid.
     primary: HashMap<(usize, u32), u32>,
 }
 
 impl Ownership {
-    fn with_capacity(users: usize, groups: usize) -> Self {
+    /// Makes an empty table.
+    #[must_use]
+    pub fn new(scheme: &Arc<NameScheme>) -> Self {
+        Self::with_capacity(0, 0, scheme)
+    }
+
+    fn with_capacity(users: usize, groups: usize, scheme: &Arc<NameScheme>) -> Self {
         Self {
-            user_names: OwnerTable::with_capacity(users),
+            scheme: Arc::clone(scheme),
+            user_names: NameOwners::with_capacity(users, scheme),
             uids: OwnerTable::with_capacity(users),
-            group_names: OwnerTable::with_capacity(groups),
+            group_names: NameOwners::with_capacity(groups, scheme),
             gids: OwnerTable::with_capacity(groups),
             primary: HashMap::new(),
         }
@@ -122,21 +159,27 @@ impl Ownership {
     }
 
     fn add_user(&mut self, me: EntryOwner, user: &ModelUser) {
-        if self.user_names.add(user.name().into(), me) {
+        let name = self.scheme.names(me.0).preferred(user.name());
+        if self.user_names.add(&self.scheme, me, &name) {
             self.uids.add(user.uid, me);
             *self.primary.entry((me.0, user.gid)).or_default() += 1;
         }
     }
 
     fn add_group(&mut self, me: EntryOwner, group: &ModelGroup) {
-        self.group_names.add(group.name.clone(), me);
+        let name = self.scheme.names(me.0).preferred(&group.name);
+        self.group_names.add(&self.scheme, me, &name);
         self.gids.add(group.gid, me);
     }
 
     /// Releases the names and ids of an entry before it changes or is removed.
     pub fn remove(&mut self, me: EntryOwner, entry: ModelEntry<'_>) {
         match entry {
-            ModelEntry::User(user) if self.user_names.remove(user.name(), me) => {
+            ModelEntry::User(user) => {
+                let name = self.scheme.names(me.0).preferred(user.name());
+                if !self.user_names.remove(&self.scheme, me, &name) {
+                    return;
+                }
                 self.uids.remove(&user.uid, me);
                 if let Place::Occupied(mut users) = self.primary.entry((me.0, user.gid)) {
                     *users.get_mut() -= 1;
@@ -145,9 +188,9 @@ impl Ownership {
                     }
                 }
             }
-            ModelEntry::User(_) => {}
             ModelEntry::Group(group) => {
-                self.group_names.remove(&*group.name, me);
+                let name = self.scheme.names(me.0).preferred(&group.name);
+                self.group_names.remove(&self.scheme, me, &name);
                 self.gids.remove(&group.gid, me);
             }
         }
@@ -156,44 +199,88 @@ impl Ownership {
     /// Whether there are no owners.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        let names = [&self.user_names, &self.group_names].map(OwnerTable::is_empty);
+        let names = [&self.user_names, &self.group_names].map(NameOwners::is_empty);
         let ids = [&self.uids, &self.gids].map(OwnerTable::is_empty);
         names == [true; 2] && ids == [true; 2] && self.primary.is_empty()
     }
 
-    /// Checks that a user owns its name and its uid, and that no higher-priority domain owns its primary group.
-    pub fn check_user(&self, me: EntryOwner, user: &ModelUser) -> Result<(), Refusal> {
-        if self.gids.first(&user.gid).is_some_and(|(owner, _)| owner < me.0) {
-            return Err(Refusal::ForeignGroup(user.gid));
+    /// Checks that a user owns its uid and a name, and that no higher-priority domain owns its primary group. Gives an
+    /// entry without its name the name with the domain.
+    pub fn check_user(
+        &self,
+        me: EntryOwner,
+        user: &mut Admitted<'_, ModelUser>,
+        source: &DomainSource<'_>,
+        locals: &Locals,
+    ) -> Result<ServedName, Refusal> {
+        let entry = user.entry();
+        if self.gids.first(&entry.gid).is_some_and(|(owner, _)| owner < me.0) {
+            return Err(Refusal::ForeignGroup(entry.gid));
         }
-        if let Some(owner) = higher_owner(me, self.user_names.first(user.name())) {
+        let claim = self.user_names.claim(&self.scheme, me, user.name());
+        if let NameClaim::Taken(owner) = claim {
             return Err(Refusal::NameTaken(owner));
         }
-        if let Some(owner) = higher_owner(me, self.uids.first(&user.uid)) {
-            return Err(Refusal::IdTaken(Id::Uid, user.uid, owner));
+        if let Some(owner) = higher_owner(me, self.uids.first(&entry.uid)) {
+            return Err(Refusal::IdTaken(Id::Uid, entry.uid, owner));
         }
-        Ok(())
+        check_number(me, user.name(), &self.uids)?;
+        if claim == NameClaim::Owned {
+            return Ok(ServedName::Preferred);
+        }
+        *user = source.rules.qualify_user(user, locals)?;
+        self.check_qualified(&self.user_names, me, user.name())
     }
 
-    /// Checks that a group owns its name and its gid. A gid that is a user's primary gid in a higher-priority domain
-    /// fails.
-    pub fn check_group(&self, me: EntryOwner, group: &ModelGroup) -> Result<(), Refusal> {
-        if let Some(owner) = higher_owner(me, self.group_names.first(&*group.name)) {
+    /// Checks that a group owns its gid and a name. A gid that is a user's primary gid in a higher-priority domain
+    /// fails. Gives an entry without its name the name with the domain.
+    pub fn check_group(
+        &self,
+        me: EntryOwner,
+        group: &mut Admitted<'_, ModelGroup>,
+        source: &DomainSource<'_>,
+        locals: &Locals,
+    ) -> Result<ServedName, Refusal> {
+        let gid = group.entry().gid;
+        let claim = self.group_names.claim(&self.scheme, me, group.name());
+        if let NameClaim::Taken(owner) = claim {
             return Err(Refusal::NameTaken(owner));
         }
-        if let Some(owner) = higher_owner(me, self.gids.first(&group.gid)) {
-            return Err(Refusal::IdTaken(Id::Gid, group.gid, owner));
+        if let Some(owner) = higher_owner(me, self.gids.first(&gid)) {
+            return Err(Refusal::IdTaken(Id::Gid, gid, owner));
         }
-        if (0..me.0).any(|domain| self.primary.contains_key(&(domain, group.gid))) {
-            return Err(Refusal::ForeignMembers(group.gid));
+        if (0..me.0).any(|domain| self.primary.contains_key(&(domain, gid))) {
+            return Err(Refusal::ForeignMembers(gid));
         }
-        Ok(())
+        check_number(me, group.name(), &self.gids)?;
+        if claim == NameClaim::Owned {
+            return Ok(ServedName::Preferred);
+        }
+        *group = source.rules.qualify_group(group, locals)?;
+        self.check_qualified(&self.group_names, me, group.name())
     }
 
-    /// Returns the owner of a user name.
+    /// Checks that no other entry of the domain has the name with the domain as its own name. Other domains cannot have
+    /// such a name.
+    fn check_qualified(
+        &self,
+        names: &NameOwners,
+        me: EntryOwner,
+        name: &[u8],
+    ) -> Result<ServedName, Refusal> {
+        match names.in_domain(&self.scheme, me.0, name) {
+            Some(owner) if owner != me => Err(Refusal::NameTaken(Owner::SameDomain)),
+            _ => Ok(ServedName::WithDomain),
+        }
+    }
+
+    /// Returns the owner of a user name: of a domain at a position, or without a domain.
     #[must_use]
-    pub fn user_name_owner(&self, name: &[u8]) -> Option<EntryOwner> {
-        self.user_names.first(name)
+    pub fn user_name_owner(&self, domain: Option<usize>, name: &[u8]) -> Option<EntryOwner> {
+        match domain {
+            Some(position) => self.user_names.in_domain(&self.scheme, position, name),
+            None => self.user_names.owner(&self.scheme, name),
+        }
     }
 
     /// Returns the owner of a uid.
@@ -202,10 +289,13 @@ impl Ownership {
         self.uids.first(&uid)
     }
 
-    /// Returns the owner of a group name.
+    /// Returns the owner of a group name: of a domain at a position, or without a domain.
     #[must_use]
-    pub fn group_name_owner(&self, name: &[u8]) -> Option<EntryOwner> {
-        self.group_names.first(name)
+    pub fn group_name_owner(&self, domain: Option<usize>, name: &[u8]) -> Option<EntryOwner> {
+        match domain {
+            Some(position) => self.group_names.in_domain(&self.scheme, position, name),
+            None => self.group_names.owner(&self.scheme, name),
+        }
     }
 
     /// Returns the owner of a gid.
@@ -215,83 +305,20 @@ impl Ownership {
     }
 }
 
+/// Checks that a name of digits is not the id of another entry.
+fn check_number(me: EntryOwner, name: &[u8], ids: &OwnerTable<u32>) -> Result<(), Refusal> {
+    let id = numeric_value(name).and_then(|value| u32::try_from(value).ok());
+    match id.and_then(|id| ids.first(&id)) {
+        Some(owner) if owner != me => Err(Refusal::NumberIsId),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the kind of owner, if the first owner has a higher priority than this entry.
 fn higher_owner((domain, number): EntryOwner, first: Option<EntryOwner>) -> Option<Owner> {
     match first {
         Some((owner, _)) if owner < domain => Some(Owner::EarlierDomain),
         Some((owner, other)) if owner == domain && other < number => Some(Owner::SameDomain),
         _ => None,
-    }
-}
-
-/// The owners of each name, or of each id. Nearly all keys have one owner.
-#[derive(Default)]
-struct OwnerTable<K> {
-    first: HashMap<K, EntryOwner>,
-    /// Owners behind the first one.
-    others: HashMap<K, BTreeSet<EntryOwner>>,
-}
-
-impl<K: Hash + Eq + Clone> OwnerTable<K> {
-    fn with_capacity(capacity: usize) -> Self {
-        Self { first: HashMap::with_capacity(capacity), others: HashMap::new() }
-    }
-
-    #[cfg(test)]
-    fn is_empty(&self) -> bool {
-        self.first.is_empty() && self.others.is_empty()
-    }
-
-    fn first<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<EntryOwner>
-    where
-        K: Borrow<Q>,
-    {
-        self.first.get(key).copied()
-    }
-
-    /// Adds an owner. Returns whether it is new.
-    fn add(&mut self, key: K, me: EntryOwner) -> bool {
-        match self.first.entry(key) {
-            Place::Vacant(place) => {
-                place.insert(me);
-                true
-            }
-            Place::Occupied(place) if *place.get() == me => false,
-            Place::Occupied(mut place) => {
-                let others = self.others.entry(place.key().clone()).or_default();
-                let first = place.get_mut();
-                if me < *first {
-                    others.insert(std::mem::replace(first, me))
-                } else {
-                    others.insert(me)
-                }
-            }
-        }
-    }
-
-    /// Removes an owner. Returns whether there was one.
-    fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, me: EntryOwner) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        let Some(first) = self.first.get_mut(key) else { return false };
-        let Some(others) = self.others.get_mut(key) else {
-            let is_me = *first == me;
-            if is_me {
-                self.first.remove(key);
-            }
-            return is_me;
-        };
-        let was_down = if *first == me {
-            // Empty sets are removed.
-            *first = others.pop_first().unwrap_or(me);
-            true
-        } else {
-            others.remove(&me)
-        };
-        if others.is_empty() {
-            self.others.remove(key);
-        }
-        was_down
     }
 }

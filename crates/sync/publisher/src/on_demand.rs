@@ -15,9 +15,11 @@
 use super::PublisherTasks;
 use super::domain_model::{ImageRejection, MissingMembers, record_number};
 use super::lookup_overlay::OverlayEntry;
-use super::merge::EntryOwner;
+use super::merge::{DomainSource, ServedName};
 use super::model_entry::{ModelEntry, ModelUser};
-use super::state::{Invalidation, PublisherState};
+use super::name_owners::EntryOwner;
+use super::state::{DomainState, Invalidation, PublisherState};
+use crate::role_config::DomainRules;
 use futures_util::{TryStreamExt, stream};
 use parking_lot::{Mutex, MutexGuard};
 use roster_admission::Rules;
@@ -25,10 +27,11 @@ use roster_bus::bus_names::{BACKEND, RoleName};
 use roster_bus::coalesce::{CallKey, Coalescer};
 use roster_bus::domain_image::{Record, Records};
 use roster_bus::interfaces::{
-    self, BackendProxy, LOOKUP_DEADLINE, LOOKUPS_PER_CALL_MAX, TraceContext,
+    self, BackendProxy, LOOKUP_DEADLINE, LOOKUPS_PER_CALL_MAX, ServedUser, TraceContext,
 };
 use roster_config::DomainMode;
 use roster_messages::log;
+use roster_names::fold;
 use roster_request::{LookupKind, Query};
 use roster_role::usdt_probes::{self, CallKind, ProbeOutcome};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -54,6 +57,26 @@ pub(super) type LookupRequest = Query<Vec<u8>>;
 fn call_args(query: &LookupRequest) -> Vec<u8> {
     let (name, id) = (query.name(), query.id());
     [format!("{:?},{id},{},", query.kind(), name.len()).as_bytes(), name].concat()
+}
+
+/// The name of a served entry.
+struct ServedAs {
+    name: Vec<u8>,
+    /// The name alone finds the entry, because no entry of another domain has it.
+    is_preferred: bool,
+}
+
+/// A search for a user in one mirrored domain.
+enum MirroredUser {
+    /// The domain has no such user.
+    None,
+    /// The domain has the name, and its entry is not served under it.
+    NotServed,
+    Served(ServedUser),
+}
+
+fn served_user(domain: &DomainState, user: &ModelUser) -> ServedUser {
+    ServedUser { domain: domain.name.clone(), name: user.name().to_vec(), uid: user.uid }
 }
 
 /// Result of a lookup.
@@ -95,17 +118,20 @@ struct BackendClient {
     domain: CString,
     role: RoleName,
     proxy: BackendProxy<'static>,
+    ignores_case: bool,
     negative_cache: Mutex<BackendNegativeCache>,
 }
 
 impl BackendClients {
     /// Makes clients of these backends. The durations are lifetimes of negative entries.
     pub(super) fn new(
-        back_ends: impl Iterator<Item = Option<(String, BackendProxy<'static>, Duration)>>,
+        back_ends: impl Iterator<Item = Option<(DomainRules, BackendProxy<'static>)>>,
     ) -> Self {
-        let back_end = |(domain, proxy, negative): (String, _, _)| {
+        let back_end = |(rules, proxy): (DomainRules, _)| {
+            let DomainRules { name: domain, names, negative, .. } = rules;
             let absent = Mutex::new(BackendNegativeCache::new(negative));
             BackendClient {
+                ignores_case: names.case.ignores_case(),
                 domain: usdt_probes::probe_text(&domain),
                 role: RoleName::Backend(domain),
                 proxy,
@@ -191,7 +217,7 @@ impl BackendClients {
             self.call(back_end, "org.roster.Backend1.LookUpAll", args, ask).await;
         usdt_probes::call_returned(trace, probe_outcome(&asked));
         let asked = asked?;
-        let told = answered_requests(&asked.records);
+        let told = answered_requests(&asked.records, back_end.ignores_case);
         let untold = questions.iter().filter(|question| !told.contains(question));
         back_end.lock_negative_cache().note(untold, asked_at, Instant::now());
         Ok(asked)
@@ -261,14 +287,21 @@ fn timeout_error() -> Unavailable {
 }
 
 /// Returns the queries for an entry that these records answer.
-fn answered_requests(records: &[u8]) -> HashSet<LookupRequest> {
+fn answered_requests(records: &[u8], ignores_case: bool) -> HashSet<LookupRequest> {
+    let asked_name = |name| match ignores_case {
+        true => fold(name).into_owned(),
+        false => name.to_vec(),
+    };
     let told = Records::without_header(records).flatten().flat_map(|record| match record {
         Record::User(user) => {
-            vec![LookupRequest::UserByName(user.name.into()), LookupRequest::UserByUid(user.uid)]
+            vec![
+                LookupRequest::UserByName(asked_name(user.name)),
+                LookupRequest::UserByUid(user.uid),
+            ]
         }
         Record::Group(group) => {
             vec![
-                LookupRequest::GroupByName(group.name.into()),
+                LookupRequest::GroupByName(asked_name(group.name)),
                 LookupRequest::GroupByGid(group.gid),
             ]
         }
@@ -372,7 +405,7 @@ impl LookupSource for RequestLookup<'_> {
         question: &LookupRequest,
     ) -> Result<(), Unavailable> {
         let Self { tasks: hub, request } = *self;
-        if hub.state.read().await.owner(question).is_some_and(|(owner, _)| owner == domain) {
+        if hub.state.read().await.has_entry(domain, question) {
             // The entry is known from another record, and this query is for its list.
             hub.backends.clear_negative_entry(domain, question);
         }
@@ -405,38 +438,101 @@ pub(super) async fn lookup(
     directories: &impl LookupSource,
     question: &LookupRequest,
 ) -> Result<LookupReply, Unavailable> {
-    if directories.state().read().await.is_local(question)? {
-        return Ok(LookupReply::Absent);
+    for reading in readings(directories, question).await? {
+        if let Some(found) = find_entry(directories, &reading).await? {
+            return Ok(found.reply);
+        }
     }
+    Ok(LookupReply::Absent)
+}
+
+/// Returns the readings of a query. A query about a local account has none.
+async fn readings(
+    directories: &impl LookupSource,
+    question: &LookupRequest,
+) -> Result<Vec<NameReading>, Unavailable> {
+    let state = directories.state().read().await;
+    if state.is_local(question)? {
+        return Ok(Vec::new());
+    }
+    if !question.kind().is_by_name() {
+        return Ok(vec![NameReading { domain: None, question: question.clone() }]);
+    }
+    let readings = state.scheme.readings(question.name()).into_iter();
+    let with_name = |(domain, name): (_, &[u8])| NameReading {
+        domain,
+        question: LookupRequest::new(question.kind(), name.to_vec(), 0),
+    };
+    Ok(readings.map(with_name).collect())
+}
+
+/// Finds the entry that serves a reading, with its complete list. Returns `None` if there is none.
+async fn find_entry(
+    directories: &impl LookupSource,
+    reading: &NameReading,
+) -> Result<Option<FoundEntry>, Unavailable> {
     for _ in 0..ROUNDS_MAX {
-        if let Some(answer) = try_lookup(directories, question).await? {
-            return Ok(answer);
+        match try_lookup(directories, reading).await? {
+            LookupRound::Found(found) => return Ok(Some(found)),
+            LookupRound::Absent => return Ok(None),
+            LookupRound::Changed => {}
         }
     }
     Err(Unavailable("the entry changed while it was asked for".into()))
 }
 
-/// Makes one attempt of a lookup. Returns `None` if a fetched record gave the name or id another owner. The same holds
-/// if its list has new names that were not checked with higher-priority domains.
+/// A query, and the position of the domain that it is about. `None` means any domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NameReading {
+    domain: Option<usize>,
+    question: LookupRequest,
+}
+
+/// A served entry.
+struct FoundEntry {
+    reply: LookupReply,
+    /// The user, if it is one.
+    user: Option<ServedUser>,
+}
+
+/// Result of one attempt of a lookup.
+enum LookupRound {
+    Found(FoundEntry),
+    Absent,
+    /// A record that came meanwhile changed the owner.
+    Changed,
+}
+
+/// Makes one attempt of a lookup. The result is "changed" if a fetched record gave the name or id another owner. The
+/// same holds if its list has new names that were not checked with higher-priority domains.
 async fn try_lookup(
     directories: &impl LookupSource,
-    question: &LookupRequest,
-) -> Result<Option<LookupReply>, Unavailable> {
+    reading: &NameReading,
+) -> Result<LookupRound, Unavailable> {
     let state = directories.state();
+    let question = &reading.question;
     // Finds the user by name first. Only the user's domain is then queried for the groups.
-    let by_name = match question.kind() {
-        LookupKind::GroupsOf => LookupRequest::UserByName(question.name().into()),
-        _ => question.clone(),
+    let by_name = NameReading {
+        domain: reading.domain,
+        question: match question.kind() {
+            LookupKind::GroupsOf => LookupRequest::UserByName(question.name().into()),
+            _ => question.clone(),
+        },
     };
     let Some(claimant) = find_owner(directories, &by_name).await? else {
-        return Ok(Some(LookupReply::Absent));
+        return Ok(LookupRound::Absent);
     };
     let claims = state.read().await.ownership_requests(claimant);
-    let others: Vec<LookupRequest> =
-        claims.iter().filter(|claim| **claim != by_name).cloned().collect();
+    let is_open = |claim: &&LookupRequest| by_name.domain.is_some() || **claim != by_name.question;
+    let others: Vec<LookupRequest> = claims.iter().filter(is_open).cloned().collect();
     query_higher_priority(directories, claimant.0, &others).await?;
-    if state.read().await.lacks_list(question.kind(), claimant) {
-        directories.query_domain(claimant.0, question).await?;
+    let list_request = {
+        let state = state.read().await;
+        let lacks_list = state.lacks_list(question.kind(), claimant);
+        lacks_list.then(|| state.list_request(question, claimant))
+    };
+    if let Some(request) = &list_request {
+        directories.query_domain(claimant.0, request).await?;
     }
     let (named, changes) = {
         let state = state.read().await;
@@ -455,54 +551,60 @@ async fn try_lookup(
         || state.ownership_requests(claimant) != claims
         || state.change_count != changes && names_others();
     if is_another {
-        return Ok(None);
+        return Ok(LookupRound::Changed);
     }
     if state.lacks_list(question.kind(), claimant) {
         return Err(Unavailable("the directory did not return the members".into()));
     }
-    Ok(state.lookup_reply(question.kind(), claimant))
+    let user = state.served_user(claimant);
+    Ok(match state.lookup_reply(question.kind(), claimant) {
+        Some(reply) => LookupRound::Found(FoundEntry { reply, user }),
+        None => LookupRound::Changed,
+    })
 }
 
-/// Returns the domain that serves a user, and the uid.
+/// Returns a served user: the domain, the name that its backend knows, and the uid.
 pub(super) async fn find_user(
     directories: &impl LookupSource,
     name: &[u8],
-) -> Result<Option<(String, u32)>, Unavailable> {
+) -> Result<Option<ServedUser>, Unavailable> {
     if let Some(found) = directories.state().read().await.mirrored_user(name) {
         return found;
     }
     let question = LookupRequest::UserByName(name.into());
-    let LookupReply::User { uid, .. } = lookup(directories, &question).await? else {
-        return Ok(None);
-    };
-    let state = directories.state().read().await;
-    // The name may have another owner by now, with another uid.
-    let owner =
-        state.served_owner(&question).map(|(position, _)| state.domains[position].name.clone());
-    Ok(owner.map(|domain| (domain, uid)))
+    for reading in readings(directories, &question).await? {
+        if let Some(found) = find_entry(directories, &reading).await? {
+            return Ok(found.user);
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the owner of a name or id, after a query to every higher-priority domain. "Absent" requires replies from all
-/// domains.
+/// domains. A name with a domain is about that domain alone.
 async fn find_owner(
     directories: &impl LookupSource,
-    question: &LookupRequest,
+    reading: &NameReading,
 ) -> Result<Option<EntryOwner>, Unavailable> {
     let state = directories.state();
-    let domains = state.read().await.domains.len();
-    for domain in 0..domains {
+    let domains = state.read().await.asked_domains(reading);
+    for domain in domains {
         let known = state.read().await;
-        if known.owner(question).is_some_and(|(owner, _)| owner <= domain) {
+        let is_decided = |(owner, _): EntryOwner| {
+            owner == domain || !known.asks_before(domain, owner, reading.question.kind())
+        };
+        if known.owner(reading).is_some_and(is_decided) {
             break;
         }
         known.require_contact(domain)?;
-        if known.can_have(domain, question) {
+        if known.can_have(domain, &reading.question) {
+            let request = known.native_request(domain, &reading.question);
             drop(known);
-            directories.query_domain(domain, question).await?;
+            directories.query_domain(domain, &request).await?;
         }
     }
     let known = state.read().await;
-    Ok(known.served_owner(question))
+    Ok(known.served_owner(reading))
 }
 
 /// Queries the domains above that position for owners of names and ids.
@@ -511,12 +613,19 @@ async fn query_higher_priority(
     position: usize,
     questions: &[LookupRequest],
 ) -> Result<(), Unavailable> {
-    for domain in 0..position {
-        let open: Vec<&LookupRequest> = {
+    let domains = directories.state().read().await.domains.len();
+    for domain in (0..domains).filter(|domain| *domain != position) {
+        let open: Vec<LookupRequest> = {
             let known = directories.state().read().await;
-            questions.iter().filter(|question| known.needs_query(domain, question)).collect()
+            let is_open = |question: &&LookupRequest| {
+                known.asks_before(domain, position, question.kind())
+                    && known.needs_query(domain, question)
+            };
+            let open = questions.iter().filter(is_open);
+            open.map(|question| known.native_request(domain, question)).collect()
         };
         if !open.is_empty() {
+            let open: Vec<&LookupRequest> = open.iter().collect();
             directories.query_domain_batch(domain, &open).await?;
         }
     }
@@ -562,7 +671,7 @@ impl PublisherState {
 
     /// Returns the same as [`find_user`] if all domains are mirrored, otherwise `None`. Without on-demand domains there
     /// is no ownership table. So this reads the entries and the rejections of the last publication.
-    fn mirrored_user(&self, name: &[u8]) -> Option<Result<Option<(String, u32)>, Unavailable>> {
+    fn mirrored_user(&self, name: &[u8]) -> Option<Result<Option<ServedUser>, Unavailable>> {
         if self.domains.iter().any(|domain| domain.mode == DomainMode::OnDemand) {
             return None;
         }
@@ -571,25 +680,103 @@ impl PublisherState {
             Ok(true) => return Some(Ok(None)),
             Err(unavailable) => return Some(Err(unavailable)),
         }
-        let locals = self.locals.as_ref()?;
-        for (position, domain) in self.domains.iter().enumerate() {
-            if let Err(unavailable) = self.require_contact(position) {
-                return Some(
-                    self.find_previously_served(position, name).map(Some).ok_or(unavailable),
-                );
+        for (of_domain, alone) in self.scheme.readings(name) {
+            for position in self.scheme.by_priority() {
+                if of_domain.is_some_and(|domain| domain != position) {
+                    continue;
+                }
+                if let Err(unavailable) = self.require_contact(position) {
+                    let found = self.find_previously_served(position, name);
+                    return Some(found.map(Some).ok_or(unavailable));
+                }
+                match self.mirrored_user_of(position, alone, of_domain.is_some()) {
+                    MirroredUser::None => {}
+                    MirroredUser::NotServed => return Some(Ok(None)),
+                    MirroredUser::Served(user) => return Some(Ok(Some(user))),
+                }
             }
-            let called_so = domain.entries.users().filter(|(_, user)| user.name() == name);
-            let mut admitted =
-                called_so.filter(|&(_, user)| domain.rules.user(user, locals).is_ok()).peekable();
-            if admitted.peek().is_none() {
-                continue;
-            }
-            // This domain owns the name, even if the entry is rejected.
-            let served = admitted
-                .find(|(number, _)| !domain.rejected.iter().any(|(refused, _)| refused == number));
-            return Some(Ok(served.map(|(_, user)| (domain.name.clone(), user.uid))));
         }
         Some(Ok(None))
+    }
+
+    /// Returns the user of a mirrored domain by the name without the domain. `with_domain` means that the request names
+    /// the domain: otherwise an entry that is served with its domain does not count.
+    fn mirrored_user_of(&self, position: usize, name: &[u8], with_domain: bool) -> MirroredUser {
+        let domain = &self.domains[position];
+        let names = &domain.rules.names;
+        let Some(locals) = self.locals.as_ref().filter(|_| with_domain || !names.is_qualified())
+        else {
+            return MirroredUser::None;
+        };
+        let wanted = names.preferred(name);
+        let is_called = |user: &ModelUser| {
+            names.matches(&names.base(user.name()), name)
+                || with_domain && names.matches(&names.preferred(user.name()), &wanted)
+        };
+        let called_so = domain.entries.users().filter(|(_, user)| is_called(user));
+        let mut admitted =
+            called_so.filter(|&(_, user)| domain.rules.user(user, locals).is_ok()).peekable();
+        if admitted.peek().is_none() {
+            return MirroredUser::None;
+        }
+        // This domain owns the name, even if the entry is rejected.
+        let served = admitted
+            .find(|(number, _)| !domain.rejected.iter().any(|(refused, _)| refused == number));
+        match served {
+            None if with_domain => MirroredUser::None,
+            None => MirroredUser::NotServed,
+            Some((number, _)) if !with_domain && domain.with_domain.contains(&number) => {
+                MirroredUser::NotServed
+            }
+            Some((_, user)) => MirroredUser::Served(served_user(domain, user)),
+        }
+    }
+
+    fn served_user(&self, claimant: EntryOwner) -> Option<ServedUser> {
+        match self.served_entry(claimant)? {
+            (ModelEntry::User(user), _) => Some(served_user(&self.domains[claimant.0], user)),
+            (ModelEntry::Group(_), _) => None,
+        }
+    }
+
+    /// Returns the domains to query for a reading, highest priority first.
+    fn asked_domains(&self, NameReading { domain, question }: &NameReading) -> Vec<usize> {
+        let is_unqualified = |position: &usize| !self.scheme.names(*position).is_qualified();
+        match domain {
+            Some(domain) => vec![*domain],
+            None if question.kind().is_by_name() => {
+                self.scheme.by_priority().filter(is_unqualified).collect()
+            }
+            None => (0..self.domains.len()).collect(),
+        }
+    }
+
+    /// Whether a domain has to be asked before another one may answer: about names or about ids.
+    fn asks_before(&self, domain: usize, other: usize, kind: LookupKind) -> bool {
+        match kind.is_by_name() {
+            true => {
+                !self.scheme.names(domain).is_qualified()
+                    && self.scheme.precedes_by_name(domain, other)
+            }
+            false => domain < other,
+        }
+    }
+
+    /// Returns a query in the form of a domain's backend: a domain that ignores case compares folded names.
+    fn native_request(&self, domain: usize, question: &LookupRequest) -> LookupRequest {
+        let name = self.scheme.names(domain).comparable(question.name()).into_owned();
+        LookupRequest::new(question.kind(), name, question.id())
+    }
+
+    /// Returns the query for the list of an entry.
+    fn list_request(&self, question: &LookupRequest, claimant: EntryOwner) -> LookupRequest {
+        let native = match self.domains[claimant.0].entries.entry(claimant.1) {
+            Some(ModelEntry::User(user)) => user.name(),
+            Some(ModelEntry::Group(group)) => &group.name,
+            None => question.name(),
+        };
+        let request = LookupRequest::new(question.kind(), native.to_vec(), question.id());
+        self.native_request(claimant.0, &request)
     }
 
     /// Fails if the domain's backend has not sent anything yet. Until then a reply from a lower-priority domain could
@@ -618,12 +805,19 @@ impl PublisherState {
     fn needs_query(&self, domain: usize, question: &LookupRequest) -> bool {
         self.domains[domain].mode == DomainMode::OnDemand
             && self.can_have(domain, question)
-            && self.owner(question).is_none_or(|(owner, _)| domain < owner)
+            && self
+                .any_owner(question)
+                .is_none_or(|(owner, _)| self.asks_before(domain, owner, question.kind()))
     }
 
-    /// Whether any domain above that position is queried on demand.
+    /// Whether any domain with a higher priority is queried on demand.
     fn is_below_on_demand(&self, position: usize) -> bool {
-        self.domains[..position].iter().any(|domain| domain.mode == DomainMode::OnDemand)
+        let mut domains = self.domains.iter().enumerate();
+        domains.any(|(other, domain)| {
+            domain.mode == DomainMode::OnDemand
+                && other != position
+                && self.scheme.precedes(other, position)
+        })
     }
 
     /// Fails if the records have entry numbers of another backend process. A restarted backend may have assigned them
@@ -638,17 +832,19 @@ impl PublisherState {
 
     /// Returns the queries that show whether an entry owns its name and ids with respect to another domain.
     fn ownership_requests(&self, claimant: EntryOwner) -> Vec<LookupRequest> {
+        let names = self.scheme.names(claimant.0);
+        // No other domain has a name with this domain.
+        let base = |native| (!names.is_qualified()).then(|| names.base(native).into_owned());
         match self.served_entry(claimant) {
-            Some(ModelEntry::User(user)) => vec![
-                LookupRequest::UserByName(user.name().into()),
-                LookupRequest::UserByUid(user.uid),
-                LookupRequest::GroupByGid(user.gid),
-            ],
-            Some(ModelEntry::Group(group)) => {
-                vec![
-                    LookupRequest::GroupByName(group.name.to_vec()),
-                    LookupRequest::GroupByGid(group.gid),
-                ]
+            Some((ModelEntry::User(user), _)) => {
+                let by_name = base(user.name()).map(LookupRequest::UserByName);
+                let by_id =
+                    [LookupRequest::UserByUid(user.uid), LookupRequest::GroupByGid(user.gid)];
+                by_name.into_iter().chain(by_id).collect()
+            }
+            Some((ModelEntry::Group(group), _)) => {
+                let by_name = base(&group.name).map(LookupRequest::GroupByName);
+                by_name.into_iter().chain([LookupRequest::GroupByGid(group.gid)]).collect()
             }
             None => Vec::new(),
         }
@@ -666,8 +862,10 @@ impl PublisherState {
             return Vec::new();
         }
         let named = match (kind, self.served_entry(claimant)) {
-            (LookupKind::GroupsOf, Some(ModelEntry::User(user))) => self.groups_of(position, user),
-            (LookupKind::GroupByName | LookupKind::GroupByGid, Some(ModelEntry::Group(_))) => {
+            (LookupKind::GroupsOf, Some((ModelEntry::User(user), _))) => {
+                self.groups_of(position, user)
+            }
+            (LookupKind::GroupByName | LookupKind::GroupByGid, Some((ModelEntry::Group(_), _))) => {
                 self.members_of(claimant)
             }
             _ => Vec::new(),
@@ -682,37 +880,59 @@ impl PublisherState {
     }
 
     /// Returns the known owner of the name or id, served or not.
-    fn owner(&self, question: &LookupRequest) -> Option<EntryOwner> {
+    fn owner(&self, NameReading { domain, question }: &NameReading) -> Option<EntryOwner> {
         match question {
-            Query::UserByName(name) | Query::GroupsOf(name) => self.ownership.user_name_owner(name),
+            Query::UserByName(name) | Query::GroupsOf(name) => {
+                self.ownership.user_name_owner(*domain, name)
+            }
             Query::UserByUid(uid) => self.ownership.uid_owner(*uid),
-            Query::GroupByName(name) => self.ownership.group_name_owner(name),
+            Query::GroupByName(name) => self.ownership.group_name_owner(*domain, name),
             Query::GroupByGid(gid) => self.ownership.gid_owner(*gid),
         }
     }
 
-    /// Returns the owner if it is served.
-    fn served_owner(&self, question: &LookupRequest) -> Option<EntryOwner> {
-        self.owner(question).filter(|owner| self.served_entry(*owner).is_some())
+    /// Whether an entry of a domain is known to have the name or id.
+    fn has_entry(&self, domain: usize, question: &LookupRequest) -> bool {
+        let of_domain = question.kind().is_by_name().then_some(domain);
+        let owner = self.owner(&NameReading { domain: of_domain, question: question.clone() });
+        owner.is_some_and(|(owner, _)| owner == domain)
     }
 
-    /// Returns the entry, if it is admitted and is the known owner of both its name and its id.
-    fn served_entry(&self, claimant: EntryOwner) -> Option<ModelEntry<'_>> {
+    /// Returns the known owner of an id, or of a name without a domain.
+    fn any_owner(&self, question: &LookupRequest) -> Option<EntryOwner> {
+        self.owner(&NameReading { domain: None, question: question.clone() })
+    }
+
+    /// Returns the owner if it is served under this name.
+    fn served_owner(&self, reading: &NameReading) -> Option<EntryOwner> {
+        let owner = self.owner(reading)?;
+        let (_, served) = self.served_entry(owner)?;
+        let is_plain = reading.domain.is_none() && reading.question.kind().is_by_name();
+        (!is_plain || served.is_preferred).then_some(owner)
+    }
+
+    /// Returns the entry and its name, if it is admitted and owns its id and a name.
+    fn served_entry(&self, claimant: EntryOwner) -> Option<(ModelEntry<'_>, ServedAs)> {
         let (position, number) = claimant;
         let domain = self.domains.get(position)?;
         let locals = self.locals.as_ref()?;
         let entry = domain.entries.entry(number)?;
-        match entry {
+        let source = DomainSource { domain: &domain.entries, rules: &domain.rules };
+        let (name, served) = match entry {
             ModelEntry::User(user) => {
-                domain.rules.user(user, locals).ok()?;
-                self.ownership.check_user(claimant, user).ok()?;
+                let mut user = domain.rules.user(user, locals).ok()?;
+                let served =
+                    self.ownership.check_user(claimant, &mut user, &source, locals).ok()?;
+                (user.name().to_vec(), served)
             }
             ModelEntry::Group(group) => {
-                domain.rules.group(group, locals).ok()?;
-                self.ownership.check_group(claimant, group).ok()?;
+                let mut group = domain.rules.group(group, locals).ok()?;
+                let served =
+                    self.ownership.check_group(claimant, &mut group, &source, locals).ok()?;
+                (group.name().to_vec(), served)
             }
-        }
-        Some(entry)
+        };
+        Some((entry, ServedAs { name, is_preferred: served == ServedName::Preferred }))
     }
 
     /// Applies a record of a backend, and updates the owners of its names and ids. Returns `None` if a fetched state is
@@ -757,12 +977,13 @@ impl PublisherState {
 
     /// Makes the reply from a served entry.
     fn lookup_reply(&self, kind: LookupKind, claimant: EntryOwner) -> Option<LookupReply> {
-        Some(match self.served_entry(claimant)? {
+        let (entry, ServedAs { name, .. }) = self.served_entry(claimant)?;
+        Some(match entry {
             ModelEntry::User(user) if kind == LookupKind::GroupsOf => {
                 LookupReply::Gids(self.gids_of(claimant.0, user))
             }
             ModelEntry::User(user) => LookupReply::User {
-                name: user.name().into(),
+                name,
                 uid: user.uid,
                 gid: user.gid,
                 gecos: user.gecos().into(),
@@ -770,7 +991,7 @@ impl PublisherState {
                 shell: user.shell().into(),
             },
             ModelEntry::Group(group) => LookupReply::Group {
-                name: group.name.to_vec(),
+                name,
                 gid: group.gid,
                 members: self.names_of(claimant.0, self.members_of(claimant)),
             },
@@ -778,9 +999,8 @@ impl PublisherState {
     }
 
     fn names_of(&self, position: usize, users: Vec<u32>) -> Vec<Vec<u8>> {
-        let entries = &self.domains[position].entries;
-        let name = |number| match entries.entry(number) {
-            Some(ModelEntry::User(user)) => Some(user.name().to_owned()),
+        let name = |number| match self.served_entry((position, number)) {
+            Some((ModelEntry::User(_), served)) => Some(served.name),
             _ => None,
         };
         users.into_iter().filter_map(name).collect()
@@ -818,8 +1038,9 @@ impl PublisherState {
             let mut found = entries.entries_referred(reference).filter(|number| is_kind(*number));
             (found.next(), found.next())
         };
-        let is_user =
-            |number| matches!(self.served_entry((position, number)), Some(ModelEntry::User(_)));
+        let is_user = |number| {
+            matches!(self.served_entry((position, number)), Some((ModelEntry::User(_), _)))
+        };
         let is_group = |number| matches!(entries.entry(number), Some(ModelEntry::Group(_)));
         match only(&is_user) {
             (None, _) => match only(&is_group) {
@@ -844,7 +1065,7 @@ impl PublisherState {
     fn groups_of(&self, position: usize, user: &ModelUser) -> Vec<u32> {
         let domain = &self.domains[position];
         let is_served = |number: &u32| {
-            matches!(self.served_entry((position, *number)), Some(ModelEntry::Group(_)))
+            matches!(self.served_entry((position, *number)), Some((ModelEntry::Group(_), _)))
         };
         if domain.mode == DomainMode::OnDemand {
             return user.groups.iter().flatten().copied().filter(is_served).collect();
@@ -875,8 +1096,12 @@ mod tests {
         LookupRequest::new(kind, name.into(), 0)
     }
 
+    fn plain(question: &LookupRequest) -> NameReading {
+        NameReading { domain: None, question: question.clone() }
+    }
+
     fn answer(state: &PublisherState, question: &LookupRequest) -> Option<LookupReply> {
-        state.lookup_reply(question.kind(), state.served_owner(question)?)
+        state.lookup_reply(question.kind(), state.served_owner(&plain(question))?)
     }
 
     fn user(name: &str, uid: u32) -> LookupReply {
@@ -914,9 +1139,10 @@ mod tests {
         assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
         let gids = answer(&state, &by_name(LookupKind::GroupsOf, "alice"));
         assert_eq!(gids, Some(LookupReply::Gids(vec![6000])));
-        let staff = state.served_owner(&by_name(LookupKind::GroupByName, "staff")).expect("there");
+        let staff =
+            state.served_owner(&plain(&by_name(LookupKind::GroupByName, "staff"))).expect("there");
         assert!(state.lacks_list(LookupKind::GroupByName, staff));
-        let alice = state.served_owner(&question).expect("there");
+        let alice = state.served_owner(&plain(&question)).expect("there");
         assert!(!state.lacks_list(LookupKind::GroupsOf, alice));
         published(&mut state, |snapshot| {
             assert_eq!(snapshot.responder(), Some(&b"/run/roster/nss"[..]));
@@ -943,7 +1169,7 @@ mod tests {
                 assert!(group.members_unknown(), "{}", group.gid);
             }
         });
-        let outer = state.served_owner(&question).expect("there");
+        let outer = state.served_owner(&plain(&question)).expect("there");
         assert!(state.lacks_list(LookupKind::GroupByName, outer));
         let found = Image::full().group(4, "inner", 6004, &[1]);
         learn(&mut state, 0, found).expect("well formed");
@@ -963,7 +1189,8 @@ mod tests {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
         learn(&mut state, 0, found).expect("well formed");
-        let staff = state.served_owner(&by_name(LookupKind::GroupByName, "staff")).expect("there");
+        let staff =
+            state.served_owner(&plain(&by_name(LookupKind::GroupByName, "staff"))).expect("there");
         learn(&mut state, 0, Image::full().unasked(2, "staff", 6000)).expect("well formed");
         assert!(!state.lacks_list(LookupKind::GroupByName, staff));
         learn(&mut state, 0, Image::full().unasked(2, "riders", 6000)).expect("well formed");
@@ -981,7 +1208,10 @@ mod tests {
         apply_image(&mut state, 0, found).expect("well formed");
         let lacks = |state: &PublisherState, name: &str| {
             let question = by_name(LookupKind::GroupByName, name);
-            state.lacks_list(LookupKind::GroupByName, state.served_owner(&question).expect("there"))
+            state.lacks_list(
+                LookupKind::GroupByName,
+                state.served_owner(&plain(&question)).expect("there"),
+            )
         };
         assert!(["staff", "all", "others"].iter().all(|name| !lacks(&state, name)));
         let alicia = || Image::full().user_named_by(1, 7, "alicia", 5001);
@@ -1069,7 +1299,10 @@ mod tests {
         apply_image(&mut state, 0, corp).expect("well formed");
         apply_image(&mut state, 1, Image::full().user(1, "bob", 7001, 7001)).expect("well formed");
         let mut anew = succeeded(&state, &["corp", "lab"]);
-        let user = |domain: &str, uid| Some(Ok(Some((domain.to_owned(), uid))));
+        let user = |domain: &str, uid| {
+            let name = if domain == "corp" { b"alice".to_vec() } else { b"bob".to_vec() };
+            Some(Ok(Some(ServedUser { domain: domain.to_owned(), name, uid })))
+        };
         assert_eq!(anew.mirrored_user(b"alice"), user("corp", 5001));
         assert_eq!(anew.mirrored_user(b"bob"), user("lab", 7001), "behind one that is not read");
         for name in [&b"zed"[..], b"newcomer"] {
@@ -1178,7 +1411,7 @@ mod tests {
         state.apply_lookup(0, &alicia.found(3)).expect("well formed");
         state.apply_lookup(0, &alice().found(2)).expect("well formed");
         let question = by_name(LookupKind::GroupByName, "staff");
-        let staff = state.served_owner(&question).expect("there");
+        let staff = state.served_owner(&plain(&question)).expect("there");
         assert!(!state.lacks_list(LookupKind::GroupByName, staff));
         let Some(LookupReply::Group { members, .. }) = answer(&state, &question) else {
             panic!("a group")
@@ -1193,7 +1426,7 @@ mod tests {
         apply_image(&mut state, 0, found).expect("well formed");
         let question = by_name(LookupKind::GroupByName, "staff");
         published(&mut state, |_| {});
-        let staff = state.served_owner(&question).expect("there");
+        let staff = state.served_owner(&plain(&question)).expect("there");
         assert!(!state.lacks_list(LookupKind::GroupByName, staff));
         apply_image(&mut state, 0, Image::changes(1).unasked(2, "staff", 6000))
             .expect("well formed");
@@ -1261,12 +1494,12 @@ mod tests {
             assert!(alice.needs_responder_first(), "the first domain may have an alice");
         });
         let question = by_name(LookupKind::UserByName, "alice");
-        assert_eq!(state.served_owner(&question), Some((1, 1)));
+        assert_eq!(state.served_owner(&plain(&question)), Some((1, 1)));
         let found = Image::full().user(1, "alice", 5001, 5001);
         learn(&mut state, 0, found).expect("well formed");
         assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
         let by_uid = LookupRequest::UserByUid(7001);
-        assert_eq!(answer(&state, &by_uid), None, "she has lost her name");
+        assert_eq!(answer(&state, &by_uid), Some(user("alice@lab", 7001)), "she has another name");
     }
 
     #[test]
@@ -1296,7 +1529,7 @@ mod tests {
         apply_image(&mut state, 1, lab).expect("well formed");
         published(&mut state, |_| {});
         let mallory = by_name(LookupKind::UserByName, "mallory");
-        let claimant = state.served_owner(&mallory).expect("nobody else is known yet");
+        let claimant = state.served_owner(&plain(&mallory)).expect("nobody else is known yet");
         let asked: Vec<_> =
             state.ownership_requests(claimant).into_iter().map(|q| (q.kind(), q.id())).collect();
         let claims = [
@@ -1390,7 +1623,7 @@ mod tests {
             .expect("well formed");
         assert_eq!((uid(&state, "alice"), uid(&state, "bob")), (Some(7001), Some(5002)));
         let by_uid = LookupRequest::UserByUid(6001);
-        assert_eq!(state.served_owner(&by_uid), None);
+        assert_eq!(state.served_owner(&plain(&by_uid)), None);
         apply_image(&mut state, 0, user(6001).leads_to(3)).expect("well formed");
         assert_eq!((uid(&state, "alice"), uid(&state, "bob")), (Some(7001), Some(5002)));
         // That state has the record, and the next ones are newer.

@@ -87,19 +87,24 @@ fn image(people: &[TestEntry]) -> Image {
 /// A domain's position and one of its entries.
 type PlacedEntry = (usize, TestEntry);
 
-/// The rule in its simplest form: the served entries among all these.
-fn expected_served(all: &[PlacedEntry]) -> Vec<PlacedEntry> {
+fn admitted(all: &[PlacedEntry]) -> Vec<PlacedEntry> {
     let admitted = all
         .iter()
         .filter(|(_, person)| person.id != REFUSED && !(person.is_user && person.gid == REFUSED));
-    let admitted: Vec<PlacedEntry> = admitted.copied().collect();
+    admitted.copied().collect()
+}
+
+/// The rule in its simplest form: the served entries among all these, under any name.
+fn expected_served(all: &[PlacedEntry]) -> Vec<PlacedEntry> {
+    let admitted = admitted(all);
     let is_served = |&(domain, me): &PlacedEntry| {
         admitted.iter().all(|&(other, them)| {
             let is_earlier = other < domain;
             let goes_before = is_earlier || other == domain && them.number < me.number;
             match (me.is_user, them.is_user) {
                 (true, true) | (false, false) => {
-                    !goes_before || me.name != them.name && me.id != them.id
+                    let has_name = other == domain && me.name == them.name;
+                    !goes_before || !has_name && me.id != them.id
                 }
                 (true, false) => !is_earlier || me.gid != them.id,
                 (false, true) => !is_earlier || me.id != them.gid,
@@ -109,10 +114,25 @@ fn expected_served(all: &[PlacedEntry]) -> Vec<PlacedEntry> {
     admitted.iter().copied().filter(is_served).collect()
 }
 
+/// Returns the entry that has a name, in one domain or in the first of all domains.
+fn named(
+    all: &[PlacedEntry],
+    is_user: bool,
+    name: &str,
+    of_domain: Option<usize>,
+) -> Option<PlacedEntry> {
+    let mut entries = admitted(all);
+    entries.sort_by_key(|(domain, one)| (*domain, one.number));
+    entries.into_iter().find(|(domain, one)| {
+        one.is_user == is_user && one.name == name && of_domain.is_none_or(|of| of == *domain)
+    })
+}
+
 /// The directories of a host, and the publisher's knowledge of them.
 struct TestDirectories {
     state: RwLock<PublisherState>,
     domains: Vec<Vec<TestEntry>>,
+    names: Vec<String>,
 }
 
 impl LookupSource for TestDirectories {
@@ -185,19 +205,37 @@ impl TestDirectories {
         match kind {
             LookupKind::GroupByName | LookupKind::GroupByGid => {
                 let found = self.members(kind, name, id).await;
-                let known = expected_served(&self.known().await);
-                let question = LookupRequest::new(kind, name.into(), id);
-                let group = known.iter().find(|(_, one)| is_asked_for(&question, one));
+                let known = self.known().await;
+                let group = entry_of(&known, kind, name, id);
                 // Whether a member is a user does not depend on the publisher's knowledge.
-                let wanted = group.map(|&group| (group.1.id, self.members_among(truth, group)));
+                let wanted = group.map(|group| (group.1.id, self.members_among(truth, group)));
                 assert_eq!(found, wanted, "members: {case}");
             }
             LookupKind::UserByName => {
                 let found = self.gids(name).await;
-                let known = expected_served(&self.known().await);
+                let known = self.known().await;
                 assert_eq!(found, self.gids_among(&known, name), "groups: {case}");
             }
             LookupKind::UserByUid | LookupKind::GroupsOf => {}
+        }
+    }
+
+    /// Checks that a name with a domain finds the served entry of this domain.
+    async fn check_names_with_domain(
+        &self,
+        truth: &[PlacedEntry],
+        kind: LookupKind,
+        name: &'static str,
+        case: &str,
+    ) {
+        if kind != LookupKind::UserByName {
+            return;
+        }
+        for (domain, called) in self.names.iter().enumerate() {
+            let owner = named(truth, true, name, Some(domain));
+            let wanted = owner.filter(|owner| expected_served(truth).contains(owner));
+            let found = self.query_id(kind, &format!("{name}@{called}"), 0).await;
+            assert_eq!(found, wanted.map(|(_, one)| one.id), "{name}@{called}: {case}");
         }
     }
 
@@ -210,8 +248,9 @@ impl TestDirectories {
                 apply_image(&mut state, position, image(people)).expect("well formed");
             }
         }
+        let names = domains.iter().map(|(name, _)| (*name).to_owned()).collect();
         let domains = domains.iter().map(|(_, people)| people.to_vec()).collect();
-        Self { state: RwLock::new(state), domains }
+        Self { state: RwLock::new(state), domains, names }
     }
 
     async fn query_id(&self, kind: LookupKind, name: &str, id: u32) -> Option<u32> {
@@ -252,23 +291,28 @@ impl TestDirectories {
         }
     }
 
-    /// Returns the expected members of a group, from the served users.
-    fn members_among(
-        &self,
-        served: &[PlacedEntry],
-        (domain, group): PlacedEntry,
-    ) -> BTreeSet<String> {
-        let users = within(&self.domains[domain], &group).into_iter().filter(|one| one.is_user);
-        let users = users.filter(|user| served.contains(&(domain, **user)));
-        users.map(|user| user.name.to_owned()).collect()
+    /// Returns the expected name of a served entry.
+    fn served_name(&self, all: &[PlacedEntry], (domain, one): PlacedEntry) -> String {
+        match named(all, one.is_user, one.name, None) {
+            Some((owner, _)) if owner != domain => format!("{}@{}", one.name, self.names[domain]),
+            _ => one.name.to_owned(),
+        }
     }
 
-    /// Returns the expected gids of a user, from the served groups.
-    fn gids_among(&self, served: &[PlacedEntry], name: &str) -> Option<BTreeSet<u32>> {
-        let is_it = |(_, one): &&PlacedEntry| one.is_user && one.name == name;
-        let (domain, user) = served.iter().find(is_it)?;
-        let groups = groups_of(&self.domains[*domain], user).into_iter();
-        let groups = groups.filter(|group| served.contains(&(*domain, **group)));
+    /// Returns the expected members of a group, from all entries.
+    fn members_among(&self, all: &[PlacedEntry], (domain, group): PlacedEntry) -> BTreeSet<String> {
+        let served = expected_served(all);
+        let users = within(&self.domains[domain], &group).into_iter().filter(|one| one.is_user);
+        let users = users.filter(|user| served.contains(&(domain, **user)));
+        users.map(|user| self.served_name(all, (domain, *user))).collect()
+    }
+
+    /// Returns the expected gids of a user, from all known entries.
+    fn gids_among(&self, all: &[PlacedEntry], name: &str) -> Option<BTreeSet<u32>> {
+        let served = expected_served(all);
+        let (domain, user) = entry_of(all, LookupKind::UserByName, name, 0)?;
+        let groups = groups_of(&self.domains[domain], &user).into_iter();
+        let groups = groups.filter(|group| served.contains(&(domain, **group)));
         Some(groups.map(|group| group.id).collect())
     }
 
@@ -286,19 +330,24 @@ impl TestDirectories {
     /// Checks that the next snapshot has the expected entries. No member may be in it that an unqueried directory could
     /// own.
     async fn check_snapshot(&self, truth: &[PlacedEntry]) {
-        let served = expected_served(&self.known().await);
+        let known = self.known().await;
+        let served = expected_served(&known);
         let mut state = self.state.write().await;
         published(&mut state, |snapshot| {
             let count = |is_user| served.iter().filter(|(_, one)| one.is_user == is_user).count();
             let shape = snapshot.shape();
             assert_eq!((shape.users as usize, shape.groups as usize), (count(true), count(false)));
             for (domain, one) in &served {
-                let id = match one.is_user {
-                    true => snapshot.user_by_name(one.name.as_bytes()).map(|u| u.map(|u| u.uid)),
-                    false => snapshot.group_by_name(one.name.as_bytes()).map(|g| g.map(|g| g.gid)),
-                };
-                assert_eq!(id.expect("undamaged"), Some(one.id), "{domain} {one:?}");
-                if let Ok(Some(group)) = snapshot.group_by_name(one.name.as_bytes())
+                let name = self.served_name(&known, (*domain, *one));
+                let with_domain = format!("{}@{}", one.name, self.names[*domain]);
+                for name in [&name, &with_domain] {
+                    let id = match one.is_user {
+                        true => snapshot.user_by_name(name.as_bytes()).map(|u| u.map(|u| u.uid)),
+                        false => snapshot.group_by_name(name.as_bytes()).map(|g| g.map(|g| g.gid)),
+                    };
+                    assert_eq!(id.expect("undamaged"), Some(one.id), "{name}: {domain} {one:?}");
+                }
+                if let Ok(Some(group)) = snapshot.group_by_name(name.as_bytes())
                     && !one.is_user
                 {
                     let wanted = self.members_among(truth, (*domain, *one));
@@ -365,9 +414,19 @@ fn questions() -> Vec<(LookupKind, &'static str, u32)> {
     names.chain(ids).collect()
 }
 
-fn id_of(served: &[PlacedEntry], kind: LookupKind, name: &str, id: u32) -> Option<u32> {
+/// Returns the served entry that has a name alone, or an id.
+fn entry_of(all: &[PlacedEntry], kind: LookupKind, name: &str, id: u32) -> Option<PlacedEntry> {
+    let served = expected_served(all);
+    if kind.is_by_name() {
+        let owner = named(all, kind != LookupKind::GroupByName, name, None)?;
+        return Some(owner).filter(|owner| served.contains(owner));
+    }
     let question = LookupRequest::new(kind, name.into(), id);
-    served.iter().find(|(_, person)| is_asked_for(&question, person)).map(|(_, person)| person.id)
+    served.into_iter().find(|(_, person)| is_asked_for(&question, person))
+}
+
+fn id_of(all: &[PlacedEntry], kind: LookupKind, name: &str, id: u32) -> Option<u32> {
+    entry_of(all, kind, name, id).map(|(_, person)| person.id)
 }
 
 #[tokio::test]
@@ -388,7 +447,7 @@ async fn who_is_served_is_what_the_rule_says_whatever_was_asked_before() {
         let all: Vec<PlacedEntry> = each
             .flat_map(|(domain, (_, list))| list.iter().map(move |one| (domain, *one)))
             .collect();
-        let truth = expected_served(&all);
+        let truth = all;
         let mut questions = questions();
         dice.shuffle(&mut questions);
         for (kind, name, id) in questions {
@@ -398,8 +457,9 @@ async fn who_is_served_is_what_the_rule_says_whatever_was_asked_before() {
                 // A later query does not change the owner.
                 assert_eq!(answer, id_of(&truth, kind, name, id), "{case}");
             }
-            let known = expected_served(&net.known().await);
+            let known = net.known().await;
             assert_eq!(answer, id_of(&known, kind, name, id), "{case}");
+            net.check_names_with_domain(&truth, kind, name, &case).await;
             net.check_lists(&truth, (kind, name, id), &case).await;
             if dice.below(8) == 0 {
                 net.check_snapshot(&truth).await;
@@ -446,14 +506,15 @@ async fn who_alice_is_does_not_depend_on_a_later_domains_group() {
             .iter()
             .flat_map(|&(d, list)| list.iter().map(move |one| (d, *one)))
             .collect();
-        let truth = expected_served(&truth);
         for gid_first in [false, true] {
             let net = TestDirectories::new(&[("asked", &corp), ("lab", &lab)]);
             if gid_first {
                 assert_eq!(net.query_id(LookupKind::GroupByGid, "", 6000).await, Some(6000));
             }
             assert_eq!(net.query_id(LookupKind::UserByName, "alice", 0).await, Some(5001));
-            assert_eq!(net.query_id(LookupKind::UserByUid, "", 9001).await, None);
+            let of_lab = (gid == 7777).then_some(9001);
+            assert_eq!(net.query_id(LookupKind::UserByUid, "", 9001).await, of_lab);
+            assert_eq!(net.query_id(LookupKind::UserByName, "alice@lab", 0).await, of_lab);
             assert_eq!(net.query_id(LookupKind::GroupByName, "staff", 0).await, Some(6000));
             assert_eq!(net.query_id(LookupKind::GroupByName, "labstaff", 0).await, None);
             net.check_snapshot(&truth).await;
@@ -498,7 +559,7 @@ async fn precedence_later_group_lists_no_earlier_user() {
     // Both modes of the later domain.
     for name in ["lab", "asked-lab"] {
         let net = TestDirectories::new(&[("asked", &corp), (name, &lab)]);
-        let wheel = Some((7007, BTreeSet::from(["bob".to_owned()])));
+        let wheel = Some((7007, BTreeSet::from(["bob".to_owned(), format!("alice@{name}")])));
         for _ in 0..2 {
             assert_eq!(net.members(LookupKind::GroupByName, "wheel-lab", 0).await, wheel, "{name}");
         }

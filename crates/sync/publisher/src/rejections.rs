@@ -7,6 +7,7 @@ use roster_admission::Refusal;
 use roster_bus::domain_image::NO_REFERENCE;
 use roster_bus::interfaces::{EntryDetails, RejectedEntry};
 use roster_messages::table::directory;
+use roster_names::qualified_forms;
 use roster_request::LookupKind;
 use std::collections::HashSet;
 
@@ -31,11 +32,9 @@ impl PublisherState {
     /// Returns every entry of that name in any domain: users if `kind` is a kind of user lookup, otherwise groups.
     #[must_use]
     pub fn show_entries(&self, kind: LookupKind, name: &[u8]) -> Vec<EntryDetails> {
-        let unread = self.first_unread();
         let domains = self.domains.iter().enumerate();
         let shown = domains.flat_map(|(position, domain)| {
-            let first = unread.filter(|unread| *unread < position);
-            let first = first.map(|unread| &*self.domains[unread].name);
+            let first = self.unread_before(position).map(|unread| &*unread.name);
             let shown = domain.show_entries(kind, name);
             shown.into_iter().map(move |shown| match first {
                 Some(first) => EntryDetails {
@@ -58,32 +57,50 @@ impl DomainState {
                 (refusal.to_string(), refusal.message().code.to_owned())
             })
         };
-        let shown = |number, id| {
+        let names = &self.rules.names;
+        // The name alone, and the name with this domain.
+        let forms = qualified_forms(name).into_iter().flatten();
+        let forms = forms.filter(|form| names.is_called(form.domain)).map(|form| form.name);
+        let searched: Vec<&[u8]> = std::iter::once(name).chain(forms).collect();
+        let is_searched = |native: &[u8]| {
+            let base = names.base(native);
+            searched.iter().any(|name| *native == **name || names.matches(&base, name))
+        };
+        let shown = |number, native: &[u8], id| {
             let (refused, refused_code) = refused(number);
-            let (domain, name) = (self.name.clone(), printable(name));
+            let (domain, name) = (self.name.clone(), printable(&self.served_name(number, native)));
             EntryDetails { domain, name, id, refused, refused_code, ..EntryDetails::default() }
         };
         match kind {
             LookupKind::UserByName | LookupKind::UserByUid | LookupKind::GroupsOf => {
-                let users = self.entries.users().filter(|(_, user)| user.name() == name);
+                let users = self.entries.users().filter(|(_, user)| is_searched(user.name()));
                 users
                     .map(|(number, user)| EntryDetails {
                         gid: user.gid,
                         details: [user.gecos(), user.dir(), user.shell()].map(printable).into(),
                         related: capped_names(self.groups_of(user)),
-                        ..shown(number, user.uid)
+                        ..shown(number, user.name(), user.uid)
                     })
                     .collect()
             }
             LookupKind::GroupByName | LookupKind::GroupByGid => {
-                let groups = self.entries.groups().filter(|(_, group)| *group.name == *name);
+                let groups = self.entries.groups().filter(|(_, group)| is_searched(&group.name));
                 groups
                     .map(|(number, group)| EntryDetails {
                         related: capped_names(self.members_of(group)),
-                        ..shown(number, group.gid)
+                        ..shown(number, &group.name, group.gid)
                     })
                     .collect()
             }
+        }
+    }
+
+    /// Returns the name under which the last publication served an entry.
+    fn served_name(&self, number: u32, native: &[u8]) -> Vec<u8> {
+        let names = &self.rules.names;
+        match self.with_domain.contains(&number) {
+            true => names.qualified(&names.base(native)).into_owned(),
+            false => names.preferred(native).into_owned(),
         }
     }
 

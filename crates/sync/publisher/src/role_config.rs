@@ -25,6 +25,8 @@ pub struct DomainRules {
     pub min_id: u32,
     /// Largest accepted uid and gid.
     pub max_id: u32,
+    /// Names of its entries.
+    pub names: config::NameConfig,
     /// Whether the backend mirrors the directory or queries it on demand.
     pub mode: config::DomainMode,
     /// Share of the users, or of the groups, that may be removed at once.

@@ -6,12 +6,15 @@ use super::domain_model::DomainModel;
 use super::memory_limit;
 use super::merge::{MergedDomains, MergedEntry};
 use super::model_entry::{ModelEntry, ModelGroup};
-use roster_admission::Refusal;
+use super::name_owners::NameScheme;
+use roster_admission::{DomainNames, Refusal};
+use roster_config::NameCase;
 use roster_passwd_format as record;
-use roster_snapshot::layout::SnapshotKind;
+use roster_snapshot::layout::{SnapshotKind, domain_flags};
 use roster_snapshot_build::parallel::{self, cut, threads};
 use roster_snapshot_build::{
-    IncompleteFlags, MemberId, MemberVisibility, SnapshotBuilder, SnapshotImage, TooLarge,
+    DomainOptions, IncompleteFlags, MemberId, MemberVisibility, SnapshotBuilder, SnapshotImage,
+    TooLarge,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -20,11 +23,11 @@ use std::ops::Range;
 /// and fail.
 pub const PASSWD: &[u8] = b"*";
 
-/// Builds the image. `responder` is the socket for queries if a domain is on demand. Entries below the first on-demand
+/// Builds the image. `scheme` has the names of the domains. `responder` is the socket for queries if a domain is on demand. Entries below the first on-demand
 /// domain come without memberships, because that domain may own the names. Groups with more nested members than the
-/// limit are removed from `merged` and rejected. The snapshot lists the domains that were read, by `names`.
+/// limit are removed from `merged` and rejected. The snapshot lists the domains that were read.
 pub fn build(
-    names: &[&str],
+    scheme: &NameScheme,
     domains: &[&DomainModel],
     merged: &mut MergedDomains<'_>,
     min_id: u32,
@@ -37,29 +40,18 @@ pub fn build(
     let references = merged.groups.iter().map(|group| group.entry.entry().references().len());
     builder.reserve(merged.users.len(), merged.groups.len(), references.sum());
     let first_asked = domains.iter().position(|domain| !domain.is_complete);
-    let ask_first = |domain: usize| first_asked.is_some_and(|first| first < domain);
+    let is_asked = |domain: &usize| !domains[*domain].is_complete;
+    let ask_first = |domain: usize| {
+        (0..domains.len())
+            .filter(is_asked)
+            .any(|other| other != domain && scheme.precedes(other, domain))
+    };
     let gaps = |domain: usize, list_known: bool| IncompleteFlags {
         responder_first: ask_first(domain),
         list_unknown: !list_known && !domains[domain].is_complete,
     };
     let mut targets: Vec<_> = domains.iter().map(|domain| ReferenceTargets::new(domain)).collect();
-    let mut ids = Vec::with_capacity(merged.users.len());
-    for (position, user) in (0..).zip(&merged.users) {
-        let entry = user.entry.entry();
-        let record = record::User {
-            name: entry.name(),
-            passwd: Some(PASSWD),
-            uid: entry.uid,
-            gid: entry.gid,
-            gecos: Some(entry.gecos()),
-            dir: Some(entry.dir()),
-            shell: Some(entry.shell()),
-        };
-        ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
-        for reference in entry.references {
-            targets[user.domain].claim(reference, ReferenceTarget::User(position));
-        }
-    }
+    let ids = add_users(&mut builder, scheme, merged, &gaps, &mut targets)?;
     let weights = merged.groups.iter().map(|group| group.entry.entry().references().len() as u64);
     let ranges = cut(weights, threads());
     let flat =
@@ -73,7 +65,9 @@ pub fn build(
     for (group, list) in merged.groups.iter().zip(lists) {
         let (domain, budget) = (domains[group.domain], &mut budgets[group.domain]);
         let entry = group.entry.entry();
-        let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
+        builder.set_any_case(scheme.names(group.domain).ignores_case());
+        let name = group.entry.name();
+        let record = record::Group { name, passwd: Some(PASSWD), gid: entry.gid };
         if ask_first(group.domain) {
             // Each member name may be another user there.
             let gaps = IncompleteFlags { responder_first: true, list_unknown: true };
@@ -95,30 +89,73 @@ pub fn build(
     // The builder copies all members in the next step.
     drop((flat, walk));
     merged.groups.retain(|group| !refused.contains(&(group.domain, group.number)));
-    add_domains(&mut builder, names, domains, merged)?;
+    add_domains(&mut builder, scheme, domains, merged)?;
     if let Some(position) = first_asked {
         add_on_demand_groups(&mut builder, position, merged)?;
     }
     Ok(builder.finish(SnapshotKind::Accounts)?.image)
 }
 
+/// Adds the users, and notes the references that lead to them. Returns their ids.
+fn add_users(
+    builder: &mut SnapshotBuilder,
+    scheme: &NameScheme,
+    merged: &MergedDomains<'_>,
+    gaps: &impl Fn(usize, bool) -> IncompleteFlags,
+    targets: &mut [ReferenceTargets],
+) -> Result<Vec<MemberId>, TooLarge> {
+    let mut ids = Vec::with_capacity(merged.users.len());
+    for (position, user) in (0..).zip(&merged.users) {
+        let entry = user.entry.entry();
+        builder.set_any_case(scheme.names(user.domain).ignores_case());
+        let record = record::User {
+            name: user.entry.name(),
+            passwd: Some(PASSWD),
+            uid: entry.uid,
+            gid: entry.gid,
+            gecos: Some(entry.gecos()),
+            dir: Some(entry.dir()),
+            shell: Some(entry.shell()),
+        };
+        ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
+        for reference in entry.references {
+            targets[user.domain].claim(reference, ReferenceTarget::User(position));
+        }
+    }
+    Ok(ids)
+}
+
 /// Lists the domains. `merge` leaves the entries in the order of the domains.
 fn add_domains(
     builder: &mut SnapshotBuilder,
-    names: &[&str],
+    scheme: &NameScheme,
     domains: &[&DomainModel],
     merged: &MergedDomains<'_>,
 ) -> Result<(), TooLarge> {
     let mut counts = vec![(0, 0); domains.len()];
     merged.users.iter().for_each(|user| counts[user.domain].0 += 1);
     merged.groups.iter().for_each(|group| counts[group.domain].1 += 1);
-    for ((name, domain), (users, groups)) in names.iter().zip(domains).zip(counts) {
+    for (position, (domain, (users, groups))) in domains.iter().zip(counts).enumerate() {
         // An on-demand domain may have entries before it was read.
         if domain.is_present || users + groups > 0 {
-            builder.domain(name, users, groups)?;
+            let names = scheme.names(position);
+            let options = DomainOptions {
+                short_name: &names.config().short_name,
+                flags: domain_flags_of(names),
+            };
+            builder.domain(names.domain(), &options, users, groups)?;
         }
     }
     Ok(())
+}
+
+fn domain_flags_of(names: &DomainNames) -> u32 {
+    let case = match names.config().case {
+        NameCase::Sensitive => 0,
+        NameCase::Insensitive => domain_flags::ANY_CASE,
+        NameCase::Preserving => domain_flags::ANY_CASE | domain_flags::PRESERVING,
+    };
+    if names.is_qualified() { case | domain_flags::QUALIFIED } else { case }
 }
 
 /// In an on-demand domain the groups of a user come from a request for that user, not from the member lists here.
@@ -140,10 +177,9 @@ fn add_on_demand_groups(
     let mut members: BTreeMap<u32, (u32, Vec<&[u8]>)> =
         groups.map(|group| (group.number, (group.entry.entry().gid, Vec::new()))).collect();
     for user in merged.users.iter().filter(|user| user.domain == position) {
-        let user = user.entry.entry();
-        for group in user.groups.iter().flatten() {
+        for group in user.entry.entry().groups.iter().flatten() {
             if let Some((_, members)) = members.get_mut(group) {
-                members.push(user.name());
+                members.push(user.entry.name());
             }
         }
     }

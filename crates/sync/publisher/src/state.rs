@@ -10,14 +10,16 @@ use super::last_snapshot::LastSnapshot;
 use super::lookup_overlay::LookupOverlay;
 use super::merge::{DomainSource, MergedDomains, Ownership, merge};
 use super::model_entry::ModelEntry;
+use super::name_owners::NameScheme;
 use super::published_counts::domain_counts;
 use super::snapshot_build::build;
 use crate::role_config::{DomainRules, PublisherRoleConfig};
-use roster_admission::{Locals, Refusal, Rules};
+use roster_admission::{DomainNames, Locals, Refusal, Rules};
 use roster_bus::domain_image::{COMPLETE, CURRENT, REMOVALS_JUDGED, Record};
-use roster_bus::interfaces::PublishedDomain;
-use roster_config::{DomainMode, HostConfig};
+use roster_bus::interfaces::{PublishedDomain, ServedUser};
+use roster_config::DomainMode;
 use roster_messages::{Message, table::daemon};
+use roster_names::qualified_forms;
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
 use roster_snapshot::Snapshot;
 use roster_snapshot_build::{self as snapshot, TooLarge};
@@ -69,6 +71,8 @@ pub struct DomainState {
     /// Records in the model that no fetched state has yet.
     pub(super) overlay: LookupOverlay,
     pub(super) rejected: Vec<(u32, Refusal)>,
+    /// Numbers of entries that the last publication served with their domain, because another domain has the name.
+    pub(super) with_domain: HashSet<u32>,
     mass_deletion: f64,
     /// Whether an image was current since this process began.
     is_current: bool,
@@ -90,6 +94,7 @@ pub struct PublisherState {
     /// Owners of names and ids among all present entries. Filled only if a domain is on demand, because lookups read
     /// it.
     pub(super) ownership: Ownership,
+    pub(super) scheme: Arc<NameScheme>,
     /// Counts the changes of owners and lists.
     pub(super) change_count: u64,
     min_id: u32,
@@ -107,6 +112,7 @@ pub struct PublisherState {
 /// Input of a snapshot: the state at one moment. It shares entries with the state, which continues to change.
 pub struct SnapshotInput {
     domains: Vec<DomainInput>,
+    scheme: Arc<NameScheme>,
     locals: Arc<Locals>,
     min_id: u32,
     responder: Option<Vec<u8>>,
@@ -126,6 +132,7 @@ pub struct MergeResult {
     /// Entries of each domain in it.
     pub served: ServedCounts,
     rejected: Vec<Vec<(u32, Refusal)>>,
+    with_domain: Vec<HashSet<u32>>,
     counts: Vec<PublishedDomain>,
 }
 
@@ -162,13 +169,17 @@ impl PublisherState {
         previous: Option<Vec<u8>>,
     ) -> Self {
         let asked = config.domains.iter().any(|domain| domain.mode == DomainMode::OnDemand);
-        let domains = config.domains.iter().map(|rules| DomainState::new(rules, &config.host));
+        let domains = config.domains.iter().map(|rules| DomainState::new(rules, config));
+        let domains: Vec<DomainState> = domains.collect();
+        let names = domains.iter().map(|domain| domain.rules.names.clone()).collect();
+        let scheme = Arc::new(NameScheme::new(names, config.host.default_domain.as_deref()));
         Self {
-            domains: domains.collect(),
+            domains,
             min_id: config.host.min_id,
             responder: asked.then(|| responder.as_os_str().as_bytes().to_owned()),
             locals: None,
-            ownership: Ownership::default(),
+            ownership: Ownership::new(&scheme),
+            scheme,
             change_count: 0,
             served,
             previous: previous.map(LastSnapshot::new),
@@ -188,7 +199,7 @@ impl PublisherState {
         }
         self.locals = Some(Arc::new(locals));
         self.change_count += 1;
-        self.ownership = Ownership::default();
+        self.ownership = Ownership::new(&self.scheme);
         for position in 0..self.domains.len() {
             self.claim_domain(position);
         }
@@ -293,17 +304,23 @@ impl PublisherState {
             Some(Err(_)) => return None,
         };
         let known = if previous.is_none() { domain.last_published() } else { HashSet::new() };
+        // The name with the domain finds an entry of the domain, and no other one.
+        let names = &domain.rules.names;
+        let called = |native: &[u8]| names.qualified(&names.base(native)).into_owned();
         let is_served = |entry: ModelEntry<'_>| match (&previous, entry) {
-            (Some(snapshot), ModelEntry::User(user)) => match snapshot.user_by_name(user.name()) {
-                Ok(found) => found.is_some_and(|found| found.uid == user.uid),
-                // An unreadable record does not count as a removal.
-                Err(_) => true,
-            },
-            (Some(snapshot), ModelEntry::Group(group)) => match snapshot.group_by_name(&group.name)
-            {
-                Ok(found) => found.is_some_and(|found| found.gid == group.gid),
-                Err(_) => true,
-            },
+            (Some(snapshot), ModelEntry::User(user)) => {
+                match snapshot.user_by_name(&called(user.name())) {
+                    Ok(found) => found.is_some_and(|found| found.uid == user.uid),
+                    // An unreadable record does not count as a removal.
+                    Err(_) => true,
+                }
+            }
+            (Some(snapshot), ModelEntry::Group(group)) => {
+                match snapshot.group_by_name(&called(&group.name)) {
+                    Ok(found) => found.is_some_and(|found| found.gid == group.gid),
+                    Err(_) => true,
+                }
+            }
             (None, entry) => known.contains(&entry_identity(entry)),
         };
         let mut kept = EntryCounts::default();
@@ -373,7 +390,7 @@ impl PublisherState {
                 return domain.is_awaited && (behind || !domain.entries.is_present);
             }
             (!domain.entries.is_present || behind) && is_served(domain)
-                || domain.is_unread() && self.domains[*position..].iter().any(is_served)
+                || domain.is_unread() && self.behind(*position).any(is_served)
         };
         let missing = self.domains.iter().enumerate().find(missing);
         missing.map(|(_, DomainState { name, held_removals: held, .. })| match held {
@@ -387,24 +404,32 @@ impl PublisherState {
     /// Returns the domain and the uid of a user in the snapshot in place, while the domain at that position was not
     /// read. Only domains at or below that position count. Programs still get that user.
     #[must_use]
-    pub fn find_previously_served(&self, position: usize, name: &[u8]) -> Option<(String, u32)> {
+    pub fn find_previously_served(&self, position: usize, name: &[u8]) -> Option<ServedUser> {
         let previous = self.previous.as_ref()?;
         let snapshot = Snapshot::open(&previous.bytes).ok()?;
         let user = snapshot.user_by_name(name).ok()??.record();
         let known = snapshot.domains().ok()?.collect::<Result<Vec<_>, _>>().ok()?;
-        let domain = self.domains.get(position..)?.iter().find(|domain| {
+        let domain = self.behind(position).find(|domain| {
             let known = known.iter().find(|known| known.name == domain.name.as_bytes());
             let mut of_domain = known.into_iter().flat_map(|known| known.users.clone());
             of_domain.any(|position| match snapshot.user(position) {
-                Ok(Some(user)) => user.record().name == name,
+                Ok(Some(found)) => found.record().name == user.name,
                 Ok(None) | Err(_) => false,
             })
         })?;
-        domain
-            .rules
-            .user(&user, self.locals.as_ref()?)
-            .is_ok()
-            .then(|| (domain.name.clone(), user.uid))
+        domain.rules.user(&user, self.locals.as_ref()?).ok()?;
+        let [at, _] = qualified_forms(user.name);
+        let alone = at.filter(|form| domain.rules.names.is_called(form.domain));
+        let name = alone.map_or(user.name, |form| form.name).to_vec();
+        Some(ServedUser { domain: domain.name.clone(), name, uid: user.uid })
+    }
+
+    /// Returns the domain at a position, and the domains with a lower priority.
+    fn behind(&self, position: usize) -> impl Iterator<Item = &DomainState> {
+        let domains = self.domains.iter().enumerate();
+        let is_behind =
+            move |other: usize| other == position || self.scheme.precedes(position, other);
+        domains.filter(move |(other, _)| is_behind(*other)).map(|(_, domain)| domain)
     }
 
     /// Returns the snapshot that was in place when this process began, until the next publication.
@@ -472,24 +497,29 @@ impl PublisherState {
     /// Returns the input of the next snapshot. Below a domain that was never read nothing is served, because that
     /// domain could own any name there.
     pub fn snapshot_input(&self) -> SnapshotInput {
-        let unread = self.first_unread();
         let domains = self.domains.iter().enumerate().map(|(position, domain)| {
-            let entries = match unread {
-                Some(unread) if unread < position => DomainModel::new(domain.entries.is_complete),
-                _ => domain.entries.clone(),
+            let entries = match self.unread_before(position) {
+                Some(_) => DomainModel::new(domain.entries.is_complete),
+                None => domain.entries.clone(),
             };
             DomainInput { name: domain.name.clone(), entries, rules: domain.rules.clone() }
         });
         SnapshotInput {
             domains: domains.collect(),
+            scheme: Arc::clone(&self.scheme),
             locals: self.locals.clone().unwrap_or_default(),
             min_id: self.min_id,
             responder: self.responder.clone(),
         }
     }
 
-    pub(super) fn first_unread(&self) -> Option<usize> {
-        self.domains.iter().position(DomainState::is_unread)
+    /// Returns a domain that was never read and has a higher priority.
+    pub(super) fn unread_before(&self, position: usize) -> Option<&DomainState> {
+        let mut domains = self.domains.iter().enumerate();
+        let unread = domains.find(|(other, domain)| {
+            domain.is_unread() && *other != position && self.scheme.precedes(*other, position)
+        });
+        unread.map(|(_, domain)| domain)
     }
 
     /// Records that a snapshot is in place.
@@ -499,23 +529,23 @@ impl PublisherState {
         self.is_foreign = false;
         // The snapshot in place now has the present entries.
         self.domains.iter_mut().for_each(|domain| domain.is_awaited = false);
-        let results = made.rejected.into_iter().zip(made.counts);
-        for (domain, (refused, counts)) in self.domains.iter_mut().zip(results) {
+        let results = made.rejected.into_iter().zip(made.with_domain).zip(made.counts);
+        for (domain, ((refused, with_domain), counts)) in self.domains.iter_mut().zip(results) {
             (domain.rejected, domain.counts) = (refused, counts);
+            domain.with_domain = with_domain;
         }
     }
 
     /// Returns the counts of each domain.
     #[must_use]
     pub fn domain_counts(&self) -> Vec<PublishedDomain> {
-        let unread = self.first_unread();
         let counts = self.domains.iter().enumerate().map(|(position, domain)| PublishedDomain {
             present: domain.entries.is_present,
             held_removals: domain.held_removals.unwrap_or_default(),
             not_taken: domain.update_error.clone(),
-            waits_for: unread
-                .filter(|unread| *unread < position)
-                .map(|unread| self.domains[unread].name.clone())
+            waits_for: self
+                .unread_before(position)
+                .map(|unread| unread.name.clone())
                 .unwrap_or_default(),
             ..domain.counts.clone()
         });
@@ -530,24 +560,28 @@ impl SnapshotInput {
         let sources: Vec<_> = sources
             .map(|DomainInput { entries, rules, .. }| DomainSource { domain: entries, rules })
             .collect();
-        let mut merged = merge(&sources, &self.locals);
+        let mut merged = merge(&sources, &self.locals, &self.scheme);
         let entries: Vec<_> = sources.iter().map(|source| source.domain).collect();
         let names: Vec<_> = self.domains.iter().map(|part| part.name.as_str()).collect();
-        let image = build(&names, &entries, &mut merged, self.min_id, self.responder.as_deref())?;
+        let image =
+            build(&self.scheme, &entries, &mut merged, self.min_id, self.responder.as_deref())?;
         let counts = domain_counts(&names, &merged);
         let present = self.domains.iter().zip(&counts).filter(|(part, _)| part.entries.is_present);
         let served = present.map(|(DomainInput { name, .. }, counts)| {
             (name.clone(), EntryCounts { users: counts.users, groups: counts.groups })
         });
         let served = served.collect();
-        let MergedDomains { rejected: refused, .. } = merged;
-        Ok(MergeResult { image, served, rejected: refused, counts })
+        let MergedDomains { rejected: refused, with_domain, .. } = merged;
+        Ok(MergeResult { image, served, rejected: refused, with_domain, counts })
     }
 }
 
 impl DomainState {
-    fn new(rules: &DomainRules, host: &HostConfig) -> Self {
+    fn new(rules: &DomainRules, config: &PublisherRoleConfig) -> Self {
+        let host = &config.host;
         let allowed_local_gids = host.allowed_local_gids.clone();
+        let all = config.domains.iter().map(|other| (&*other.name, &*other.names.short_name));
+        let names = DomainNames::new(&rules.name, &rules.names, all);
         let DomainRules { name, mode, min_id, max_id, mass_deletion, .. } = rules.clone();
         Self {
             counts: PublishedDomain { domain: name.clone(), ..PublishedDomain::default() },
@@ -558,10 +592,12 @@ impl DomainState {
                 max_id,
                 allowed_local_gids,
                 exceptions: host.exceptions.clone(),
+                names,
             },
             entries: DomainModel::new(mode == DomainMode::Replicate),
             overlay: LookupOverlay::default(),
             rejected: Vec::new(),
+            with_domain: HashSet::new(),
             mass_deletion,
             is_current: false,
             is_awaited: true,

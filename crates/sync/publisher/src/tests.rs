@@ -19,7 +19,7 @@ use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
 use roster_bus::interfaces::RejectionCount;
-use roster_config::{AdmissionExceptions, DomainMode, HostConfig};
+use roster_config::{AdmissionExceptions, DomainMode, HostConfig, NameConfig};
 use roster_messages::table::directory;
 use roster_request::LookupKind as LookUp;
 use roster_role::testing::TestBus;
@@ -186,12 +186,14 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         name: (*name).into(),
         min_id: 1000,
         max_id: 4_000_000_000,
+        names: NameConfig::default(),
         mode: mode(name),
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),
     };
     PublisherRoleConfig {
         host: HostConfig {
+            default_domain: None,
             min_id: 1000,
             max_id: 4_000_000_000,
             allowed_local_gids: vec![100],
@@ -627,15 +629,19 @@ fn of_two_domains_the_first_wins_and_the_other_is_listed() {
         assert_eq!(uid_of(snapshot, "alice"), Some(5001));
         assert_eq!(uid_of(snapshot, "bob"), None);
         assert_eq!(uid_of(snapshot, "carol"), Some(7003));
-        assert_eq!(members_of(snapshot, "lab").expect("there"), ["carol"], "not corp's alice");
+        let lab = members_of(snapshot, "lab").expect("there");
+        assert_eq!(lab, ["alice@lab", "carol"], "not corp's alice");
+        assert_eq!(members_of(snapshot, "staff@lab").expect("there"), ["carol"]);
         assert_eq!(gids_of(snapshot, "alice"), [6000]);
+        assert_eq!(gids_of(snapshot, "alice@lab"), [8001]);
+        for (name, uid) in [("alice@lab", 7001), ("LAB\\alice", 7001), ("alice@corp", 5001)] {
+            assert_eq!(uid_of(snapshot, name), Some(uid), "{name}");
+        }
     });
     assert_eq!(
         reasons(&state, "lab"),
         [
-            "group staff: a higher-priority domain has this name",
             "group crew: a higher-priority domain has gid 6000",
-            "user alice: a higher-priority domain has this name",
             "user bob: a higher-priority domain has uid 5001",
         ]
     );
@@ -672,7 +678,7 @@ fn a_later_domain_takes_no_user_from_an_earlier_one_by_a_group() {
     apply_image(&mut state, 1, lab).expect("well formed");
     published(&mut state, |snapshot| {
         assert_eq!(uid_of(snapshot, "alice"), Some(5001));
-        assert!(snapshot.user_by_uid(9001).expect("undamaged").is_none());
+        assert_eq!(uid_of(snapshot, "alice@lab"), Some(9001));
         assert_eq!(members_of(snapshot, "evil"), None);
     });
 }
@@ -684,8 +690,8 @@ fn who_is_refused_leaves_the_name_to_nobody_of_a_later_domain() {
     apply_image(&mut state, 1, Image::full().user(1, "alice", 5001, 6000)).expect("well formed");
     apply_image(&mut state, 2, Image::full().user(1, "alice", 9001, 9001)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
-    assert_eq!(reasons(&state, "lab"), ["user alice: a higher-priority domain has this name"]);
-    assert_eq!(codes(&state, "lab"), [directory::NAME_OF_HIGHER_DOMAIN.code]);
+    // The user has the name with its domain only.
+    published(&mut state, |snapshot| assert_eq!(uid_of(snapshot, "alice@lab"), Some(9001)));
 }
 
 #[test]
@@ -696,16 +702,20 @@ fn precedence_taken_name_or_id_has_code() {
     let (same_name, other_name) =
         (&directory::NAME_OF_SAME_DOMAIN, &directory::NAME_OF_HIGHER_DOMAIN);
     let (same_id, other_id) = (&directory::ID_OF_SAME_DOMAIN, &directory::ID_OF_HIGHER_DOMAIN);
+    // The name with its domain would be too long.
+    let long = "a".repeat(255);
     for (corp, lab, taken) in [
-        (with_alice("alice", 7001), alone("alice", 8001), [same_name, other_name]),
-        (with_alice("bob", 5001), alone("carol", 5001), [same_id, other_id]),
+        (with_alice("alice", 7001), alone("alice", 8001), vec![same_name]),
+        (alone(&long, 7001), alone(&long, 8001), vec![other_name]),
+        (with_alice("bob", 5001), alone("carol", 5001), vec![same_id, other_id]),
     ] {
         let mut state = host(&["corp", "lab"]);
         apply_image(&mut state, 0, corp).expect("well formed");
         apply_image(&mut state, 1, lab).expect("well formed");
         published(&mut state, |_| {});
         let refused = [codes(&state, "corp"), codes(&state, "lab")].concat();
-        assert_eq!(refused, taken.map(|message| message.code));
+        let expected: Vec<_> = taken.iter().map(|message| message.code).collect();
+        assert_eq!(refused, expected);
     }
 }
 
@@ -1052,7 +1062,7 @@ fn before_the_first_publication_it_is_known_who_has_what() {
             .expect("well formed");
         apply_image(&mut state, 1, Image::full()).expect("well formed");
         state.set_locals(accounts);
-        assert_eq!(state.ownership.user_name_owner(b"alice"), Some((0, 1)));
+        assert_eq!(state.ownership.user_name_owner(None, b"alice"), Some((0, 1)));
         let mallory = Image::full().user(1, "mallory", 5001, 5001).records();
         state
             .change(1, &[1], |entries| entries.apply_lookup(Records::without_header(&mallory)))
@@ -1067,9 +1077,9 @@ fn a_name_that_is_free_again_is_the_next_ones_at_once() {
     apply_image(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
     apply_image(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
     published(&mut state, |_| {});
-    assert_eq!(state.ownership.user_name_owner(b"alice"), Some((0, 1)));
+    assert_eq!(state.ownership.user_name_owner(None, b"alice"), Some((0, 1)));
     apply_image(&mut state, 0, Image::changes(1).gone(1)).expect("leads on");
-    assert_eq!(state.ownership.user_name_owner(b"alice"), Some((1, 1)));
+    assert_eq!(state.ownership.user_name_owner(None, b"alice"), Some((1, 1)));
 }
 
 #[test]
@@ -1138,7 +1148,11 @@ fn what_changed_while_a_snapshot_was_made_does_not_go_back_with_it() {
     let anew = Image::full().gone(1).user(2, "alice", 5001, 5001).records();
     assert!(found(&mut state, &anew));
     state.apply_published(made);
-    assert_eq!(state.ownership.user_name_owner(b"alice"), Some((0, 2)), "not the one that is gone");
+    assert_eq!(
+        state.ownership.user_name_owner(None, b"alice"),
+        Some((0, 2)),
+        "not the one that is gone"
+    );
 }
 
 #[test]
@@ -1283,7 +1297,9 @@ fn show_tells_every_domains_entry_and_which_is_served() {
     let shown = state.show_entries(LookUp::UserByName, b"alice");
     assert_eq!(shown.len(), 2);
     assert_eq!((shown[0].refused.as_str(), &shown[0].related[..]), ("", &["staff".to_owned()][..]));
-    assert_eq!(shown[1].refused, "a higher-priority domain has this name");
+    assert_eq!((shown[1].name.as_str(), shown[1].refused.as_str()), ("alice@lab", ""));
+    let shown = state.show_entries(LookUp::UserByName, b"alice@LAB");
+    assert_eq!(shown.iter().map(|one| one.id).collect::<Vec<_>>(), [7001]);
 }
 
 /// Writes the snapshot of a state to a directory, with that generation.

@@ -198,6 +198,8 @@ impl RequestScope {
 struct PamResponder {
     publisher: PublisherProxy<'static>,
     backends: HashMap<String, BackendProxy<'static>>,
+    /// The names of all domains.
+    domains: Vec<String>,
     /// The first domain with authentication. A decoy has the cost of a wrong password there.
     decoy: Option<String>,
     trusted: Vec<u32>,
@@ -248,6 +250,7 @@ impl PamResponder {
         let evenness = RefusalDelay::new(domains.clone());
         Ok(Self {
             publisher,
+            domains: context.config.domains.iter().map(|domain| domain.name.clone()).collect(),
             backends: back_ends,
             decoy: domains.next(),
             trusted: context.config.trusted.clone(),
@@ -355,20 +358,10 @@ impl PamResponder {
         if !reach.covers(&found) {
             return PamReply::from_result(AuthResult::NotPermitted).into();
         }
-        if !found.domain.is_empty() {
-            *known = Some(request.user.to_vec());
-        }
-        if is_other_user(request.uid, &found) {
-            let user = request.user.escape_ascii();
-            log!(
-                WARN,
-                &login::UID_MISMATCH,
-                %user,
-                uid = found.uid,
-                "{user}: login refused: the calling program resolves the name to another uid"
-            );
-            return PamReply::from_result(AuthResult::Denied).into();
-        }
+        let found = match self.accept_user(request, found, known) {
+            Ok(found) => found,
+            Err(refusal) => return refusal.into(),
+        };
         if !has_password(request.kind) {
             return self.query_backend(peer, request, found).await.into();
         }
@@ -395,6 +388,60 @@ impl PamResponder {
         }
         drop(evenness);
         DelayedReply { reply: answer, not_before, _at_user: Some(at_user) }
+    }
+
+    /// Returns the user of a request, or an unknown user in place of one of a domain that the request excludes. Sets
+    /// `known` to the name if the user is served.
+    fn accept_user(
+        &self,
+        request: &AuthRequest<'_>,
+        found: ServedUser,
+        known: &mut Option<Vec<u8>>,
+    ) -> Result<ServedUser, PamReply> {
+        let found = match self.is_wanted(request, &found) {
+            true => found,
+            // No other module may accept the account of a user that the stack excludes.
+            false if !has_password(request.kind) => {
+                return Err(PamReply::from_result(AuthResult::Denied));
+            }
+            // The reply takes as long as that about an unknown user.
+            false => ServedUser::default(),
+        };
+        if !found.domain.is_empty() {
+            *known = Some(request.user.to_vec());
+        }
+        if is_other_user(request.uid, &found) {
+            let user = request.user.escape_ascii();
+            log!(
+                WARN,
+                &login::UID_MISMATCH,
+                %user,
+                uid = found.uid,
+                "{user}: login refused: the calling program resolves the name to another uid"
+            );
+            return Err(PamReply::from_result(AuthResult::Denied));
+        }
+        Ok(found)
+    }
+
+    /// Whether the domains of a request include the user's domain. An unknown domain includes no user.
+    fn is_wanted(&self, request: &AuthRequest<'_>, found: &ServedUser) -> bool {
+        if request.domains.is_empty() {
+            return true;
+        }
+        let names = || request.domains.split(|byte| *byte == b',');
+        let is_known = |name: &[u8]| self.domains.iter().any(|known| known.as_bytes() == name);
+        if let Some(unknown) = names().find(|name| !is_known(name)) {
+            let (unknown, service) = (unknown.escape_ascii(), request.service.escape_ascii());
+            log!(
+                ERROR,
+                &login::PAM_DOMAIN_UNKNOWN,
+                %service,
+                "{service}: domains= of pam_roster names the domain \"{unknown}\", which is not configured"
+            );
+            return false;
+        }
+        found.domain.is_empty() || names().any(|name| name == found.domain.as_bytes())
     }
 
     /// Drops cached users after signals. Each stream has a dedicated task, so that it never fills up and blocks the
@@ -700,6 +747,7 @@ mod tests {
                     remote_user: b"",
                     secret: b"",
                     new_secret: b"",
+                    domains: b"",
                 };
                 let (sender, receiver) = std::sync::mpsc::channel();
                 admit(&ConnectionTable::new(LIMITS), 0, |slot| {
@@ -712,6 +760,35 @@ mod tests {
             let logged = with_logged_codes(|| block_on(asked));
             assert_eq!(logged, (vec![message], result), "{user} {kind:?}");
         }
+    }
+
+    #[test]
+    fn pam_domains_of_request_select_users() {
+        let noted = Instant::now();
+        let folder = tempfile::tempdir().expect("a directory");
+        let bus = TestBus::start(folder.path(), TestBus::OPEN);
+        let request = |domains| AuthRequest {
+            kind: AuthRequestKind::Account,
+            user: b"corp",
+            uid: None,
+            service: b"sshd",
+            remote_host: b"",
+            terminal: b"",
+            remote_user: b"",
+            secret: b"",
+            new_secret: b"",
+            domains,
+        };
+        let asked = async {
+            let responder = PamResponder::new(&context(&bus).await).await.expect("proxies");
+            responder.user_cache.lock().note(b"corp", &found("corp", 2000), 0, noted);
+            let user = found("corp", 2000);
+            [&b""[..], b"corp", b"lost,corp", b"lost", b"corp,none", b"none", b",", b"corp,"]
+                .map(|domains| responder.is_wanted(&request(domains), &user))
+        };
+        let (logged, wanted) = with_logged_codes(|| block_on(asked));
+        assert_eq!(wanted, [true, true, true, false, false, false, false, false]);
+        assert_eq!(logged, [&login::PAM_DOMAIN_UNKNOWN; 4]);
     }
 
     #[test]

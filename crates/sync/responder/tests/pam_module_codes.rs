@@ -108,6 +108,12 @@ mod pam_handle {
     }
 
     impl CallHandle<'_> {
+        pub fn canonical_name(&self, _user: &CStr) -> Option<&CStr> {
+            None
+        }
+
+        pub fn set_user(&self, _user: &CStr) {}
+
         pub fn user(&self) -> Result<&CStr, PamCode> {
             Ok(&self.user)
         }
@@ -192,6 +198,7 @@ fn pam_module_failure_is_logged_with_code() {
         (c"bob", open, ticket, None, vec![]),
         (c"bob", open, ticket, Some("debug"), vec![]),
         (c"bob", open, ticket, Some("try_first_password"), vec![&login::PAM_OPTION_UNKNOWN]),
+        (c"bob", account, ticket, Some("domains="), vec![&login::PAM_DOMAINS_INVALID]),
     ] {
         let (name, bytes) = stored;
         let handle = CallHandle {

@@ -174,8 +174,8 @@ crate::messages! {
         cause: "The list domains in [host] is empty, so rosterd has nothing to serve.",
         fix: "Add a domain to the list, and describe it in a table [domain.NAME].";
     TOO_MANY_DOMAINS = 1058, "too many domains",
-        cause: "The package creates eight users for backends, and each domain needs one.",
-        fix: "List at most eight domains.";
+        cause: "The package creates 32 users for backends, and each domain needs one.",
+        fix: "List at most 32 domains.";
     DOMAIN_TABLE_MISSING = 1059, "domain without a table",
         cause: "The list domains in [host] has a name, and no table [domain.NAME] exists for it.",
         fix: "Add the table [domain.NAME] with its provider, or remove the name from the list.";
@@ -365,4 +365,16 @@ crate::messages! {
     SERVED_ENTRIES_NOT_COMPARED = 1121, "served entries are not compared",
         cause: "The snapshot or a local file cannot be read, so rejected entries cannot be listed.",
         fix: "Correct the file, or choose another snapshot with --snapshot.";
+    CASE_KEY_REPLACED = 1700, "key was replaced by case",
+        cause: "The key case_sensitive was replaced by case, which has three values.",
+        fix: "Write case = \"insensitive\" for false, or case = \"sensitive\" for true.";
+    DEFAULT_DOMAIN_UNKNOWN = 1701, "default domain is not a domain",
+        cause: "default_domain names a domain that is missing in the list domains.",
+        fix: "Name a domain of the list, or add the domain to it.";
+    SHORT_NAME_SHARED = 1702, "short name of two domains",
+        cause: "A name such as CORP\\alice must name one domain, and two domains have the name or short name.",
+        fix: "Choose another short_name for one of the two domains.";
+    NUMERIC_NAMES_ON_DEMAND = 1703, "numeric names in an on-demand domain",
+        cause: "A name of digits must not be the id of another entry, and an on-demand domain does not know all ids.",
+        fix: "Remove numeric_names, or set mode = \"replicate\".";
 }

@@ -383,7 +383,7 @@ crate::messages! {
         cause: "Another entry of the domain has the same name. The entry that was known first is served.",
         fix: "Rename one of the two entries, or narrow the search bases or the filters.";
     NAME_OF_HIGHER_DOMAIN = 5123, "name of a higher-priority domain",
-        cause: "A domain that precedes this one in `domains` has an entry of the same name.",
+        cause: "A domain with a higher priority has an entry of this name, and the name with the domain is not valid.",
         fix: "Rename one of the two entries, or change the order of `domains` under [host].";
     ID_OF_SAME_DOMAIN = 5124, "id of another entry of the domain",
         cause: "Another entry of the domain has the same id. The entry that was known first is served.",
@@ -400,4 +400,10 @@ crate::messages! {
     GROUPS_NESTED_TOO_LARGE = 5128, "nested groups exceed the membership limit",
         cause: "The members of the nested groups of the domain add up to more than a snapshot can hold.",
         fix: "Flatten or reduce the nested groups in the directory.";
+    NAME_OF_OTHER_DOMAIN = 5700, "name has the form of a name in another domain",
+        cause: "A name such as `alice@corp` or `CORP\\alice` means the entry `alice` of the domain `corp`.",
+        fix: "Rename the entry in the directory.";
+    NUMERIC_NAME_IS_ID = 5701, "name is the id of another entry",
+        cause: "Programs such as chown(1) would take the number for this name instead of the id.",
+        fix: "Rename the entry in the directory, or change the id of the other entry.";
 }

@@ -282,4 +282,12 @@ crate::messages! {
     KRB5_SESSION_FAILED = 6564, "session ticket cannot be stored",
         cause: "The file system, the kernel keyring or libkrb5 reported an error.",
         fix: "Fix the reason in the message, and check `krb5_cache`.";
+
+    // The option domains= of pam_roster.
+    PAM_DOMAINS_INVALID = 6700, "domains= of pam_roster is invalid",
+        cause: "The list is empty, or longer than 256 bytes. The module accepts no user.",
+        fix: "Write `domains=corp` or `domains=corp,lab` in the PAM stack.";
+    PAM_DOMAIN_UNKNOWN = 6701, "domains= of pam_roster names an unknown domain",
+        cause: "The PAM stack names a domain that is missing in roster.toml. The module accepts no user.",
+        fix: "Correct domains= in the PAM stack, or add the domain to roster.toml.";
 }

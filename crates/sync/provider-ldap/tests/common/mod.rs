@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use roster_config::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
     DomainSecrets, HomeShellOverrides, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
-    MemberValues, ProviderConfig as Configured, SearchConfig, SecretFile,
+    MemberValues, NameCase, NameConfig, ProviderConfig as Configured, SearchConfig, SecretFile,
 };
 use roster_provider::account::Account;
 use roster_provider::reason::Reason;
@@ -360,7 +360,6 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
             member_attribute("member", MemberValues::Dns),
             member_attribute("uniquemember", MemberValues::DnsWithUids),
         ],
-        case_sensitive: false,
         bind: BindMethod::Simple {
             dn: server.reader_dn(),
             password_file: SecretFile::Path("password".into()),
@@ -380,6 +379,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         message_bytes_max: 64 << 20,
     };
     DomainConfig {
+        names: NameConfig { case: NameCase::Insensitive, ..NameConfig::default() },
         name: "corp".to_owned(),
         min_id: 1000,
         max_id: 60_000,

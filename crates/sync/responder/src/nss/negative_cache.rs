@@ -2,6 +2,7 @@
 //! Cache of missing entries, so that repeated requests for the same missing name are cheap. No clock here: the time is
 //! an argument.
 
+use roster_names::{equals_folded, qualified_forms};
 use roster_request::LookupKind;
 use roster_wire::NssRequest;
 use std::collections::HashMap;
@@ -66,9 +67,12 @@ impl NegativeCache {
     }
 
     fn forget(&mut self, by_name: &[LookupKind], name: &[u8], by_id: LookupKind) {
-        for &kind in by_name {
-            self.names.remove(&(kind, name.to_vec()));
-        }
+        // The entry may be found in other spellings, and with its domain.
+        self.names.retain(|(kind, missing), _| {
+            let is_other = !equals_folded(missing, name)
+                && qualified_forms(missing).iter().all(Option::is_none);
+            is_other || !by_name.contains(kind)
+        });
         self.ids.retain(|(kind, _), _| *kind != by_id);
     }
 

@@ -205,6 +205,7 @@ mod tests {
             remote_user: b"",
             secret: b"",
             new_secret: b"",
+            domains: b"",
         };
         for (result, message) in [
             (AuthResult::Success, None),
@@ -239,7 +240,7 @@ mod tests {
         ];
         let codes = sources.iter().flat_map(|source| source.split("[RST-").skip(1));
         let codes: Vec<_> = codes.filter_map(|rest| rest.get(..4)).collect();
-        assert_eq!(codes.len(), 6, "{codes:?}");
+        assert_eq!(codes.len(), 7, "{codes:?}");
         assert!(codes.iter().all(|code| roster_messages::find(code).is_some()), "{codes:?}");
     }
 }

@@ -4,6 +4,7 @@
 //! an argument.
 
 use roster_bus::interfaces::ServedUser;
+use roster_names::equals_folded;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -45,10 +46,13 @@ impl UserCache {
         }
     }
 
-    /// Drops a user that may have changed.
+    /// Drops a user that may have changed, under any name that finds it. The entry of another domain with this name may
+    /// have got another name.
     pub fn forget(&mut self, name: &[u8]) {
         self.change_count += 1;
-        self.users.remove(name);
+        self.users.retain(|called, (user, _)| {
+            !equals_folded(called, name) && !equals_folded(&user.name, name)
+        });
     }
 
     /// Drops all users.
@@ -87,6 +91,18 @@ mod tests {
         found.note(b"alice", &alice(), found.change_count(), start);
         found.forget(b"bob");
         assert_eq!(found.user(b"alice", start), Some(alice()));
+    }
+
+    #[test]
+    fn user_cache_forgets_each_name_of_user() {
+        let start = Instant::now();
+        let mut found = UserCache::default();
+        let names = [&b"alice"[..], b"ALICE", b"alice@corp", b"CORP\\alice"];
+        for name in names {
+            found.note(name, &alice(), found.change_count(), start);
+        }
+        found.forget(b"Alice");
+        assert!(names.iter().all(|name| found.user(name, start).is_none()));
     }
 
     #[test]

@@ -179,6 +179,7 @@ fn missing_user_error(role: &RoleName) -> CodedError {
 
 fn domain_rules(domain: &DomainConfig) -> DomainRules {
     DomainRules {
+        names: domain.names.clone(),
         name: domain.name.clone(),
         min_id: domain.min_id,
         max_id: domain.max_id,
