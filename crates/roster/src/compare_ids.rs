@@ -112,9 +112,8 @@ fn sssd_domain(args: &CompareIdsArgs) -> String {
 }
 
 fn find_domain<'a>(snapshot: &Snapshot<'a>, name: &str, path: &Path) -> Result<Domain<'a>> {
-    let invalid = |damage: Damage| snapshot_file::invalid(path, &damage);
-    for domain in snapshot.domains().map_err(invalid)? {
-        let domain = domain.map_err(invalid)?;
+    for domain in snapshot.domains().map_err(|error| snapshot_file::invalid(path, &error))? {
+        let domain = domain.map_err(|error| snapshot_file::invalid(path, &error))?;
         if domain.name == name.as_bytes() {
             return Ok(domain);
         }
@@ -185,13 +184,12 @@ fn supplementary(
 ) -> Result<BTreeSet<String>, Damage> {
     let mut groups = BTreeSet::new();
     let Some(gids) = snapshot.supplementary(name)? else { return Ok(groups) };
-    for gid in gids.iter() {
-        let gid = gid?;
-        // Another domain's group is no part of the comparison.
+    // A group of another domain is no part of the comparison.
+    gids.each(|gid| {
         if let Some(name) = names.get(&gid).filter(|_| gid != primary) {
             groups.insert(name.clone());
         }
-    }
+    })?;
     Ok(groups)
 }
 
@@ -308,5 +306,38 @@ impl Report<'_> {
             "differences_by_kind": counts,
             "differences": differences,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compare_unknown_domain_has_code() {
+        let bytes = include_bytes!("../../serve/snapshot/testdata/accounts.snap");
+        let snapshot = Snapshot::open(bytes).unwrap();
+        let found = find_domain(&snapshot, "corp", Path::new("/s")).unwrap();
+        assert_eq!(found.users, 2..5);
+        let error = find_domain(&snapshot, "Corp", Path::new("/s")).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("[{}]", codes::COMPARE_DOMAIN_MISSING.code)), "{error}");
+    }
+
+    #[test]
+    fn compare_reads_groups_only_where_cached() {
+        let bytes = include_bytes!("../../serve/snapshot/testdata/accounts.snap");
+        let snapshot = Snapshot::open(bytes).unwrap();
+        let domain = find_domain(&snapshot, "lab", Path::new("/s")).unwrap();
+        let mut cached = CachedAccounts::default();
+        let group = Group { gid: 10, members: Some(BTreeSet::new()) };
+        cached.accounts.groups.insert("staff".to_owned(), group);
+        let served = accounts(&snapshot, &domain, "lab", &cached).unwrap();
+        let members = served.groups["staff"].members.as_ref().unwrap();
+        assert!(members.contains("alice") && members.contains("bob"), "{members:?}");
+        assert!(served.users["alice"].groups.is_none());
+        let user = User { groups: Some(BTreeSet::new()), ..User::default() };
+        cached.accounts.users.insert("alice".to_owned(), user);
+        let served = accounts(&snapshot, &domain, "lab", &cached).unwrap();
+        assert!(served.users["alice"].groups.as_ref().unwrap().contains("staff"));
     }
 }

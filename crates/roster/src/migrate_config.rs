@@ -38,7 +38,7 @@ pub fn run(args: &MigrateConfigArgs, out: &mut dyn Write) -> Result<bool> {
     let output = args.output.as_deref().map(std::path::absolute).transpose()?;
     let facts = facts(args, output.as_deref())?;
     let mut waivers = Waivers::new(&args.without);
-    let plan = match source(args)? {
+    let plan = match source(args, |path| Path::new(path).exists())? {
         Source::Sssd(path) => {
             sssd::convert(SssdConf::read(&path).map_err(CodedError::from)?, &facts, &mut waivers)
         }
@@ -78,14 +78,14 @@ enum Source {
     Nslcd(PathBuf),
 }
 
-fn source(args: &MigrateConfigArgs) -> Result<Source, CodedError> {
+fn source(args: &MigrateConfigArgs, exists: impl Fn(&str) -> bool) -> Result<Source, CodedError> {
     if let Some(path) = &args.sssd {
         return Ok(Source::Sssd(path.clone()));
     }
     if let Some(path) = &args.nslcd {
         return Ok(Source::Nslcd(path.clone()));
     }
-    match (Path::new(SSSD_CONF).exists(), Path::new(NSLCD_CONF).exists()) {
+    match (exists(SSSD_CONF), exists(NSLCD_CONF)) {
         (true, false) => Ok(Source::Sssd(SSSD_CONF.into())),
         (false, true) => Ok(Source::Nslcd(NSLCD_CONF.into())),
         (found, _) => {
@@ -417,6 +417,18 @@ mod tests {
         args.output = Some(site.path("no/such/folder/roster.toml"));
         let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.contains(codes::MIGRATE_OUTPUT_FAILED.code), "{error}");
+    }
+
+    #[test]
+    fn migrate_without_one_source_is_refused() {
+        let mut args = Site::new("").args(&[], false);
+        args.sssd = None;
+        for exist in [true, false] {
+            let error = source(&args, |_| exist).err().unwrap();
+            assert_eq!(error.message.code, codes::MIGRATE_SOURCE_MISSING.code);
+        }
+        assert!(matches!(source(&args, |path| path == SSSD_CONF), Ok(Source::Sssd(_))));
+        assert!(matches!(source(&args, |path| path == NSLCD_CONF), Ok(Source::Nslcd(_))));
     }
 
     #[test]

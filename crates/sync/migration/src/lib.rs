@@ -20,7 +20,7 @@ mod source_file;
 pub mod sssd;
 mod values;
 
-pub use pending_keys::{PENDING_KEYS, check};
+pub use pending_keys::{PENDING_KEYS, check, without_pending_keys};
 pub use plan::{DomainPlan, Item, Origin, Outcome, Password, Plan, TomlTable, Waivers};
 pub use render::render;
 pub use source_file::{SourceError, SourceErrorKind};

@@ -53,8 +53,7 @@ const PENDING_VALUES: &[(&str, &str)] = &[
 ///
 /// rosterd would reject the text. The error has the first mistakes.
 pub fn check(text: &str) -> Result<(), CodedError> {
-    let known: String = text.lines().map(known_line).collect();
-    let Err(problems) = roster_config::parse(&known) else { return Ok(()) };
+    let Err(problems) = roster_config::parse(&without_pending_keys(text)) else { return Ok(()) };
     let errors: Vec<String> = problems
         .iter()
         .filter(|problem| problem.severity > Severity::Warning)
@@ -63,6 +62,12 @@ pub fn check(text: &str) -> Result<(), CodedError> {
         .collect();
     let text = format!("the converted configuration is not valid: {}", errors.join("; "));
     Err(CodedError::new(&codes::MIGRATE_RESULT_INVALID, text))
+}
+
+/// Returns a converted configuration without the keys and values that the parser of this tree does not know yet.
+#[must_use]
+pub fn without_pending_keys(text: &str) -> String {
+    text.lines().map(known_line).collect()
 }
 
 /// Returns a line without pending keys and values. The numbers of lines stay.

@@ -105,23 +105,32 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CodedError> {
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
     }
-    lock(&file, path).map_err(|error| error.unwrap_or_else(failed))?;
+    let attempt = || rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared);
+    lock(path, attempt, LOCK_PAUSE)?;
     let mut bytes = Vec::new();
     (&file).take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }
 
 /// Takes the lock of a reader. It ends when the file is closed.
-fn lock(file: &File, path: &Path) -> Result<(), Result<CodedError, io::Error>> {
+fn lock(
+    path: &Path,
+    mut attempt: impl FnMut() -> Result<(), Errno>,
+    pause: Duration,
+) -> Result<(), CodedError> {
     for _ in 0..LOCK_ATTEMPTS {
-        match rustix::fs::fcntl_lock(file, FlockOperation::NonBlockingLockShared) {
+        match attempt() {
             Ok(()) => return Ok(()),
-            Err(Errno::AGAIN | Errno::ACCESS) => std::thread::sleep(LOCK_PAUSE),
-            Err(errno) => return Err(Err(errno.into())),
+            Err(Errno::AGAIN | Errno::ACCESS) => std::thread::sleep(pause),
+            Err(errno) => {
+                let text = format!("{}: cannot be locked", path.display());
+                let error = CodedError::new(&codes::SSSD_CACHE_UNREADABLE, text);
+                return Err(error.caused_by(io::Error::from(errno)));
+            }
         }
     }
     let text = format!("{}: SSSD writes to it without a pause", path.display());
-    Err(Ok(CodedError::new(&codes::SSSD_CACHE_BUSY, text)))
+    Err(CodedError::new(&codes::SSSD_CACHE_BUSY, text))
 }
 
 /// Returns the error of a cache that cannot be parsed.

@@ -116,3 +116,15 @@ fn sssd_cache_read_errors_have_codes() {
     std::fs::write(&file, cache()).unwrap();
     assert_eq!(read(&file).unwrap(), cache());
 }
+
+#[test]
+fn sssd_cache_lock_held_has_code() {
+    let busy = lock(Path::new("/c"), || Err(Errno::AGAIN), Duration::ZERO).unwrap_err();
+    assert_eq!(busy.message.code, codes::SSSD_CACHE_BUSY.code);
+    let mut left = 3;
+    let later = || {
+        left -= 1;
+        if left == 0 { Ok(()) } else { Err(Errno::AGAIN) }
+    };
+    assert!(lock(Path::new("/c"), later, Duration::ZERO).is_ok());
+}
