@@ -47,6 +47,7 @@ pub enum Command {
     SshKeys(SshKeysArgs),
     LogLevel(LogLevelArgs),
     CheckConfig(CheckConfigArgs),
+    MigrateConfig(MigrateConfigArgs),
     Explain(ExplainArgs),
     Nscd(NscdArgs),
     /// Query the name services of the host for roster nscd
@@ -320,17 +321,28 @@ pub enum DomainCommand {
     /// many stay. To keep the entries, fix the directory: rosterd searches again every minute.
     #[command(after_long_help = help_text::after_help("domain approve-removals"))]
     ApproveRemovals(DomainNameArgs),
+    /// Compare users and groups with the cache of SSSD
+    ///
+    /// Reads the cache files of SSSD, which may run, and the snapshot. Lists each difference in name, uid,
+    /// gid, gecos, home, shell, groups and members. SSSD has only entries that programs asked for, unless it
+    /// enumerates: entries that only Roster has are counted. Expired entries are counted and not compared.
+    /// Groups of a user are compared if SSSD has looked them up. The home and shell settings of sssd.conf
+    /// apply to the cache. The command changes nothing and needs no daemon. Run it as root.
+    #[command(after_long_help = help_text::after_help("domain compare-ids"))]
+    CompareIds(CompareIdsArgs),
 }
 
 impl DomainCommand {
-    pub fn run_dir(&self) -> &Path {
+    /// Returns the directory of the daemon's sockets. `None` for a command without a daemon.
+    pub fn run_dir(&self) -> Option<&Path> {
         let bus = match self {
+            Self::CompareIds(_) => return None,
             Self::List(args) => &args.bus,
             Self::Show(args) => &args.bus,
             Self::Refresh(args) | Self::ApproveRemovals(args) => &args.bus,
             Self::Rejected(args) => &args.bus,
         };
-        &bus.run_dir
+        Some(&bus.run_dir)
     }
 }
 
@@ -384,6 +396,67 @@ pub struct RejectedArgs {
 
     #[command(flatten)]
     pub bus: BusArgs,
+}
+
+/// The daemons whose cache `compare-ids` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheOwner {
+    Sssd,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareIdsArgs {
+    /// Compare the entries of this domain of Roster
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// Read the cache of this daemon
+    #[arg(long, value_name = "DAEMON", value_enum)]
+    pub with: CacheOwner,
+
+    /// Read this domain of SSSD [default: the same name in any case]
+    #[arg(long, value_name = "NAME")]
+    pub sssd_domain: Option<String>,
+
+    /// Read the cache files in this directory
+    #[arg(
+        long,
+        value_name = "DIR",
+        value_hint = ValueHint::DirPath,
+        default_value = crate::compare_ids::CACHE_DIR
+    )]
+    pub cache_dir: PathBuf,
+
+    /// Apply the home and shell settings of this file and of conf.d beside it, if the file exists
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        default_value = crate::migrate_config::SSSD_CONF
+    )]
+    pub sssd: PathBuf,
+
+    /// Read this snapshot
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        env = "ROSTER_SNAPSHOT",
+        default_value = DEFAULT_SNAPSHOT
+    )]
+    pub snapshot: PathBuf,
+
+    /// Compare expired entries of the cache too
+    #[arg(long)]
+    pub expired: bool,
+
+    /// Count entries that only Roster has as differences, for an SSSD that enumerates
+    #[arg(long)]
+    pub enumerated: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Show or expire the cached data of users and groups
@@ -608,6 +681,52 @@ pub struct CheckConfigArgs {
 
     #[command(flatten)]
     pub bus: BusArgs,
+}
+
+/// Convert sssd.conf or nslcd.conf to roster.toml
+///
+/// Reads sssd.conf with conf.d, or nslcd.conf, and krb5.conf. Prints roster.toml, with a comment for each
+/// setting without a counterpart. A setting stops the conversion if it restricts logins or entries and has
+/// no counterpart: the command then writes nothing, and lists each such setting with file, line and cure.
+/// The result has no passwords. With --output, the password of the reader goes into a file of mode 0600
+/// beside the output, which roster.toml names. The command changes no other file, and no service.
+#[derive(Debug, Args)]
+#[command(after_long_help = help_text::after_help("migrate-config"))]
+pub struct MigrateConfigArgs {
+    /// Convert this file of SSSD, and conf.d/*.conf beside it [default: /etc/sssd/sssd.conf]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "nslcd")]
+    pub sssd: Option<PathBuf>,
+
+    /// Convert this file of nslcd [default: /etc/nslcd.conf, if there is no sssd.conf]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub nslcd: Option<PathBuf>,
+
+    /// Read realm and KDCs from this file, if it exists
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        default_value = crate::migrate_config::KRB5_CONF
+    )]
+    pub krb5: PathBuf,
+
+    /// Name the domain of nslcd.conf
+    #[arg(long, value_name = "NAME", default_value = "ldap")]
+    pub domain: String,
+
+    /// Write FILE, which must not exist, instead of standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+
+    /// Leave out this setting although it stops the conversion; repeat the option for more settings
+    ///
+    /// SETTING is a name such as override_gid, or a section and a name such as domain/corp/override_gid.
+    #[arg(long, value_name = "SETTING")]
+    pub without: Vec<String>,
+
+    /// Print a report of all settings as JSON: converted, dropped, stopped
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Serve users and groups through the nscd client of glibc

@@ -11,6 +11,7 @@
 mod args;
 mod atomic_write;
 mod check_config;
+mod compare_ids;
 mod compile;
 mod doctor;
 mod explain;
@@ -21,6 +22,7 @@ mod help_text;
 mod inspect;
 mod man_pages;
 mod man_roster_toml;
+mod migrate_config;
 mod nscd;
 mod nsswitch;
 mod nsswitch_edit;
@@ -31,7 +33,7 @@ mod snapshot_file;
 mod unserved;
 
 use anyhow::Result;
-use args::{Cli, Command};
+use args::{Cli, Command, DomainCommand};
 use clap::Parser;
 use output::{Stdout, print_stderr};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -67,12 +69,16 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
         Command::Disable(args) => nsswitch_edit::disable(&args.edit, out).map(|()| 0),
         Command::Doctor(args) => doctor::run(&args.root, args.json, out).map(well),
         Command::Status(args) => rosterd_client::status::run(&args.bus.run_dir, args.json, out),
-        Command::Domain(args) => rosterd_client::domain::run(&args, out).map(|()| 0),
+        Command::Domain(args) => match &args.command {
+            DomainCommand::CompareIds(args) => Ok(compare_ids::run(args, out)),
+            _ => rosterd_client::domain::run(&args, out).map(|()| 0),
+        },
         Command::Cache(args) => rosterd_client::cache::run(&args, out).map(well),
         Command::Access(args) => rosterd_client::access::run(&args, out),
         Command::SshKeys(args) => rosterd_client::ssh_keys::run(&args, out).map(well),
         Command::LogLevel(args) => rosterd_client::log_level::run(&args, out).map(|()| 0),
         Command::CheckConfig(args) => check_config::run(&args, out).map(well),
+        Command::MigrateConfig(args) => migrate_config::run(&args, out).map(well),
         Command::Explain(args) => explain::run(&args.codes, args.json, out).map(well),
         Command::Nscd(args) => nscd::run(&args, out).map(|()| 0),
         Command::NscdHelper => nscd::run_helper().map(|()| 0),

@@ -29,9 +29,9 @@ const READ_PAUSE: Duration = Duration::from_millis(200);
 /// Entries that are listed for each reason without `--all`.
 const NAMES_SHOWN: usize = 3;
 
-/// Runs one of the commands.
+/// Runs one of the commands that query the daemon.
 pub fn run(args: &DomainArgs, out: &mut dyn Write) -> Result<()> {
-    let run_dir = args.command.run_dir();
+    let Some(run_dir) = args.command.run_dir() else { return Ok(()) };
     let wait = match &args.command {
         DomainCommand::ApproveRemovals(_) => CONFIRM_WAIT,
         _ => CALL_DEADLINE,
@@ -44,6 +44,7 @@ pub fn run(args: &DomainArgs, out: &mut dyn Write) -> Result<()> {
             DomainCommand::Refresh(args) => refresh(&bus, &args.name, out).await,
             DomainCommand::ApproveRemovals(args) => confirm(&bus, &args.name, out).await,
             DomainCommand::Rejected(args) => rejected(&bus, args, out).await,
+            DomainCommand::CompareIds(_) => Ok(()),
         }
     })
 }

@@ -4,21 +4,24 @@
 
 use super::{DirectoryServer, READER_PASSWORD, ServerProcess};
 use crate::artifacts::unpack_package;
+use crate::pam::stdin_with_lines;
 use crate::test_host::{ProgramOutput, find_tool, plain_environment, run};
 use crate::wait::wait_for;
 use rustix::process::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// The packages of SSSD; of the libraries, only ones that a bare machine lacks.
-const PACKAGES: [&str; 25] = [
+const PACKAGES: [&str; 26] = [
     "sssd-common",
     "sssd-ldap",
     "sssd-krb5-common",
     "libnss-sss",
+    "libpam-sss",
     "libsss-idmap0",
     "libsss-nss-idmap0",
     "libsss-certmap0",
@@ -52,6 +55,10 @@ mkdir -p db mc pipes/private pubconf/krb5.include.d gpo_cache secrets deskprofil
 exec /usr/sbin/sssd -i
 "#;
 
+/// A stack that asks SSSD alone.
+const STACK: &str = "auth required pam_sss.so\naccount required pam_sss.so\npassword required pam_sss.so\n\
+                     session required pam_sss.so\n";
+
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// It ends when it is dropped.
@@ -59,7 +66,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 pub struct Sssd {
     process: ServerProcess,
     // Removed last.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Sssd {
@@ -69,6 +76,20 @@ impl Sssd {
     /// If it does not come up; so do the other functions of this file.
     #[must_use]
     pub fn for_server<S: DirectoryServer>(server: &S, uri: &str) -> Self {
+        Self::with_conf(&format!(
+            "[sssd]\nservices = nss\ndomains = corp\n\n[nss]\n\n[domain/corp]\nid_provider = ldap\n\
+             auth_provider = none\nchpass_provider = none\naccess_provider = permit\nsudo_provider = none\n\
+             autofs_provider = none\nldap_uri = {uri}\nldap_search_base = {}\nldap_schema = {}\n\
+             ldap_default_bind_dn = {}\nldap_default_authtok = {READER_PASSWORD}\n",
+            server.base(),
+            server.schema().key(),
+            server.reader_dn()
+        ))
+    }
+
+    /// An SSSD with that sssd.conf, which has the domain `corp`. The PAM service `sss` asks it alone.
+    #[must_use]
+    pub fn with_conf(text: &str) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("roster-sssd-")
             .permissions(fs::Permissions::from_mode(0o755))
@@ -78,16 +99,9 @@ impl Sssd {
         fs::create_dir_all(etc.join("sssd")).expect("create its etc");
         fs::write(etc.join("nsswitch.conf"), "passwd: files sss\ngroup: files sss\n")
             .expect("write");
+        fs::create_dir_all(etc.join("pam.d")).expect("create its pam.d");
+        fs::write(etc.join("pam.d/sss"), STACK).expect("write a stack");
         let conf = etc.join("sssd/sssd.conf");
-        let text = format!(
-            "[sssd]\nservices = nss\ndomains = corp\n\n[nss]\n\n[domain/corp]\nid_provider = ldap\n\
-             auth_provider = none\nchpass_provider = none\naccess_provider = permit\nsudo_provider = none\n\
-             autofs_provider = none\nldap_uri = {uri}\nldap_search_base = {}\nldap_schema = {}\n\
-             ldap_default_bind_dn = {}\nldap_default_authtok = {READER_PASSWORD}\n",
-            server.base(),
-            server.schema().key(),
-            server.reader_dn()
-        );
         fs::write(&conf, text).expect("write sssd.conf");
         fs::set_permissions(&conf, fs::Permissions::from_mode(0o600)).expect("chmod");
         let layers: Vec<String> = PACKAGES
@@ -96,7 +110,7 @@ impl Sssd {
         let mut command = Command::new(find_tool("unshare", "util-linux"));
         command.args(["-m", "sh", "-ec", SETUP, "sssd"]).arg(layers.join(":")).arg(&etc);
         let process = ServerProcess::start(&mut command, &folder.path().join("log"));
-        let sssd = Self { process, _folder: folder };
+        let sssd = Self { process, folder };
         wait_for(READY_WITHIN, || sssd.backend_pid().ok_or_else(|| sssd.process.log()));
         sssd
     }
@@ -114,13 +128,39 @@ impl Sssd {
         Pid::from_raw(pid.parse().ok()?)
     }
 
+    /// A command in its mounts.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(find_tool("nsenter", "util-linux"));
+        plain_environment(&mut command);
+        command.args(["-m", "-t", &self.process.pid().to_string(), program]);
+        command
+    }
+
     /// getent(1), of SSSD alone.
     #[must_use]
     pub fn getent(&self, database: &str, key: &str) -> ProgramOutput {
-        let mut command = Command::new(find_tool("nsenter", "util-linux"));
-        plain_environment(&mut command);
-        command.args(["-m", "-t", &self.process.pid().to_string()]);
-        run(command.args(["getent", "-s", "sss", database, key]))
+        run(self.command("getent").args(["-s", "sss", database, key]))
+    }
+
+    /// The output of `pamtester` for these operations of the service `sss`.
+    #[must_use]
+    pub fn run_pamtester(&self, user: &str, operations: &[&str], lines: &[&str]) -> ProgramOutput {
+        let program = find_tool("pamtester", "pamtester");
+        let mut command = self.command(program.to_str().expect("a path"));
+        run(command.args(["sss", user]).args(operations).stdin(stdin_with_lines(lines)))
+    }
+
+    /// Its sssd.conf.
+    #[must_use]
+    pub fn conf(&self) -> PathBuf {
+        self.folder.path().join("etc/sssd/sssd.conf")
+    }
+
+    /// The directory of its cache, as other processes reach it.
+    #[must_use]
+    pub fn cache_dir(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root/var/lib/sss/db", self.process.pid()))
     }
 }
 

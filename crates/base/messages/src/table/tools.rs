@@ -332,4 +332,48 @@ crate::messages! {
     COMPILE_TOO_LARGE = 9540, "sources are too large for a snapshot",
         cause: "The number or the total size of the entries exceeds a limit of the snapshot format.",
         fix: "Compile fewer entries.";
+
+    // The move from SSSD or nslcd: roster migrate-config and roster domain compare-ids.
+    MIGRATE_SOURCE_UNREADABLE = 9820, "configuration to convert cannot be read",
+        cause: "The file does not exist, or the user may not read it. sssd.conf and nslcd.conf belong to root.",
+        fix: "Correct the path, or run the command as root.";
+    MIGRATE_SOURCE_SYNTAX = 9821, "line of the configuration to convert cannot be parsed",
+        cause: "The line is no section, comment or setting, or the file is too large or not UTF-8.",
+        fix: "Correct the file. SSSD does not start with such a line either.";
+    MIGRATE_SOURCE_UNTRUSTED = 9822, "configuration to convert is not protected",
+        cause: "Another user than root owns the file or may write to it. SSSD ignores such a drop-in.",
+        fix: "Check its content, then run `chown root` and `chmod 600` on the file, or remove it.";
+    MIGRATE_SOURCE_MISSING = 9823, "no configuration to convert",
+        cause: "Neither sssd.conf nor nslcd.conf exists in its usual place, or both exist.",
+        fix: "Name one file with --sssd or --nslcd.";
+    MIGRATE_STOPPED = 9824, "conversion stopped, and nothing was written",
+        cause: "A setting restricts logins or entries and has no counterpart, or a domain cannot be converted.",
+        fix: "Follow the cure of each setting, or name each setting with --without.";
+    MIGRATE_WAIVER_UNUSED = 9825, "--without names a setting that does not stop the conversion",
+        cause: "The name is misspelt, or the setting is gone or converted.",
+        fix: "Remove the option, or correct the name.";
+    MIGRATE_RESULT_INVALID = 9826, "converted configuration is not valid",
+        cause: "A value of the old configuration is not accepted in roster.toml.",
+        fix: "Correct the value in the old configuration, and convert it again.";
+    MIGRATE_OUTPUT_EXISTS = 9827, "output of the conversion exists",
+        cause: "The command replaces no file.",
+        fix: "Move the file away, or name another file with --output.";
+    MIGRATE_OUTPUT_FAILED = 9828, "output of the conversion cannot be written",
+        cause: "The directory does not exist, is read-only, or belongs to another user.",
+        fix: "Create the directory, and run the command as root.";
+    SSSD_CACHE_UNREADABLE = 9829, "cache of SSSD cannot be read",
+        cause: "The file does not exist, or the user may not read it. The cache belongs to root or to sssd.",
+        fix: "Run the command as root. Name the domain with --sssd-domain and the directory with --cache-dir.";
+    SSSD_CACHE_BUSY = 9830, "cache of SSSD is locked",
+        cause: "SSSD wrote to the cache for 10 s, for example while it enumerates.",
+        fix: "Try again later, or stop SSSD for the comparison.";
+    SSSD_CACHE_INTERRUPTED = 9831, "cache of SSSD has an interrupted write",
+        cause: "SSSD or the host ended during a write. SSSD completes the write at its next start.",
+        fix: "Start SSSD once, and try again.";
+    SSSD_CACHE_INVALID = 9832, "cache of SSSD cannot be parsed",
+        cause: "The file is damaged, or of another format than LDB on TDB.",
+        fix: "Look up the users once more with SSSD, or remove its cache and start it again.";
+    COMPARE_DOMAIN_MISSING = 9833, "snapshot has no such domain",
+        cause: "rosterd has not published the domain yet, or its name differs.",
+        fix: "Use a domain of `roster domain list`, and wait until it is complete.";
 }

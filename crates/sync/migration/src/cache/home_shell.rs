@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Homes and shells as SSSD's NSS responder makes them from the cache: settings of `[nss]` and of the domain.
+
+use crate::ini;
+use crate::sssd::SssdConf;
+
+/// The settings that change homes, shells and members in replies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HomeShell {
+    override_home: Option<String>,
+    fallback_home: Option<String>,
+    substring: Option<String>,
+    override_shell: Option<String>,
+    default_shell: Option<String>,
+    vetoed: Vec<String>,
+    shell_fallback: Option<String>,
+    /// Groups are served without members.
+    pub ignores_members: bool,
+}
+
+impl HomeShell {
+    /// Reads the settings of a domain. The domain's setting wins.
+    #[must_use]
+    pub fn of(conf: &SssdConf, domain: &str) -> Self {
+        let value = |name: &str| {
+            let of_domain = conf.value(&format!("domain/{domain}"), name);
+            let found = of_domain.or_else(|| conf.value("nss", name));
+            found.filter(|value| !value.is_empty()).map(str::to_owned)
+        };
+        Self {
+            override_home: value("override_homedir"),
+            fallback_home: value("fallback_homedir"),
+            substring: value("homedir_substring"),
+            override_shell: value("override_shell"),
+            default_shell: value("default_shell"),
+            vetoed: value("vetoed_shells")
+                .map(|list| ini::list(&list).into_iter().map(str::to_owned).collect())
+                .unwrap_or_default(),
+            shell_fallback: value("shell_fallback"),
+            ignores_members: value("ignore_group_members")
+                .is_some_and(|value| value.eq_ignore_ascii_case("true")),
+        }
+    }
+
+    pub(super) fn home(&self, name: &str, uid: u32, domain: &str, cached: Option<&str>) -> String {
+        let cached = cached.filter(|home| !home.is_empty());
+        let template = self.override_home.as_deref().or(cached).or(self.fallback_home.as_deref());
+        let Some(template) = template else { return String::new() };
+        if self.override_home.is_none() && cached.is_some() && !template.contains("%H") {
+            return template.to_owned();
+        }
+        let mut out = String::new();
+        let mut chars = template.chars();
+        while let Some(char) = chars.next() {
+            if char != '%' {
+                out.push(char);
+                continue;
+            }
+            match chars.next() {
+                Some('u') => out += name,
+                Some('U') => out += &uid.to_string(),
+                Some('d') => out += domain,
+                Some('f') => out += &format!("{name}@{domain}"),
+                Some('l') => out.extend(name.chars().next()),
+                Some('o') => out += cached.unwrap_or_default(),
+                Some('h') => out += &cached.unwrap_or_default().to_lowercase(),
+                Some('H') => out += self.substring.as_deref().unwrap_or("/home"),
+                Some(other) => out.push(other),
+                None => {}
+            }
+        }
+        out
+    }
+
+    pub(super) fn shell(&self, cached: Option<&str>) -> String {
+        let cached = cached.filter(|shell| !shell.is_empty());
+        let shell = self.override_shell.as_deref().or(cached).or(self.default_shell.as_deref());
+        let shell = shell.unwrap_or_default();
+        if self.vetoed.iter().any(|vetoed| vetoed == shell) {
+            return self.shell_fallback.clone().unwrap_or_else(|| "/bin/sh".to_owned());
+        }
+        shell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn home_of_override_and_fallback_expands() {
+        let mut conf = SssdConf::default();
+        let text = "[nss]\noverride_homedir = /h/%d/%l/%u\ndefault_shell = /bin/zsh\nvetoed_shells = /bin/x\n\
+                    [domain/corp]\noverride_homedir = %H/%f%%%U\nhomedir_substring = /net\n";
+        conf.add(Path::new("sssd.conf"), text.as_bytes()).unwrap();
+        let corp = HomeShell::of(&conf, "corp");
+        assert_eq!(corp.home("alice", 7, "corp", Some("/home/x")), "/net/alice@corp%7");
+        let lab = HomeShell::of(&conf, "lab");
+        assert_eq!(lab.home("alice", 7, "lab", None), "/h/lab/a/alice");
+        assert_eq!(
+            [Some("/bin/sh"), Some("/bin/x"), None].map(|shell| lab.shell(shell)),
+            ["/bin/sh", "/bin/sh", "/bin/zsh"]
+        );
+        let plain = HomeShell::default();
+        assert_eq!(plain.home("alice", 7, "corp", Some("/100%/x")), "/100%/x");
+    }
+}

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Servers, TLS, bind, searches and attributes of an LDAP domain.
+
+use super::section::{Conversion, Section, Setting};
+use super::{HostFacts, Services};
+use crate::ini;
+use crate::plan::{DomainPlan, Password};
+use crate::values::{self, list, quoted, search_bases};
+
+/// Directories with the authorities of a host, which Roster reads by default.
+const HOST_AUTHORITIES: [&str; 4] =
+    ["/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/tls", "/etc/openldap/certs"];
+
+pub(super) fn convert(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+    facts: &HostFacts,
+) {
+    servers(conversion, domain, section, facts);
+    tls(conversion, domain, section);
+    bind(conversion, domain, section, facts);
+    searches(conversion, domain, section, services);
+    schema(conversion, domain, section);
+    attributes(conversion, domain, section);
+    times(conversion, domain, section);
+}
+
+fn servers(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    facts: &HostFacts,
+) {
+    let name = section.name.clone();
+    let mut uris: Vec<String> = Vec::new();
+    let mut discovers = false;
+    let first = section.take("ldap_uri");
+    discovers |= first.is_none();
+    for setting in [first, section.take("ldap_backup_uri")].into_iter().flatten() {
+        for uri in ini::list(&setting.value) {
+            if uri.eq_ignore_ascii_case("_srv_") {
+                discovers = true;
+            } else if !uris.iter().any(|known| known == uri) {
+                uris.push(uri.to_owned());
+            }
+        }
+        conversion.mapped(&name, &setting, format!("{name}.uris"));
+    }
+    if !uris.is_empty() {
+        domain.keys.set("uris", list(&uris));
+    }
+    let found = section.take("dns_discovery_domain");
+    if !discovers {
+        if let Some(setting) = found {
+            conversion.dropped(&name, &setting, "`uris` lists the servers.");
+        }
+        return;
+    }
+    match (found, &facts.dns_domain) {
+        (Some(setting), _) => {
+            domain.keys.set("discover", quoted(setting.value.trim_end_matches('.')));
+            conversion.mapped(&name, &setting, format!("{name}.discover"));
+        }
+        (None, Some(dns)) => domain.keys.set("discover", quoted(dns)),
+        (None, None) => conversion.missing(
+            section,
+            "ldap_uri",
+            "the DNS domain of service discovery is unknown",
+            "Write dns_discovery_domain or ldap_uri.",
+        ),
+    }
+}
+
+/// Returns whether a connection of this domain may be without TLS: `ldap://` to another host, or a discovered server.
+fn has_clear_server(domain: &DomainPlan) -> bool {
+    domain.keys.get("uris").is_some_and(|uris| uris.to_ascii_lowercase().contains("\"ldap://"))
+        || domain.keys.get("discover").is_some()
+}
+
+fn tls(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    let mut start_tls = false;
+    if let Some(setting) = section.take("ldap_id_use_start_tls") {
+        start_tls = conversion.flag(&name, &setting).unwrap_or(false);
+        conversion.mapped(&name, &setting, format!("{name}.start_tls"));
+    }
+    // SSSD always uses StartTLS for a password. Roster has one setting for all connections.
+    let is_ldap_auth = section.peek("auth_provider").unwrap_or("ldap").eq_ignore_ascii_case("ldap");
+    let never = section.peek("ldap_auth_disable_tls_never_use_in_production");
+    let has_clear_passwords = never.is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    if let Some(setting) = section.take("ldap_auth_disable_tls_never_use_in_production") {
+        conversion.mapped(&name, &setting, format!("{name}.allow_clear_user_passwords"));
+    }
+    let has_clear = has_clear_server(domain);
+    if has_clear && is_ldap_auth && !has_clear_passwords && !start_tls {
+        start_tls = true;
+        conversion.plan.note(format!(
+            "[{name}]: start_tls also protects lookups. SSSD used StartTLS for passwords only."
+        ));
+    }
+    let mixed = domain.keys.get("uris").is_some_and(|uris| uris.contains("\"ldaps://"));
+    if has_clear && start_tls && mixed {
+        let setting = Setting {
+            name: "ldap_uri".into(),
+            value: "ldap:// and ldaps://".into(),
+            origin: section.origin(),
+        };
+        let reason = "start_tls cannot be used together with ldaps:// in one domain";
+        conversion.fail(
+            &name,
+            &setting,
+            reason,
+            "Write ldaps:// for all servers, or ldap:// for all.",
+        );
+    }
+    if has_clear && start_tls {
+        domain.keys.set("start_tls", "true".into());
+    } else if has_clear {
+        let has_seal = section.peek("ldap_sasl_mech").is_some_and(is_gssapi);
+        if !has_seal {
+            domain.keys.set("allow_clear_identities", "true".into());
+            conversion.plan.note(format!(
+                "[{name}]: users and groups cross the network without TLS, as with SSSD. Prefer ldaps:// or start_tls."
+            ));
+        }
+        if section.peek("ldap_default_authtok").is_some() {
+            domain.keys.set("allow_clear_password", "true".into());
+        }
+        if is_ldap_auth && has_clear_passwords {
+            domain.keys.set("allow_clear_user_passwords", "true".into());
+        }
+    }
+    authorities(conversion, domain, section);
+    for (key, target) in [("ldap_tls_cert", "tls_cert"), ("ldap_tls_key", "tls_key")] {
+        if let Some(setting) = section.take(key) {
+            domain.keys.set(target, quoted(&setting.value));
+            conversion.mapped(&name, &setting, format!("{name}.{target}"));
+        }
+    }
+}
+
+fn authorities(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    let file = section.take("ldap_tls_cacert");
+    if let Some(setting) = &file {
+        domain.keys.set("tls_ca", quoted(&setting.value));
+        conversion.mapped(&name, setting, format!("{name}.tls_ca"));
+    }
+    if let Some(setting) = section.take("ldap_tls_cacertdir") {
+        let is_host = HOST_AUTHORITIES.contains(&setting.value.trim_end_matches('/'));
+        if is_host && file.is_none() {
+            conversion.dropped(
+                &name,
+                &setting,
+                "Roster uses the host's own authorities by default.",
+            );
+        } else {
+            let reason = "Roster would trust other authorities than those of the directory";
+            let cure = "Concatenate its certificates into one file, name the file in ldap_tls_cacert, and \
+                        remove the setting.";
+            conversion.stop(&name, &setting, reason, cure);
+        }
+    }
+    if let Some(setting) = section.take("ldap_tls_reqcert") {
+        let note = match &*setting.value.to_ascii_lowercase() {
+            "demand" | "hard" => "Roster always checks certificates.",
+            _ => {
+                conversion.plan.note(format!(
+                    "[{name}]: Roster always checks the servers' certificates. Set tls_ca, and check the names in \
+                     the certificates."
+                ));
+                "Roster always checks certificates, which is stricter."
+            }
+        };
+        conversion.dropped(&name, &setting, note);
+    }
+}
+
+fn is_gssapi(mechanism: &str) -> bool {
+    matches!(&*mechanism.to_ascii_uppercase(), "GSSAPI" | "GSS-SPNEGO")
+}
+
+fn bind(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    facts: &HostFacts,
+) {
+    let name = section.name.clone();
+    let mechanism = section.take("ldap_sasl_mech");
+    match mechanism.as_ref().map(|setting| setting.value.to_ascii_uppercase()).as_deref() {
+        Some("GSSAPI" | "GSS-SPNEGO") => gssapi(conversion, domain, section),
+        Some("EXTERNAL") => domain.keys.set("bind", quoted("external")),
+        Some(_) => {
+            if let Some(setting) = &mechanism {
+                let reason = "Roster binds by GSSAPI, by EXTERNAL or with a password";
+                conversion.fail(&name, setting, reason, "Use one of them.");
+            }
+            return;
+        }
+        None => simple_bind(conversion, domain, section, facts),
+    }
+    if let Some(setting) = &mechanism {
+        conversion.mapped(&name, setting, format!("{name}.bind"));
+    }
+    for key in ["ldap_default_bind_dn", "ldap_default_authtok", "ldap_default_authtok_type"] {
+        if mechanism.is_some()
+            && let Some(setting) = section.take(key)
+        {
+            conversion.dropped(&name, &setting, "The SASL bind replaces it, as in SSSD.");
+        }
+    }
+}
+
+fn gssapi(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    domain.keys.set("bind", quoted("gssapi"));
+    let realm = section.take("ldap_sasl_realm");
+    if let Some(setting) = section.take("ldap_sasl_authid") {
+        let principal = match &realm {
+            Some(realm) if !setting.value.contains('@') => {
+                format!("{}@{}", setting.value, realm.value)
+            }
+            _ => setting.value.clone(),
+        };
+        domain.keys.set("bind_principal", quoted(&principal));
+        conversion.mapped(&name, &setting, format!("{name}.bind_principal"));
+    }
+    if let Some(setting) = realm {
+        conversion.mapped(&name, &setting, format!("{name}.bind_principal"));
+    }
+    if let Some(setting) = section.take("ldap_krb5_keytab") {
+        keytab(conversion, domain, &name, &setting);
+    }
+}
+
+/// Sets the keytab of the domain, which has one.
+pub(super) fn keytab(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    name: &str,
+    setting: &Setting,
+) {
+    let path = quoted(setting.value.strip_prefix("FILE:").unwrap_or(&setting.value));
+    match domain.keys.get("krb5_keytab") {
+        Some(known) if known != path => {
+            let reason = "the domain has another keytab for its other Kerberos work";
+            conversion.fail(name, setting, reason, "Put the keys into one keytab.");
+        }
+        _ => {
+            domain.keys.set("krb5_keytab", path);
+            conversion.mapped(name, setting, format!("{name}.krb5_keytab"));
+        }
+    }
+}
+
+fn simple_bind(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    facts: &HostFacts,
+) {
+    let name = section.name.clone();
+    let dn = section.take("ldap_default_bind_dn");
+    let token = section.take("ldap_default_authtok");
+    if let Some(setting) = section.take("ldap_default_authtok_type") {
+        if !setting.value.eq_ignore_ascii_case("password") {
+            let reason = "the password is obfuscated, and SSSD's obfuscation has no counterpart";
+            let cure = "Write the password in plain text into ldap_default_authtok, with \
+                        ldap_default_authtok_type = password.";
+            conversion.fail(&name, &setting, reason, cure);
+            return;
+        }
+        conversion.mapped(&name, &setting, format!("{name}.bind_password_file"));
+    }
+    match (dn, token) {
+        (Some(dn), Some(token)) => {
+            domain.keys.set("bind_dn", quoted(&dn.value));
+            let file = facts.password_directory.join(format!("{}.password", domain.name));
+            domain.keys.set("bind_password_file", quoted(&file.display().to_string()));
+            domain.password = Some(Password::new(&token.value));
+            conversion.mapped(&name, &dn, format!("{name}.bind_dn"));
+            conversion.mapped(&name, &token, format!("{name}.bind_password_file"));
+        }
+        (Some(dn), None) => {
+            let reason = "it has no password, and Roster does not bind without one";
+            let cure = "Write ldap_default_authtok, or remove the DN for anonymous searches.";
+            conversion.fail(&name, &dn, reason, cure);
+        }
+        (None, Some(token)) => {
+            conversion.dropped(&name, &token, "Without ldap_default_bind_dn it has no effect.");
+        }
+        (None, None) => {}
+    }
+}
+
+fn searches(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+) {
+    let name = section.name.clone();
+    for (key, target) in [
+        ("ldap_search_base", "base"),
+        ("ldap_user_search_base", "user_base"),
+        ("ldap_group_search_base", "group_base"),
+    ] {
+        let Some(setting) = section.take(key) else { continue };
+        match search_bases(&setting.value) {
+            Ok(bases) => {
+                domain.keys.set(target, values::bases(&bases));
+                conversion.mapped(&name, &setting, format!("{name}.{target}"));
+            }
+            Err(defect) => {
+                let reason = format!("its value {defect}");
+                conversion.fail(&name, &setting, &reason, "Write BASE or BASE?SCOPE?FILTER.");
+            }
+        }
+    }
+    if domain.keys.get("base").is_none() {
+        // The bases of users and groups may suffice.
+        match (domain.keys.get("user_base"), domain.keys.get("group_base")) {
+            (Some(users), Some(_)) if !users.starts_with('[') => {
+                let users = users.to_owned();
+                domain.keys.set("base", users);
+            }
+            _ => conversion.missing(
+                section,
+                "ldap_search_base",
+                "SSSD asks the server for it, and Roster needs it",
+                "Write ldap_search_base, for example the namingContexts of the server.",
+            ),
+        }
+    }
+    let user = section.take("ldap_user_object_class");
+    let group = section.take("ldap_group_object_class");
+    let user_name = section.peek("ldap_user_name").unwrap_or("uid").to_owned();
+    let group_name = section.peek("ldap_group_name").unwrap_or("cn").to_owned();
+    let rows = [
+        ("posixAccount", user, "filter_users", user_name, "user_filter", "ldap_user_search_filter"),
+        (
+            "posixGroup",
+            group,
+            "filter_groups",
+            group_name,
+            "group_filter",
+            "ldap_group_search_filter",
+        ),
+    ];
+    for (class, setting, hidden, attribute, target, old) in rows {
+        let class = setting.as_ref().map_or(class, |setting| &setting.value);
+        let mut filters = vec![format!("(objectClass={})", values::filter_value(class))];
+        if let Some(setting) = &setting {
+            conversion.mapped(&name, setting, format!("{name}.{target}"));
+        }
+        if let Some(setting) = section.take(old) {
+            filters.push(values::filter(&setting.value));
+            conversion.mapped(&name, &setting, format!("{name}.{target}"));
+        }
+        let owners =
+            [("nss".to_owned(), services.nss.take(hidden)), (name.clone(), section.take(hidden))];
+        for (owner, setting) in owners {
+            let Some(setting) = setting else { continue };
+            filters.extend(
+                hidden_names(domain, &setting)
+                    .iter()
+                    .map(|hidden| format!("(!({attribute}={}))", values::filter_value(hidden))),
+            );
+            conversion.mapped(&owner, &setting, format!("{name}.{target}"));
+        }
+        if filters.len() > 1 || setting.is_some() {
+            domain.keys.set(target, quoted(&values::all_of(&filters)));
+        }
+    }
+}
+
+/// Returns the names of `filter_users` or `filter_groups` that concern a domain. Roster never serves root.
+fn hidden_names(domain: &DomainPlan, setting: &Setting) -> Vec<String> {
+    let mut names = Vec::new();
+    for name in ini::list(&setting.value) {
+        let name = match name.rsplit_once('@') {
+            Some((name, of)) if of.eq_ignore_ascii_case(&domain.name) => name,
+            // A name with another domain, or a name that has an at sign itself. Hiding more is safe.
+            _ => name,
+        };
+        if name != "root" && !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+fn schema(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    let setting = section.take("ldap_schema");
+    let value = setting.as_ref().map_or("rfc2307", |setting| &*setting.value).to_ascii_lowercase();
+    let (schema, member) = match &*value {
+        "rfc2307" => ("rfc2307", "memberUid"),
+        "rfc2307bis" => ("rfc2307bis", "member"),
+        "ipa" => {
+            domain.attributes.set("ssh_key", quoted("ipaSshPubKey"));
+            ("rfc2307bis", "member")
+        }
+        _ => {
+            if let Some(setting) = &setting {
+                let reason = "Roster does not support the schema of Active Directory yet";
+                conversion.fail(&name, setting, reason, "Keep SSSD on this host.");
+            }
+            return;
+        }
+    };
+    if let Some(setting) = &setting {
+        conversion.mapped(&name, setting, format!("{name}.schema"));
+    }
+    let mut member = member.to_owned();
+    if let Some(setting) = section.take("ldap_group_member") {
+        conversion.mapped(&name, &setting, format!("{name}.member_attributes"));
+        member = setting.value;
+    }
+    domain.keys.set("schema", quoted(schema));
+    // Without the key Roster also reads other attributes with members.
+    domain.keys.set("member_attributes", list(&[member]));
+    if let Some(setting) = section.take("ldap_group_nesting_level") {
+        if conversion.number(&name, &setting) == Some(0) {
+            let reason = "Roster follows nested groups, so groups would get more members";
+            let cure = "Compare the groups with `roster domain compare-ids` first.";
+            conversion.stop(&name, &setting, reason, cure);
+        } else {
+            let note = "Roster follows nested groups to any depth.";
+            conversion.dropped(&name, &setting, note);
+        }
+    }
+}
+
+/// Names of attributes: SSSD's setting and Roster's key.
+const ATTRIBUTES: [(&str, &str); 24] = [
+    ("ldap_user_name", "user_name"),
+    ("ldap_user_uid_number", "user_uid"),
+    ("ldap_user_gid_number", "user_gid"),
+    ("ldap_user_gecos", "user_gecos"),
+    ("ldap_user_home_directory", "user_home"),
+    ("ldap_user_shell", "user_shell"),
+    ("ldap_group_name", "group_name"),
+    ("ldap_group_gid_number", "group_gid"),
+    ("ldap_user_uuid", "uuid"),
+    ("ldap_group_uuid", "uuid"),
+    ("ldap_user_ssh_public_key", "ssh_key"),
+    ("ldap_user_shadow_last_change", "shadow_last_change"),
+    ("ldap_user_shadow_max", "shadow_max"),
+    ("ldap_user_shadow_warning", "shadow_warning"),
+    ("ldap_user_shadow_inactive", "shadow_inactive"),
+    ("ldap_user_shadow_expire", "shadow_expire"),
+    ("ldap_ns_account_lock", "account_lock"),
+    ("ldap_user_ns_account_lock", "account_lock"),
+    ("ldap_user_ad_account_expires", "account_expires"),
+    ("ldap_user_ad_user_account_control", "account_control"),
+    ("ldap_user_authorized_service", "authorized_service"),
+    ("ldap_user_authorized_host", "host"),
+    ("ldap_user_authorized_rhost", "rhost"),
+    ("ldap_pwdlockout_attr", "locked_time"),
+];
+
+fn attributes(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    for (setting, key) in ATTRIBUTES {
+        let Some(setting) = section.take(setting) else { continue };
+        let value = quoted(&setting.value);
+        let conflict = domain.attributes.get(key).is_some_and(|known| *known != value);
+        if conflict && key == "uuid" {
+            let reason = "users and groups have different keys, and Roster has one for both";
+            conversion.fail(&name, &setting, reason, "Remove both settings.");
+            continue;
+        }
+        domain.attributes.set(key, value);
+        conversion.mapped(&name, &setting, format!("{name}.attributes.{key}"));
+    }
+}
+
+fn times(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    for (setting, key, min, max) in [
+        ("ldap_network_timeout", "connect_timeout", 1, 300),
+        ("ldap_search_timeout", "search_timeout", 1, 3600),
+        ("ldap_page_size", "page_size", 1, 1_000_000),
+    ] {
+        let Some(setting) = section.take(setting) else { continue };
+        let Some(value) = conversion.number(&name, &setting) else { continue };
+        let value = value.clamp(min, max);
+        let text =
+            if key == "page_size" { value.to_string() } else { quoted(&format!("{value}s")) };
+        domain.keys.set(key, text);
+        conversion.mapped(&name, &setting, format!("{name}.{key}"));
+    }
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `[domain/NAME]`: provider, names, ids, homes and shells.
+
+use super::section::{Conversion, Section, Setting};
+use super::{HostFacts, Services, access, directory, login};
+use crate::ini;
+use crate::plan::DomainPlan;
+use crate::values::{home_template, list, quoted};
+
+const UNSUPPORTED_PROVIDER: &str =
+    "Keep SSSD on this host, or convert the domain to id_provider = ldap first.";
+
+/// Converts a domain. Returns `None` if it needs none in roster.toml, or if it cannot be converted.
+pub(super) fn convert(
+    conversion: &mut Conversion<'_>,
+    name: &str,
+    section: &mut Section,
+    services: &mut Services,
+    facts: &HostFacts,
+) -> Option<DomainPlan> {
+    if !is_convertible(conversion, section) {
+        return None;
+    }
+    let mut domain = DomainPlan {
+        name: name.to_ascii_lowercase(),
+        section: section.name.clone(),
+        ..DomainPlan::default()
+    };
+    domain.keys.set("provider", quoted("ldap"));
+    directory::convert(conversion, &mut domain, section, services, facts);
+    names(conversion, &mut domain, section);
+    ids(conversion, &mut domain, section);
+    homes(conversion, &mut domain, section, services);
+    shells(conversion, &mut domain, section, services);
+    login::convert(conversion, &mut domain, section, services, facts);
+    access::convert(conversion, &mut domain, section);
+    Some(domain)
+}
+
+fn is_convertible(conversion: &mut Conversion<'_>, section: &mut Section) -> bool {
+    let name = section.name.clone();
+    if let Some(setting) = section.take("domain_type") {
+        if !setting.value.eq_ignore_ascii_case("posix") {
+            let cure =
+                "Keep SSSD for the applications of this domain, and remove it from `domains`.";
+            let reason = "Roster has no domains for applications without uids";
+            conversion.fail(&name, &setting, reason, cure);
+            return false;
+        }
+        conversion.dropped(&name, &setting, "Every domain of Roster has uids and gids.");
+    }
+    let Some(setting) = section.take("id_provider") else {
+        let reason = "the domain has no provider";
+        conversion.missing(section, "id_provider", reason, "Write id_provider = ldap.");
+        return false;
+    };
+    let reason = match &*setting.value.to_ascii_lowercase() {
+        "ldap" => {
+            conversion.mapped(&name, &setting, format!("{name}.provider"));
+            return true;
+        }
+        "files" => return files_domain(conversion, section, &setting),
+        "ad" => {
+            "Roster does not support Active Directory yet: ids from SIDs, GPO and trusts have no counterpart"
+        }
+        "ipa" => {
+            "Roster does not read FreeIPA's HBAC rules, views and trusts, which decide about logins"
+        }
+        "proxy" => "Roster cannot ask another NSS module",
+        "local" => "SSSD's local database has no counterpart",
+        _ => "Roster has no such provider",
+    };
+    conversion.fail(&name, &setting, reason, UNSUPPORTED_PROVIDER);
+    false
+}
+
+/// A domain of local accounts needs nothing, unless it decides about logins of local users.
+fn files_domain(conversion: &mut Conversion<'_>, section: &mut Section, setting: &Setting) -> bool {
+    let name = section.name.clone();
+    for key in ["access_provider", "auth_provider", "passwd_files", "group_files"] {
+        let Some(found) = section.take(key) else { continue };
+        if !matches!(&*found.value, "permit" | "none") {
+            let reason = "it decides about local accounts, which Roster leaves to other modules";
+            conversion.stop(&name, &found, reason, "Restrict local accounts with pam_access(8).");
+        }
+    }
+    conversion.dropped(&name, setting, "Local accounts need no domain: NSS `files` serves them.");
+    false
+}
+
+fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    if roster_config_name(&domain.name).is_none() {
+        let setting = Setting {
+            name: "domains".into(),
+            value: domain.name.clone(),
+            origin: section.origin(),
+        };
+        let reason =
+            "the name of the domain has other characters than letters, digits, `.`, `_` and `-`";
+        conversion.fail(&name, &setting, reason, "Rename the domain in sssd.conf first.");
+    }
+    if let Some(setting) = section.take("case_sensitive") {
+        let case = match &*setting.value.to_ascii_lowercase() {
+            "true" => Some("sensitive"),
+            "false" => Some("insensitive"),
+            "preserving" => Some("preserving"),
+            _ => None,
+        };
+        match case {
+            Some(case) => {
+                domain.keys.set("case", quoted(case));
+                conversion.mapped(&name, &setting, format!("{name}.case"));
+            }
+            None => {
+                let reason = "its value is none of true, false and preserving";
+                conversion.fail(&name, &setting, reason, "Correct the value.");
+            }
+        }
+    }
+    let mut qualified = false;
+    if let Some(setting) = section.take("use_fully_qualified_names") {
+        qualified = conversion.flag(&name, &setting).unwrap_or(false);
+        domain.keys.set("qualified_names", qualified.to_string());
+        conversion.mapped(&name, &setting, format!("{name}.qualified_names"));
+    }
+    if let Some(setting) = section.take("full_name_format") {
+        if qualified && setting.value != "%1$s@%2$s" {
+            let reason = "names would get another form, also in access lists and in other programs";
+            let cure = "Roster serves NAME@DOMAIN: adapt the programs, then name the setting in --without.";
+            conversion.stop(&name, &setting, reason, cure);
+        } else {
+            conversion.dropped(
+                &name,
+                &setting,
+                "Roster serves NAME@DOMAIN where names are qualified.",
+            );
+        }
+    }
+    if let Some(setting) = section.take("auto_private_groups") {
+        let mode = match &*setting.value.to_ascii_lowercase() {
+            "true" => "always",
+            "hybrid" => "same-id",
+            _ => "off",
+        };
+        domain.keys.set("private_groups", quoted(mode));
+        conversion.mapped(&name, &setting, format!("{name}.private_groups"));
+    }
+    if let Some(setting) = section.take("override_gid") {
+        let reason = "every user would get the primary gid of the directory instead";
+        let cure =
+            "Correct gidNumber in the directory, or write [domain.NAME.override.user.USER] tables.";
+        conversion.stop(&name, &setting, reason, cure);
+    }
+    // SSSD lists users only if `enumerate` is set.
+    let listed = match section.take("enumerate") {
+        Some(setting) => {
+            conversion.mapped(&name, &setting, format!("{name}.enumerate"));
+            conversion.flag(&name, &setting).unwrap_or(false)
+        }
+        None => false,
+    };
+    domain.keys.set("enumerate", listed.to_string());
+}
+
+/// Returns the name if roster.toml accepts it.
+fn roster_config_name(name: &str) -> Option<&str> {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let valid = name.len() <= 64
+        && name.bytes().next().is_some_and(is_letter)
+        && name.bytes().all(|byte| is_letter(byte) || b"._-".contains(&byte));
+    valid.then_some(name)
+}
+
+/// Smallest id of a host by default.
+const MIN_ID: u64 = 1000;
+/// Largest id.
+const MAX_ID: u64 = 4_294_967_294;
+
+fn ids(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    let mut min = MIN_ID;
+    if let Some(setting) = section.take("min_id")
+        && let Some(value) = conversion.number(&name, &setting)
+    {
+        // SSSD's smallest useful value is 1, and Roster never serves 0.
+        min = value.clamp(1, MAX_ID);
+        conversion.mapped(&name, &setting, format!("{name}.min_id"));
+        domain.keys.set("min_id", min.to_string());
+    }
+    if let Some(setting) = section.take("max_id")
+        && let Some(value) = conversion.number(&name, &setting)
+    {
+        if value == 0 {
+            conversion.dropped(&name, &setting, "0 means no limit, which is Roster's default.");
+        } else if value < min {
+            let reason = "it is below min_id, so that no entry would be served";
+            conversion.fail(&name, &setting, reason, "Correct min_id or max_id.");
+        } else {
+            domain.keys.set("max_id", value.min(MAX_ID).to_string());
+            conversion.mapped(&name, &setting, format!("{name}.max_id"));
+        }
+    }
+    // The host's minimum is the smallest one of its domains.
+    let host: u64 =
+        conversion.plan.host.get("min_id").and_then(|id| id.parse().ok()).unwrap_or(MIN_ID);
+    if min < host {
+        conversion.plan.host.set("min_id", min.to_string());
+        conversion.plan.note(format!(
+            "min_id = {min} accepts ids below 1000. Compare them with the system accounts of this host."
+        ));
+    }
+    if domain.keys.get("min_id").is_none() {
+        // Another domain may lower the host's minimum.
+        domain.keys.set("min_id", MIN_ID.to_string());
+    }
+}
+
+/// Takes a setting of the domain, or of `[nss]`. The domain's setting wins.
+fn inherited(
+    section: &mut Section,
+    services: &mut Services,
+    key: &str,
+) -> Option<(String, Setting)> {
+    let of_service = services.nss.take(key).map(|setting| ("nss".to_owned(), setting));
+    let of_domain = section.take(key).map(|setting| (section.name.clone(), setting));
+    of_domain.or(of_service)
+}
+
+fn homes(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+) {
+    let substring = inherited(section, services, "homedir_substring");
+    if let Some((owner, setting)) = &substring {
+        conversion.dropped(owner, setting, "%H in templates is replaced by this text.");
+    }
+    let substring = substring.as_ref().map(|(_, setting)| &*setting.value);
+    for (key, target) in [("override_homedir", "home"), ("fallback_homedir", "fallback_home")] {
+        let Some((owner, setting)) = inherited(section, services, key) else { continue };
+        if setting.value.is_empty() {
+            conversion.dropped(&owner, &setting, "An empty template has no effect.");
+            continue;
+        }
+        match home_template(&setting.value, substring) {
+            Ok(template) => {
+                domain.keys.set(target, quoted(&template));
+                conversion.mapped(&owner, &setting, format!("{}.{target}", section.name));
+            }
+            Err(sequence) => {
+                let reason = format!("{sequence} has no counterpart, and homes would change");
+                let cure = format!("Replace {sequence} in the template.");
+                conversion.stop(&owner, &setting, &reason, &cure);
+            }
+        }
+    }
+    if domain.keys.get("fallback_home").is_none() && domain.keys.get("home").is_none() {
+        // SSSD serves users without a home.
+        domain.keys.set("allow_empty_home", "true".to_owned());
+    } else if domain.keys.get("home").is_some() && domain.keys.get("fallback_home").is_some() {
+        // The override wins in both.
+        domain.keys.remove("fallback_home");
+    }
+}
+
+fn shells(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+) {
+    let name = section.name.clone();
+    for (key, target) in [("override_shell", "shell"), ("default_shell", "fallback_shell")] {
+        let Some((owner, setting)) = inherited(section, services, key) else { continue };
+        domain.keys.set(target, quoted(&setting.value.replace('%', "%%")));
+        conversion.mapped(&owner, &setting, format!("{name}.{target}"));
+    }
+    if domain.keys.get("shell").is_some() {
+        domain.keys.remove("fallback_shell");
+    }
+    if let Some((owner, setting)) = inherited(section, services, "vetoed_shells") {
+        domain.keys.set("refused_shells", list(&ini::list(&setting.value)));
+        conversion.mapped(&owner, &setting, format!("{name}.refused_shells"));
+    }
+    if let Some((owner, setting)) = inherited(section, services, "shell_fallback") {
+        domain.keys.set("replacement_shell", quoted(&setting.value));
+        conversion.mapped(&owner, &setting, format!("{name}.replacement_shell"));
+    }
+    if let Some((owner, setting)) = inherited(section, services, "allowed_shells") {
+        allowed_shells(conversion, domain, &owner, &setting);
+    }
+}
+
+/// SSSD serves a shell of /etc/shells, replaces one of `allowed_shells` that is missing there, and serves nologin for any
+/// other. Roster replaces every shell that is missing in /etc/shells.
+fn allowed_shells(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    owner: &str,
+    setting: &Setting,
+) {
+    let key = format!("{}.allowed_shells", domain.section);
+    domain.keys.set("allowed_shells", quoted("/etc/shells"));
+    if ini::list(&setting.value).contains(&"*") {
+        return conversion.mapped(owner, setting, key);
+    }
+    domain.keys.set("replacement_shell", quoted("/usr/sbin/nologin"));
+    conversion.mapped(owner, setting, key);
+    conversion.plan.note(
+        "SSSD replaces a shell of allowed_shells that the host lacks by shell_fallback, and other shells by nologin. \
+         Roster replaces both by replacement_shell, here nologin.",
+    );
+}

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Passwords of a domain: method, Kerberos, cached credentials, password changes.
+
+use super::section::{Conversion, Section, Setting};
+use super::{HostFacts, Services, directory};
+use crate::ini;
+use crate::krb5_conf::Realm;
+use crate::plan::DomainPlan;
+use crate::values::{list, quoted};
+
+const DAY_S: u64 = 86_400;
+
+pub(super) fn convert(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+    facts: &HostFacts,
+) {
+    let name = section.name.clone();
+    let setting = section.take("auth_provider");
+    let method = setting.as_ref().map_or("ldap", |setting| &*setting.value).to_ascii_lowercase();
+    if !matches!(&*method, "ldap" | "krb5" | "none") {
+        if let Some(setting) = &setting {
+            let reason = "Roster verifies passwords by LDAP or by Kerberos only";
+            let cure = "Use auth_provider = ldap or krb5, or none with another PAM module.";
+            conversion.fail(&name, setting, reason, cure);
+        }
+        return;
+    }
+    domain.keys.set("auth", quoted(&method));
+    if let Some(setting) = &setting {
+        conversion.mapped(&name, setting, format!("{name}.auth"));
+    }
+    match &*method {
+        "krb5" => kerberos(conversion, domain, section, facts),
+        "ldap" => password_change(conversion, domain, section),
+        _ => {}
+    }
+    if method != "krb5" && domain.keys.get("bind") == Some("\"gssapi\"") {
+        // The reader's ticket comes from these KDCs.
+        realm_and_kdcs(conversion, domain, section, facts);
+    }
+    if method != "none" {
+        offline(conversion, domain, section, &mut services.pam);
+    }
+    if let Some(setting) = section.take("krb5_auth_timeout")
+        && method == "krb5"
+        && let Some(seconds) = conversion.number(&name, &setting)
+    {
+        domain.keys.set("auth_timeout", quoted(&format!("{}s", seconds.clamp(1, 60))));
+        conversion.mapped(&name, &setting, format!("{name}.auth_timeout"));
+    }
+    if let Some(setting) = section.take("chpass_provider") {
+        let note = match &*setting.value.to_ascii_lowercase() {
+            value if value == method => "Password changes use the method of `auth`.",
+            "none" => "The directory or the KDC decides whether a user may change the password.",
+            _ => "Password changes use the method of `auth` in Roster.",
+        };
+        conversion.dropped(&name, &setting, note);
+    }
+}
+
+fn password_change(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+) {
+    let name = section.name.clone();
+    if let Some(setting) = section.take("ldap_pwmodify_mode") {
+        let mode =
+            if setting.value.eq_ignore_ascii_case("ldap_modify") { "modify" } else { "extended" };
+        domain.keys.set("password_change", quoted(mode));
+        conversion.mapped(&name, &setting, format!("{name}.password_change"));
+    }
+    if let Some(setting) = section.take("ldap_chpass_update_last_change") {
+        let wanted = conversion.flag(&name, &setting).unwrap_or(true);
+        let value = if wanted { "auto" } else { "never" };
+        domain.keys.set("update_shadow_last_change", quoted(value));
+        conversion.mapped(&name, &setting, format!("{name}.update_shadow_last_change"));
+    }
+}
+
+fn kerberos(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    facts: &HostFacts,
+) {
+    let name = section.name.clone();
+    if !realm_and_kdcs(conversion, domain, section, facts) {
+        return;
+    }
+    if let Some(setting) = section.take("krb5_keytab") {
+        directory::keytab(conversion, domain, &name, &setting);
+    }
+    validation(conversion, domain, section);
+    tickets(conversion, domain, section, facts);
+    principals(conversion, section);
+}
+
+/// Settings by which a user's principal is not NAME@REALM.
+fn principals(conversion: &mut Conversion<'_>, section: &mut Section) {
+    let name = section.name.clone();
+    if let Some(setting) = section.take("krb5_map_user") {
+        let reason = "a user would log in with the principal of the user's own name, maybe of another person";
+        let cure = "Rename the principals, or let another PAM module authenticate these users.";
+        conversion.stop(&name, &setting, reason, cure);
+    }
+    if let Some(setting) = section.take("ldap_user_principal") {
+        if ["krbprincipalname", "none", "nosuchattr"]
+            .contains(&&*setting.value.to_ascii_lowercase())
+        {
+            conversion.dropped(&name, &setting, "Roster uses the principal NAME@REALM.");
+        } else {
+            let reason = "Roster uses the principal NAME@REALM, which may belong to another person";
+            let cure = "Check that each user's principal is NAME@REALM.";
+            conversion.stop(&name, &setting, reason, cure);
+        }
+    }
+}
+
+/// Sets the realm and its servers. Returns whether the realm is known.
+fn realm_and_kdcs(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    facts: &HostFacts,
+) -> bool {
+    let name = section.name.clone();
+    let sasl_realm = section.peek("ldap_sasl_realm").map(str::to_owned);
+    let realm = match section.take("krb5_realm") {
+        Some(setting) => {
+            conversion.mapped(&name, &setting, format!("{name}.krb5_realm"));
+            Some(setting.value)
+        }
+        None => sasl_realm.or_else(|| facts.krb5.libdefaults.get("default_realm").cloned()),
+    };
+    let Some(realm) = realm else {
+        let cure = "Write krb5_realm, or default_realm in krb5.conf.";
+        conversion.missing(section, "krb5_realm", "the realm is unknown", cure);
+        return false;
+    };
+    domain.keys.set("krb5_realm", quoted(&realm));
+    let known = facts.krb5.realms.get(&realm).cloned().unwrap_or_default();
+    kdcs(conversion, domain, section, &known);
+    true
+}
+
+/// Returns whether a text of krb5.conf is a host with an optional port.
+fn is_host(text: &&String) -> bool {
+    !text.contains(['/', '@']) && !text.is_empty()
+}
+
+fn kdcs(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    known: &Realm,
+) {
+    let name = section.name.clone();
+    let mut servers = [Vec::new(), Vec::new()];
+    let mut discovers = false;
+    for (kind, keys) in
+        [(0, ["krb5_server", "krb5_backup_server"]), (1, ["krb5_kpasswd", "krb5_backup_kpasswd"])]
+    {
+        let target = ["krb5_kdcs", "krb5_kpasswd"][kind];
+        for setting in keys.iter().filter_map(|key| section.take(key)) {
+            for host in ini::list(&setting.value) {
+                if host.eq_ignore_ascii_case("_srv_") {
+                    discovers = true;
+                } else {
+                    servers[kind].push(host.to_owned());
+                }
+            }
+            conversion.mapped(&name, &setting, format!("{name}.{target}"));
+        }
+    }
+    let [mut kdcs, mut kpasswd] = servers;
+    if kdcs.is_empty() {
+        kdcs.extend(known.kdcs.iter().filter(is_host).cloned());
+        discovers |= kdcs.is_empty();
+    }
+    if kpasswd.is_empty() {
+        kpasswd.extend(known.kpasswd.iter().filter(is_host).cloned());
+    }
+    if kpasswd.is_empty() && !known.admin.is_empty() {
+        // The port of kadmind is not that of the password service.
+        kpasswd
+            .extend(known.admin.iter().filter(is_host).map(|host| without_port(host).to_owned()));
+    }
+    if !kdcs.is_empty() {
+        domain.keys.set("krb5_kdcs", list(&kdcs));
+    }
+    if !kpasswd.is_empty() {
+        domain.keys.set("krb5_kpasswd", list(&kpasswd));
+    }
+    if discovers {
+        domain.keys.set("krb5_discover", "true".into());
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') && port.parse::<u16>().is_ok() => name,
+        _ => host,
+    }
+}
+
+fn validation(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    let mut value = match section.take("krb5_validate") {
+        Some(setting) => {
+            conversion.mapped(&name, &setting, format!("{name}.krb5_validate"));
+            if conversion.flag(&name, &setting) == Some(true) { "required" } else { "off" }
+        }
+        None => "auto",
+    };
+    if let Some(setting) = section.take("krb5_use_fast") {
+        if setting.value.eq_ignore_ascii_case("demand") {
+            // FAST needs the keytab, and Roster uses it whenever there is one.
+            value = "required";
+            conversion.mapped(&name, &setting, format!("{name}.krb5_validate"));
+        } else {
+            conversion.dropped(
+                &name,
+                &setting,
+                "Roster uses FAST as soon as the host has a keytab.",
+            );
+        }
+    }
+    domain.keys.set("krb5_validate", quoted(value));
+    if value != "required" {
+        conversion.plan.note(format!(
+            "[{name}]: krb5_validate = \"{value}\", because SSSD does not verify KDCs by default. Set \"required\" as \
+             soon as this host has a keytab."
+        ));
+    }
+}
+
+fn tickets(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    facts: &HostFacts,
+) {
+    let name = section.name.clone();
+    let folder = section.take("krb5_ccachedir");
+    let template = section.take("krb5_ccname_template");
+    let default = facts.krb5.libdefaults.get("default_ccache_name");
+    let text = template.as_ref().map(|setting| &setting.value).or(default);
+    let directory = folder.as_ref().map_or("/tmp", |setting| &*setting.value);
+    let cache = text.map(|text| cache_name(text, directory));
+    match &cache {
+        Some(Some(cache)) => domain.keys.set("krb5_cache", quoted(cache)),
+        Some(None) => conversion.plan.note(format!(
+            "[{name}]: the name of the credential cache has no counterpart. Tickets go to \
+             FILE:/tmp/krb5cc_%{{uid}}_XXXXXX."
+        )),
+        None => {}
+    }
+    for setting in [&folder, &template].into_iter().flatten() {
+        if matches!(cache, Some(None)) {
+            let note = "Roster stores tickets in FILE:/tmp/krb5cc_%{uid}_XXXXXX.";
+            conversion.dropped(&name, setting, note);
+        } else {
+            conversion.mapped(&name, setting, format!("{name}.krb5_cache"));
+        }
+    }
+    for (setting, key, max) in [
+        ("krb5_lifetime", "krb5_lifetime", 30 * DAY_S),
+        ("krb5_renewable_lifetime", "krb5_renewable", 366 * DAY_S),
+    ] {
+        let Some(setting) = section.take(setting) else { continue };
+        match seconds(&setting.value) {
+            Some(value) => {
+                domain.keys.set(key, quoted(&format!("{}s", value.min(max))));
+                conversion.mapped(&name, &setting, format!("{name}.{key}"));
+            }
+            None => conversion.dropped(
+                &name,
+                &setting,
+                "The KDC decides, because the value is no duration.",
+            ),
+        }
+    }
+    let forwardable = facts.krb5.libdefaults.get("forwardable");
+    if forwardable.is_some_and(|value| matches!(&*value.to_ascii_lowercase(), "true" | "yes" | "1"))
+    {
+        domain.keys.set("krb5_forwardable", "true".into());
+    }
+}
+
+/// Parses a duration: a number with an optional unit.
+fn seconds(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim() {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => DAY_S,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Converts the name of a credential cache. `None` without a counterpart.
+fn cache_name(text: &str, directory: &str) -> Option<String> {
+    let text = text.replace("%U", "%{uid}").replace("%d", directory);
+    if text.replace("%{uid}", "").contains(['%', '{', '}']) {
+        return None;
+    }
+    if text.starts_with("KCM:") {
+        return Some("KCM:".to_owned());
+    }
+    if text.starts_with("KEYRING:persistent:") {
+        return Some("KEYRING:persistent:%{uid}".to_owned());
+    }
+    let text = if text.starts_with('/') { format!("FILE:{text}") } else { text };
+    match text.split_once(':')? {
+        ("FILE", path) if path.starts_with('/') && path.ends_with("XXXXXX") => Some(text),
+        ("FILE", path) if path.starts_with('/') => Some(format!("{text}_XXXXXX")),
+        ("DIR", path) if path.starts_with('/') => Some(text),
+        _ => None,
+    }
+}
+
+fn offline(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    pam: &mut Section,
+) {
+    let name = section.name.clone();
+    let kept = match section.take("cache_credentials") {
+        Some(setting) => {
+            conversion.mapped(&name, &setting, format!("{name}.offline_credentials"));
+            conversion.flag(&name, &setting).unwrap_or(false)
+        }
+        // SSSD's default differs from Roster's.
+        None => false,
+    };
+    domain.keys.set("offline_credentials", kept.to_string());
+    let settings: Vec<(&str, Option<Setting>)> = [
+        "offline_credentials_expiration",
+        "offline_failed_login_attempts",
+        "offline_failed_login_delay",
+    ]
+    .map(|key| (key, pam.take(key)))
+    .into();
+    for (key, setting) in settings {
+        let Some(setting) = setting else {
+            // SSSD's defaults are no limit of days, no limit of attempts and 5 minutes.
+            match key {
+                "offline_credentials_expiration" if kept => {
+                    domain.keys.set(key, quoted("366d"));
+                    conversion.plan.note(format!(
+                        "[{name}]: cached passwords expire after 366 days. SSSD has no limit by default."
+                    ));
+                }
+                _ => {}
+            }
+            continue;
+        };
+        if !kept {
+            conversion.dropped("pam", &setting, "A domain without cached credentials needs none.");
+            continue;
+        }
+        let Some(value) = conversion.number("pam", &setting) else { continue };
+        let text = match (key, value) {
+            ("offline_credentials_expiration", 0) => quoted("366d"),
+            ("offline_credentials_expiration", days) => quoted(&format!("{}d", days.min(366))),
+            ("offline_failed_login_attempts", 0) => "1000".to_owned(),
+            ("offline_failed_login_attempts", count) => count.min(1000).to_string(),
+            // Only a login with the directory ends the lock.
+            (_, 0) => quoted("30d"),
+            (_, minutes) => quoted(&format!("{}m", minutes.min(30 * 24 * 60))),
+        };
+        domain.keys.set(key, text);
+        conversion.mapped("pam", &setting, format!("{name}.{key}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_name_of_sssd_converts_or_is_refused() {
+        for (text, expected) in [
+            ("FILE:%d/krb5cc_%U_XXXXXX", Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX")),
+            ("FILE:/tmp/krb5cc_%{uid}", Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX")),
+            ("/tmp/cc_%U", Some("FILE:/tmp/cc_%{uid}_XXXXXX")),
+            ("KEYRING:persistent:%U", Some("KEYRING:persistent:%{uid}")),
+            ("KCM:%{uid}", Some("KCM:")),
+            ("DIR:/run/user/%U/krb5cc", Some("DIR:/run/user/%{uid}/krb5cc")),
+            ("FILE:/tmp/krb5cc_%u", None),
+            ("MEMORY:x", None),
+        ] {
+            assert_eq!(cache_name(text, "/tmp").as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn admin_server_loses_its_port() {
+        for (host, name) in
+            [("adm:749", "adm"), ("adm", "adm"), ("::1", "::1"), ("[::1]:749", "[::1]:749")]
+        {
+            assert_eq!(without_port(host), name);
+        }
+        assert_eq!((seconds("10h"), seconds("90"), seconds("x")), (Some(36_000), Some(90), None));
+    }
+}

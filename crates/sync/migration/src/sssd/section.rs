@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sections of the merged configuration, and the conversion that gives each setting its fate.
+
+use crate::plan::{Item, Origin, Outcome, Plan, Waivers};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Settings with secrets. Their values never leave the parser.
+const SECRETS: [&str; 3] = ["ldap_default_authtok", "bindpw", "rootpwmodpw"];
+
+/// A setting with its position.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub name: String,
+    pub value: String,
+    pub origin: Origin,
+}
+
+impl Setting {
+    /// Returns the value for output.
+    pub(crate) fn shown(&self) -> String {
+        if SECRETS.contains(&&*self.name) { "(hidden)".to_owned() } else { self.value.clone() }
+    }
+}
+
+/// A section. Of equal names, the last setting counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section {
+    pub name: String,
+    settings: BTreeMap<String, Setting>,
+    used: BTreeSet<String>,
+}
+
+impl Section {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn insert(&mut self, setting: Setting) {
+        self.settings.insert(setting.name.clone(), setting);
+    }
+
+    /// Returns a setting, and marks it as handled.
+    pub(crate) fn take(&mut self, name: &str) -> Option<Setting> {
+        let found = self.settings.get(name)?.clone();
+        self.used.insert(found.name.clone());
+        Some(found)
+    }
+
+    /// Returns a setting that is not marked yet, and marks it.
+    pub(crate) fn take_unused(&mut self, name: &str) -> Option<Setting> {
+        if self.used.contains(name) { None } else { self.take(name) }
+    }
+
+    /// Returns a setting without marking it.
+    pub(crate) fn peek(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(|setting| &*setting.value)
+    }
+
+    /// Returns the settings that no code handled.
+    pub(crate) fn rest(&self) -> Vec<Setting> {
+        let unused = |setting: &&Setting| !self.used.contains(&setting.name);
+        self.settings.values().filter(unused).cloned().collect()
+    }
+
+    /// Returns the position of its first setting.
+    pub(crate) fn origin(&self) -> Origin {
+        let first = self.settings.values().map(|setting| &setting.origin).min();
+        first.cloned().unwrap_or(Origin { file: "sssd.conf".into(), line: 1 })
+    }
+}
+
+/// A conversion in progress.
+pub(crate) struct Conversion<'w> {
+    pub plan: Plan,
+    pub waivers: &'w mut Waivers,
+}
+
+impl Conversion<'_> {
+    fn push(&mut self, section: &str, setting: &Setting, outcome: Outcome) {
+        let same = |item: &&mut Item| {
+            item.origin == setting.origin && item.section == section && item.setting == setting.name
+        };
+        match (self.plan.items.iter_mut().find(same), outcome) {
+            (
+                Some(Item { outcome: Outcome::Mapped { keys }, .. }),
+                Outcome::Mapped { keys: new },
+            ) => {
+                keys.extend(new.into_iter().filter(|key| !keys.contains(key)).collect::<Vec<_>>());
+            }
+            // A stop stays, whatever another domain makes of the setting, and so does a key beside a note.
+            (Some(Item { outcome: Outcome::Stopped { .. }, .. }), _)
+            | (Some(Item { outcome: Outcome::Mapped { .. }, .. }), Outcome::Dropped { .. }) => {}
+            (Some(item), outcome) => item.outcome = outcome,
+            (None, outcome) => self.plan.items.push(Item {
+                origin: setting.origin.clone(),
+                section: section.to_owned(),
+                setting: setting.name.clone(),
+                value: setting.shown(),
+                outcome,
+            }),
+        }
+    }
+
+    /// Records that a key has the value of a setting.
+    pub(crate) fn mapped(&mut self, section: &str, setting: &Setting, key: impl Into<String>) {
+        self.push(section, setting, Outcome::Mapped { keys: vec![key.into()] });
+    }
+
+    /// Records that a setting has no counterpart and needs none.
+    pub(crate) fn dropped(&mut self, section: &str, setting: &Setting, note: impl Into<String>) {
+        self.push(section, setting, Outcome::Dropped { note: note.into() });
+    }
+
+    /// Records that the loss of a setting would open the host. `--without` may name the setting.
+    pub(crate) fn stop(&mut self, section: &str, setting: &Setting, reason: &str, cure: &str) {
+        let outcome = if self.waivers.take(section, &setting.name) {
+            Outcome::Waived { reason: reason.to_owned() }
+        } else {
+            Outcome::Stopped {
+                reason: reason.to_owned(),
+                cure: cure.to_owned(),
+                can_be_waived: true,
+            }
+        };
+        self.push(section, setting, outcome);
+    }
+
+    /// Records that the domain cannot be converted.
+    pub(crate) fn fail(&mut self, section: &str, setting: &Setting, reason: &str, cure: &str) {
+        let outcome = Outcome::Stopped {
+            reason: reason.to_owned(),
+            cure: cure.to_owned(),
+            can_be_waived: false,
+        };
+        self.push(section, setting, outcome);
+    }
+
+    /// Records that a section lacks a setting without which it cannot be converted.
+    pub(crate) fn missing(&mut self, section: &Section, name: &str, reason: &str, cure: &str) {
+        let setting = Setting {
+            name: name.to_owned(),
+            value: "(missing)".to_owned(),
+            origin: section.origin(),
+        };
+        self.fail(&section.name, &setting, reason, cure);
+    }
+
+    /// Reads `true` or `false`.
+    pub(crate) fn flag(&mut self, section: &str, setting: &Setting) -> Option<bool> {
+        match &*setting.value.to_ascii_lowercase() {
+            "true" | "yes" | "1" | "on" => Some(true),
+            "false" | "no" | "0" | "off" => Some(false),
+            _ => {
+                self.fail(
+                    section,
+                    setting,
+                    "its value is neither true nor false",
+                    "Write true or false.",
+                );
+                None
+            }
+        }
+    }
+
+    /// Reads a whole number, decimal or with 0x.
+    pub(crate) fn number(&mut self, section: &str, setting: &Setting) -> Option<u64> {
+        let value = &*setting.value;
+        let number = match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => value.parse().ok(),
+        };
+        if number.is_none() {
+            self.fail(section, setting, "its value is not a whole number", "Write a whole number.");
+        }
+        number
+    }
+}

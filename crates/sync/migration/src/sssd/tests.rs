@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Converts every file of `testdata` and compares the result with the directives in it:
+//!
+//! - `#? converted`, or `#? stopped: SETTING…` with exactly these settings,
+//! - `#? line: TEXT`, a line of the result; `#? text: TEXT`, a part of it; `#? absent: TEXT`,
+//! - `#? file: NAME` begins a drop-in.
+//!
+//! Each result also passes the parser of rosterd, and no message has the password of the reader.
+
+use super::*;
+use crate::nslcd::{self, NslcdConf};
+use crate::{Outcome, check, render};
+use std::collections::BTreeSet;
+use std::fs;
+
+const SECRET: &str = "TOPSECRET";
+
+fn facts() -> HostFacts {
+    let mut krb5 = Krb5Conf::default();
+    let text = "[libdefaults]\ndefault_realm = EXAMPLE.COM\n[realms]\nEXAMPLE.COM = {\nkdc = kdc.example.com\n\
+                admin_server = admin.example.com:749\n}\n";
+    krb5.add(text.as_bytes()).unwrap();
+    HostFacts {
+        krb5,
+        dns_domain: Some("example.com".into()),
+        local_users: vec!["root".into(), "daemon".into()],
+        password_directory: "/etc/roster".into(),
+    }
+}
+
+fn plan_of(name: &str, text: &str, waivers: &[String]) -> Plan {
+    let mut waivers = Waivers::new(waivers);
+    if name.ends_with(".nslcd.conf") {
+        let conf = NslcdConf::parse(Path::new(name), text.as_bytes()).unwrap();
+        return nslcd::convert(&conf, "ldap", &facts(), &mut waivers);
+    }
+    let mut conf = SssdConf::default();
+    for (place, part) in text.split("#? file: ").enumerate() {
+        let (file, part) = if place == 0 { (name, part) } else { part.split_once('\n').unwrap() };
+        conf.add(Path::new(file), part.as_bytes())
+            .unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    }
+    convert(conf, &facts(), &mut waivers)
+}
+
+fn directives<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("#? "));
+    lines.filter_map(|line| line.strip_prefix(word)).map(str::trim).collect()
+}
+
+fn corpus() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut corpus: Vec<_> = files
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    corpus.sort();
+    corpus
+}
+
+#[test]
+fn corpus_files_convert_or_stop_as_expected() {
+    let corpus = corpus();
+    assert!(corpus.len() >= 80, "{}", corpus.len());
+    let mut failures = Vec::new();
+    for (name, text) in &corpus {
+        let plan = plan_of(name, text, &[]);
+        let stops: BTreeSet<&str> = plan.stops().map(|item| &*item.setting).collect();
+        let expected: BTreeSet<&str> = directives(text, "stopped:")
+            .iter()
+            .flat_map(|names| names.split_whitespace())
+            .collect();
+        assert_eq!(directives(text, "converted").is_empty(), !expected.is_empty(), "{name}");
+        if stops != expected {
+            failures.push(format!("{name}: stopped by {stops:?}"));
+        }
+        assert!(!format!("{plan:?}").contains(SECRET), "{name}: the plan shows the secret");
+        if !expected.is_empty() {
+            continue;
+        }
+        let toml = render(&plan);
+        assert!(!toml.contains(SECRET), "{name}: {toml}");
+        if let Err(error) = check(&toml) {
+            failures.push(format!("{name}: {error}\n{toml}"));
+        }
+        for line in directives(text, "line:") {
+            if !toml.lines().any(|found| found == line) {
+                failures.push(format!("{name}: no line {line}\n{toml}"));
+            }
+        }
+        for part in directives(text, "text:") {
+            if !toml.replace("\n#  ", "").contains(part) {
+                failures.push(format!("{name}: no text {part}\n{toml}"));
+            }
+        }
+        let keys: Vec<&str> = toml.lines().filter(|line| !line.starts_with('#')).collect();
+        for part in directives(text, "absent:") {
+            if keys.iter().any(|line| line.contains(part)) {
+                failures.push(format!("{name}: has {part}\n{toml}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n---\n"));
+}
+
+#[test]
+fn corpus_settings_have_exactly_one_fate() {
+    for (name, text) in corpus() {
+        let plan = plan_of(&name, &text, &[]);
+        let mut origins: Vec<_> =
+            plan.items.iter().map(|item| (&item.origin, &item.setting, &item.section)).collect();
+        let count = origins.len();
+        origins.sort();
+        origins.dedup();
+        assert_eq!(origins.len(), count, "{name}");
+    }
+}
+
+#[test]
+fn corpus_waivers_convert_what_may_be_waived() {
+    for (name, text) in corpus() {
+        let plan = plan_of(&name, &text, &[]);
+        let can_waive = |item: &crate::Item| {
+            matches!(item.outcome, Outcome::Stopped { can_be_waived: true, .. })
+        };
+        let waived: Vec<String> = plan
+            .stops()
+            .filter(|item| can_waive(item))
+            .map(|item| format!("{}/{}", item.section, item.setting))
+            .collect();
+        let plan = plan_of(&name, &text, &waived);
+        assert!(!plan.stops().any(can_waive), "{name}");
+        if plan.stops().next().is_none() {
+            let toml = render(&plan);
+            check(&toml).unwrap_or_else(|error| panic!("{name}: {error}\n{toml}"));
+            assert_eq!(toml.contains("LEFT OUT"), !waived.is_empty(), "{name}: {toml}");
+        }
+    }
+}
