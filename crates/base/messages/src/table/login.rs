@@ -282,4 +282,8 @@ crate::messages! {
     KRB5_SESSION_FAILED = 6564, "session ticket cannot be stored",
         cause: "The file system, the kernel keyring or libkrb5 reported an error.",
         fix: "Fix the reason in the message, and check `krb5_cache`.";
+
+    KRB5_BIND_FAILED = 6740, "roster-krb5 cannot make binds",
+        cause: "The kernel rejected a step of the startup, or the connection to the backend broke.",
+        fix: "Fix the reason in the message, then run `systemctl restart rosterd`.";
 }
