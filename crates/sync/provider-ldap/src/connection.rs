@@ -167,8 +167,8 @@ pub struct LdapConnection {
     outgoing: Zeroizing<Vec<u8>>,
     last_id: u32,
     bytes_max: usize,
-    /// The connection has no TLS, and nothing was received yet.
-    may_expect_tls: bool,
+    /// Nothing was received yet. A server that expects TLS, or a certificate of the client, may close the connection.
+    is_unanswered: bool,
     /// Another connection should replace this one then.
     renew_at: Option<Instant>,
 }
@@ -261,17 +261,19 @@ impl LdapConnection {
             }
             LdapServer::Ldaps { host, port } => {
                 let stream = dial(host, *port, settings).await?;
-                Self::from_transport(secure(stream, host, settings).await?, settings)
+                let secured = secure(stream, host, settings).await?;
+                Self { is_unanswered: true, ..Self::from_transport(secured, settings) }
             }
             LdapServer::Ldap { host, port } => {
                 let stream = dial(host, *port, settings).await?;
                 if settings.start_tls {
                     let stream = request_tls(stream, settings).await?;
-                    Self::from_transport(secure(stream, host, settings).await?, settings)
+                    let secured = secure(stream, host, settings).await?;
+                    Self { is_unanswered: true, ..Self::from_transport(secured, settings) }
                 } else {
                     clear = Some(stream.as_fd().try_clone_to_owned()?);
                     let plain = Self::from_transport(Box::new(stream), settings);
-                    Self { may_expect_tls: true, ..plain }
+                    Self { is_unanswered: true, ..plain }
                 }
             }
         };
@@ -292,7 +294,7 @@ impl LdapConnection {
             outgoing: Zeroizing::default(),
             last_id: 0,
             bytes_max: settings.bytes_max,
-            may_expect_tls: false,
+            is_unanswered: false,
             renew_at: None,
         }
     }
@@ -385,7 +387,6 @@ impl LdapConnection {
             }
             let sealed = exchange.into_sealed().await.map_err(LdapError::Gssapi)?;
             self.transport = Box::new(sealed);
-            self.may_expect_tls = false;
         }
         Ok(())
     }
@@ -450,6 +451,12 @@ impl LdapConnection {
         while !self.has_message()? {
             let count = match self.fill().await {
                 Err(LdapError::Io(error)) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+                // TLS without its own end.
+                Err(LdapError::Io(error))
+                    if self.is_unanswered && error.kind() == io::ErrorKind::UnexpectedEof =>
+                {
+                    0
+                }
                 // With TLS 1.3, the server checks the certificate of the client after the handshake.
                 Err(LdapError::Io(error)) if is_client_rejected(&error) => {
                     return Err(LdapError::Tls(describe_tls(&error, "")));
@@ -457,14 +464,14 @@ impl LdapConnection {
                 filled => filled?,
             };
             if count == 0 {
-                return Err(if self.may_expect_tls {
+                return Err(if self.is_unanswered {
                     LdapError::ClosedBeforeReply
                 } else {
                     LdapError::Closed
                 });
             }
         }
-        self.may_expect_tls = false;
+        self.is_unanswered = false;
         Ok(())
     }
 
@@ -832,4 +839,21 @@ fn describe_tls(error: &io::Error, host: &str) -> Reason {
 
 fn tls_failed(text: impl Into<String>) -> LdapError {
     LdapError::Tls(Reason::new(&directory::TLS_FAILED, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::AlertDescription as Alert;
+
+    #[test]
+    fn tls_alert_about_client_certificate_has_code() {
+        let reason = |alert| {
+            describe_tls(&io::Error::other(rustls::Error::AlertReceived(alert)), "ldap1").message
+        };
+        for alert in [Alert::CertificateRequired, Alert::UnknownCA, Alert::CertificateExpired] {
+            assert_eq!(reason(alert), &directory::CLIENT_CERTIFICATE_REJECTED);
+        }
+        assert_eq!(reason(Alert::ProtocolVersion), &directory::TLS_FAILED);
+    }
 }

@@ -44,8 +44,8 @@ crate::messages! {
         cause: "The server shuts down, or enforces a limit such as an idle timeout.",
         fix: "No action is needed after a restart of the server. Otherwise raise the limits of the server for the bind DN.";
     CLOSED_BEFORE_REPLY = 5014, "server closed the connection before its first reply",
-        cause: "The port expects TLS, as port 636 does, or the server rejects this client.",
-        fix: "Use ldaps:// in `uris` for a TLS port. Otherwise read the log of the server.";
+        cause: "The port expects TLS, as port 636 does, or the server rejects this client, for example its certificate or the lack of one.",
+        fix: "Use ldaps:// in `uris` for a TLS port. If the server demands client certificates, set a valid `tls_cert`. Otherwise read the log of the server.";
     NO_REPLY = 5015, "directory server does not reply",
         cause: "The server or the network is down or overloaded. An established connection gets no reply either.",
         fix: "Check the server and the network. rosterd retries automatically and uses another server of `uris` meanwhile.";
