@@ -126,7 +126,7 @@ class Daemon:
 
 
 class Rosterd(Daemon):
-    """`settings` are further keys of the domain; keys with a dict as value are tables of it."""
+    """`settings` are further keys of the domain, or None to leave a key out; keys with a dict as value are tables."""
 
     name = "roster"
     services = "files roster"
@@ -137,6 +137,7 @@ class Rosterd(Daemon):
             "provider": "ldap", "uris": [self.server.uri], "base": d.BASE, "schema": self.server.schema,
             "bind_dn": d.READER, "bind_password_file": "/etc/roster/corp.password", "allow_clear_password": True,
         } | self.settings  # fmt: skip
+        keys = {key: value for key, value in keys.items() if value is not None}
         for new, old in OLD_KEYS.items():
             if new in keys and not self._names(new):
                 keys[old] = keys.pop(new)

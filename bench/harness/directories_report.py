@@ -10,6 +10,8 @@ def tables(results):
     made = []
     if "mirror" in results:
         made += [_mirror(results["mirror"]), _memory(results["mirror"]), _peers(results["mirror"])]
+    if "binds" in results:
+        made.append(_binds(results["binds"]))
     if "changes" in results:
         made += [_changes(results["changes"]), _parts(results["changes"]), _storm(results["changes"]["storm"])]
     if "on-demand" in results:
@@ -47,6 +49,16 @@ def _mirror(part):
          "The floor answers with groups that have no members, and stands behind files as roster does.",
          *part["faults"]],
     )  # fmt: skip
+
+
+def _binds(part):
+    rows = [
+        [name, _s(each["wall_ns"]["median"]), f"{each['cpu_until_snapshot_s']['median']:.2f}"]
+        for name, each in part.items()
+        if isinstance(each, dict)
+    ]
+    columns = ["bind", "start to snapshot, s", "processor s"]
+    return Table(f"rosterd, a full mirror of slapd by each bind, medians: {part['corpus']}", columns, rows, part["faults"])
 
 
 def _memory(part):

@@ -37,9 +37,9 @@ class Kdc:
         if " while " in done.stderr:
             raise RuntimeError(f"kadmin.local failed: {done.stderr[-500:]}")
 
-    def keytab(self, principal):
+    def keytab(self, principal, name="keytab"):
         """Keys of a principal, in a file."""
-        path = self.folder / "keytab"
+        path = self.folder / name
         self.kadmin([f"ktadd -norandkey -k {path} {principal}"])
         return path
 

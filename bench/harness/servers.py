@@ -30,6 +30,9 @@ RFC2307BIS_SCHEMA = Path(__file__).resolve().parents[2] / "tests/system/ldap/rfc
 class Server:
     """Common parts of both: a process in the foreground, a port, an administrator."""
 
+    # Its environment.
+    environment = ENVIRONMENT
+
     def __init__(self, folder, schema):
         self.folder, self.schema = folder, schema
         self.port = free_port()
@@ -46,7 +49,7 @@ class Server:
             self.process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "TERM", "taskset", "-c", str(SUPPORT_CPU), *at_priority(ORDINARY),
                  *map(str, self.command())],
-                stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=ENVIRONMENT,
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=self.environment,
             )  # fmt: skip
         deadline = time.monotonic() + START_WITHIN_S
         while True:

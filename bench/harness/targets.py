@@ -260,6 +260,9 @@ FIGURES = [
         "full mirror from slapd, either schema", 6, "s",
         mirrored("wall_ns", "median", by=1e-9, servers=("slapd, rfc2307", "slapd, rfc2307bis")),
     ),
+    Figure("the same by the key of the host without TLS, against a password over TLS", 1.3, "×",
+           lambda results: ratio(at(results, "binds", "key of the host, no TLS", "wall_ns", "median"),
+                                 at(results, "binds", "password over TLS", "wall_ns", "median"))),
     *(
         Figure(f"change in {server} → seen by a running process, 10 k × 10 k × 500: {field}", goal, "ms",
                changed(field, server, 10_201))

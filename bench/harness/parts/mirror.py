@@ -74,7 +74,7 @@ def _roster(bench, server, floor, user, name, faults):
             if turn:
                 roster.stop()
                 roster.forget()
-            wall, cpu_s = _mirror(bench, roster)
+            wall, cpu_s = first_mirror(bench, roster)
             walls.append(wall)
             cpu_first.append(cpu_s)
             first_ids.append(_id(bench, roster, user, faults, f"{name}, after a full mirror"))
@@ -91,7 +91,7 @@ def _roster(bench, server, floor, user, name, faults):
         roster.stop()
         roster.forget()
         with MemoryPeak(roster) as memory:
-            _mirror(bench, roster)
+            first_mirror(bench, roster)
             time.sleep(SETTLE_S)
         return {
             "wall_ns": summary(walls),
@@ -122,7 +122,7 @@ def _bare_enumeration(bench, roster, server):
         return sum(int(ask.ask(f"search {message(2, request).hex()}")[0]) for request in requests)
 
 
-def _mirror(bench, roster):
+def first_mirror(bench, roster):
     """From an empty state to the first snapshot: wall time and processor time."""
     with roster.helper(bench.tools / "change_visibility", *SNAPSHOT_FOLDERS) as watch:
         begin = roster.start()

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Checks the file, its drop-ins, and the files that they name. Returns whether rosterd would accept them.
 pub fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<bool> {
@@ -116,6 +117,7 @@ fn secret_problems(
 ) -> Vec<Diagnostic> {
     let mut problems = parsed.read_secrets(was_used, credentials).err().unwrap_or_default();
     problems.extend(parsed.check_keytabs(was_used, credentials));
+    problems.extend(parsed.check_client_certificates(SystemTime::now(), credentials));
     if credentials.is_some() {
         return problems;
     }
@@ -166,7 +168,7 @@ fn summary(file: &Path, parsed: Option<&ParsedConfig>, problems: &[Diagnostic]) 
                 if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
             let worst = problems.iter().map(|problem| problem.severity).max();
             let effect = match worst {
-                Some(Severity::Refusal) => "rosterd would deny logins",
+                Some(Severity::Refusal) => "rosterd would deny logins or binds",
                 _ => "rosterd would reject this configuration",
             };
             format!("{file}: {}{and}; {effect}", count_with_noun(errors as u64, "error"))
@@ -304,7 +306,7 @@ mod tests {
             text.starts_with(
                 "roster.toml:10: domain.lab.krb5_keytab: logins are refused: cannot read \
                  /no/such/keytab: No such file"
-            ) && text.ends_with("roster.toml: 1 error; rosterd would deny logins\n"),
+            ) && text.ends_with("roster.toml: 1 error; rosterd would deny logins or binds\n"),
             "{text}"
         );
         let (_, text) = printed(&krb5(""), false, true);

@@ -12,7 +12,7 @@ fn main() {
     // The C compiler that links Rust programs. It has the same search path as the program's link.
     let linker = std::env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
     let linked = Command::new(linker)
-        .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-lkrb5", "-o"])
+        .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-lkrb5", "-lgssapi_krb5", "-o"])
         .arg(probe)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -2,10 +2,13 @@
 //! Starts the program `roster-krb5`, configures it, and sends it requests.
 
 use parking_lot::{Mutex, MutexGuard};
-use roster_config::{KeytabState, Krb5Config};
+use roster_config::{GssapiConfig, KeytabState, Krb5Config};
+use roster_krb5_helper::bind_ipc::BindSetup;
 use roster_krb5_helper::ipc::{HelperReply, HelperRequest, HelperSetup, MessageBuffer};
 use roster_krb5_helper::kdc_errors::KdcOutcome;
-use roster_messages::{log, table::login};
+use roster_krb5_helper::realm::Realm;
+use roster_messages::log;
+use roster_messages::table::{directory, login};
 use roster_provider::reason::Reason;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -54,28 +57,11 @@ impl Krb5HelperProcess {
                 return Err(Reason::new(message, why.clone()));
             }
         };
-        let program = program().ok_or_else(|| {
-            let text =
-                format!("{PROGRAM} is not installed; Kerberos authentication is unavailable");
-            Reason::new(&login::KRB5_HELPER_MISSING, text)
-        })?;
+        let program = program().ok_or_else(missing_program)?;
         Self::start_program(&program, krb5, keytab)
     }
 
     fn start_program(program: &Path, krb5: &Krb5Config, keytab: &[u8]) -> Result<Self, Reason> {
-        let failed = |error: io::Error| {
-            let text = format!("{} cannot be started: {error}", program.display());
-            Reason::new(&login::KRB5_HELPER_NOT_STARTED, text)
-        };
-        let (ours, theirs) = Blocking::pair().map_err(failed)?;
-        let child = Command::new(program)
-            .arg("serve")
-            .env_clear()
-            .current_dir("/")
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         let setup = HelperSetup {
             realm: crate::realm(krb5),
@@ -85,10 +71,83 @@ impl Krb5HelperProcess {
             forwardable: krb5.forwardable,
             ports: ports(krb5),
         };
-        // It is shorter than the buffer of a socket.
-        (&ours).write_all(&setup.encode()).map_err(failed)?;
-        Ok(Self { socket: ours, _child: child })
+        let (socket, child) = spawn(program, "serve", &setup.encode())?;
+        Ok(Self { socket, _child: child })
     }
+}
+
+/// The running program for binds at a directory by this host's key.
+pub struct BindHelperProcess {
+    socket: Blocking,
+    /// As in [`Krb5HelperProcess`].
+    child: Child,
+}
+
+impl BindHelperProcess {
+    /// Starts it, while the process may still execute programs, and sends it its setup. `keytab` is the result of the
+    /// monitor's read.
+    ///
+    /// # Errors
+    ///
+    /// It is not installed, cannot be started, or lacks keys.
+    pub fn start(gssapi: &GssapiConfig, keytab: &KeytabState) -> Result<Self, Reason> {
+        let keytab = match keytab {
+            KeytabState::Keys(bytes) => bytes,
+            KeytabState::None => {
+                return Err(Reason::new(&directory::BIND_KEY_MISSING, "the keytab was not read"));
+            }
+            KeytabState::Unusable { code, why, instead } => {
+                let message = roster_messages::find(code).unwrap_or(&directory::BIND_KEY_MISSING);
+                return Err(Reason::new(message, format!("{why}. {instead}")));
+            }
+        };
+        let GssapiConfig { principal, realm, kdcs, discover, .. } = gssapi;
+        let setup = BindSetup {
+            realm: Realm {
+                name: realm.clone(),
+                kdcs: kdcs.clone(),
+                kpasswds: Vec::new(),
+                discover: *discover,
+            },
+            keytab: Zeroizing::new(keytab.clone()),
+            principal: principal.clone().unwrap_or_default(),
+            ports: if *discover { Vec::new() } else { port_numbers(kdcs.iter()) },
+        };
+        let program = program().ok_or_else(missing_program)?;
+        let (socket, child) = spawn(&program, "bind", &setup.encode())?;
+        Ok(Self { socket, child })
+    }
+
+    /// Returns its socket and the process, which stays a child until this process ends.
+    #[must_use]
+    pub fn into_parts(self) -> (Blocking, Child) {
+        (self.socket, self.child)
+    }
+}
+
+fn missing_program() -> Reason {
+    let text = format!("{PROGRAM} is not installed; Kerberos authentication is unavailable");
+    Reason::new(&login::KRB5_HELPER_MISSING, text)
+}
+
+/// Starts the program in this mode and sends it its setup.
+fn spawn(program: &Path, mode: &str, setup: &[u8]) -> Result<(Blocking, Child), Reason> {
+    let failed = |error: io::Error| {
+        let text = format!("{} cannot be started: {error}", program.display());
+        Reason::new(&login::KRB5_HELPER_NOT_STARTED, text)
+    };
+    let (ours, theirs) = Blocking::pair().map_err(failed)?;
+    let child = Command::new(program)
+        .arg(mode)
+        .env_clear()
+        .current_dir("/")
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    // It is shorter than the buffer of a socket.
+    (&ours).write_all(setup).map_err(failed)?;
+    Ok((ours, child))
 }
 
 /// Returns the path: beside this program, as built, or below the same prefix, as installed.
@@ -106,9 +165,11 @@ fn ports(krb5: &Krb5Config) -> Vec<u16> {
     if krb5.discover {
         return Vec::new();
     }
-    let servers = krb5.kdcs.iter().chain(&krb5.kpasswd);
-    let ports = servers.filter_map(|server| server.rsplit_once(':')?.1.parse().ok());
-    ports.chain([KPASSWD]).collect()
+    [port_numbers(krb5.kdcs.iter().chain(&krb5.kpasswd)), vec![KPASSWD]].concat()
+}
+
+fn port_numbers<'s>(servers: impl Iterator<Item = &'s String>) -> Vec<u16> {
+    servers.filter_map(|server| server.rsplit_once(':')?.1.parse().ok()).collect()
 }
 
 /// Client of the program.

@@ -2,6 +2,8 @@
 //! Logins by Kerberos. The protocol is in a separate program, `roster-krb5`, which starts before the backend drops its
 //! rights ([`Krb5HelperProcess`]). [`Krb5Authenticator`] sends passwords to it.
 //!
+//! [`BindHelperProcess`] starts the program for binds of an LDAP domain by this host's key.
+//!
 //! The program has a process for each login. This crate has the deadlines, the availability of KDCs, and the conversion
 //! of outcomes to login results.
 #![forbid(unsafe_code)]
@@ -10,7 +12,7 @@ mod helper;
 mod kdc_availability;
 mod kdc_selection;
 
-pub use helper::Krb5HelperProcess;
+pub use helper::{BindHelperProcess, Krb5HelperProcess};
 
 use helper::HelperClient;
 use kdc_selection::KdcSelection;

@@ -48,10 +48,10 @@ use dbus::{BackendObject, send_change_signals};
 use engine::{Engine, EngineSettings};
 use offline_auth::OfflineAuth;
 use on_demand_fetch::OnDemandFetcher;
-use roster_auth_krb5::{Krb5Authenticator, Krb5HelperProcess};
+use roster_auth_krb5::{BindHelperProcess, Krb5Authenticator, Krb5HelperProcess};
 use roster_bus::zbus::object_server::SignalEmitter;
 use roster_config::{
-    AuthMethod, DomainConfig, DomainMode, LdapServer, ListNames, MemberValues,
+    AuthMethod, BindMethod, DomainConfig, DomainMode, LdapServer, ListNames, MemberValues,
     ProviderConfig as Configured,
 };
 use roster_messages::table::{directory, login};
@@ -61,7 +61,7 @@ use roster_provider::files::FilesProvider;
 use roster_provider::reason::Reason;
 use roster_provider::{EntrySink, Provider};
 #[cfg(feature = "ldap")]
-use roster_provider_ldap::{BindAuthenticator, LdapProvider, RESOLUTIONS_MAX};
+use roster_provider_ldap::{BindAuthenticator, GssapiHelper, LdapProvider, RESOLUTIONS_MAX};
 use roster_role::DISK_THREADS_MAX;
 use roster_role::launch::Launch;
 use roster_sandbox::{NetlinkProtocol, SandboxSpec, TcpAccess};
@@ -81,8 +81,8 @@ pub struct BackendRole;
 
 impl RoleProgram for BackendRole {
     type Config = BackendRoleConfig;
-    /// The Kerberos helper program, or the reason why it does not run.
-    type Helper = Option<Result<Krb5HelperProcess, Reason>>;
+    /// The Kerberos helper programs.
+    type Helper = BackendHelpers;
 
     const BLOCKING_THREADS_MAX: usize = DISK_THREADS_MAX + RESOLUTIONS_MAX;
 
@@ -121,15 +121,31 @@ impl RoleProgram for BackendRole {
     fn start_helper(launch: &Launch<BackendRoleConfig>) -> anyhow::Result<Self::Helper> {
         let BackendRoleConfig { domain, secrets } = &launch.config;
         let krb5 = domain.auth.krb5.as_ref();
-        Ok(krb5.map(|krb5| Krb5HelperProcess::start(krb5, &secrets.keytab)))
+        let gssapi = match &domain.provider {
+            Configured::Ldap(ldap) => match &ldap.bind {
+                BindMethod::Gssapi(gssapi) => Some(gssapi),
+                _ => None,
+            },
+            Configured::Files(_) => None,
+        };
+        Ok(BackendHelpers {
+            logins: krb5.map(|krb5| Krb5HelperProcess::start(krb5, &secrets.keytab)),
+            binds: gssapi.map(|gssapi| BindHelperProcess::start(gssapi, &secrets.bind_keytab)),
+        })
     }
 
     async fn run(
         context: RoleContext<BackendRoleConfig>,
-        helper: Self::Helper,
+        helpers: Self::Helper,
     ) -> anyhow::Result<()> {
-        run(context, helper).await
+        run(context, helpers).await
     }
+}
+
+/// The processes of `roster-krb5`, each with the reason if it does not run. `None` if the domain needs none.
+pub struct BackendHelpers {
+    logins: Option<Result<Krb5HelperProcess, Reason>>,
+    binds: Option<Result<BindHelperProcess, Reason>>,
 }
 
 /// Directory of the boot id. The backend counts the age of offline credentials by boots.
@@ -153,8 +169,9 @@ const RESOLVER: [&str; 12] = [
 
 async fn run(
     mut context: RoleContext<BackendRoleConfig>,
-    helper: Option<Result<Krb5HelperProcess, Reason>>,
+    helpers: BackendHelpers,
 ) -> anyhow::Result<()> {
+    let BackendHelpers { logins: helper, binds } = helpers;
     let domain = &context.config.domain;
     let folder = context.state_dir.join(DOMAIN_CACHE_DIR).join(&domain.name);
     let cache = CacheWriter::new(folder, domain);
@@ -185,7 +202,8 @@ async fn run(
             let authority = domain_authenticator(domain, helper, || {
                 Ok(DomainAuthenticator::Disabled(NoAuthenticator))
             })?;
-            serve(context, cache, engine, Arc::new(provider), authority, "files").await
+            let source = Source { provider: Arc::new(provider), name: "files", binds: None };
+            serve(context, cache, engine, source, authority).await
         }
         #[cfg(not(feature = "ldap"))]
         Configured::Ldap(_) => {
@@ -195,13 +213,16 @@ async fn run(
         #[cfg(feature = "ldap")]
         Configured::Ldap(_) => {
             let secrets = &context.config.secrets;
-            let provider = LdapProvider::new(domain, secrets, sink);
+            // The processes stay children until this one ends.
+            let (binds, _children) = bind_helper(binds);
+            let provider = LdapProvider::new(domain, secrets, sink, binds.clone());
             let provider = Arc::new(provider.map_err(|error| setup_failed(domain, error))?);
             let authority = domain_authenticator(domain, helper, || {
                 let binds = BindAuthenticator::new(domain, secrets, Arc::clone(&provider));
                 Ok(DomainAuthenticator::Ldap(binds.map_err(|error| setup_failed(domain, error))?))
             })?;
-            serve(context, cache, engine, provider, authority, "ldap").await
+            let source = Source { provider, name: "ldap", binds };
+            serve(context, cache, engine, source, authority).await
         }
     }
 }
@@ -265,6 +286,38 @@ fn setup_failed(domain: &DomainConfig, error: impl std::fmt::Display) -> CodedEr
     CodedError::new(&directory::DOMAIN_SETUP_FAILED, text)
 }
 
+/// The program that makes binds by this host's key.
+#[cfg(feature = "ldap")]
+type BindHelper = GssapiHelper;
+#[cfg(not(feature = "ldap"))]
+type BindHelper = std::convert::Infallible;
+
+/// Returns the client of the program, and its process.
+#[cfg(feature = "ldap")]
+fn bind_helper(
+    helper: Option<Result<BindHelperProcess, Reason>>,
+) -> (Option<Arc<BindHelper>>, Option<std::process::Child>) {
+    match helper.map(|helper| helper.map(BindHelperProcess::into_parts)) {
+        None => (None, None),
+        Some(Ok((socket, child))) => (Some(GssapiHelper::new(Ok(socket))), Some(child)),
+        Some(Err(why)) => (Some(GssapiHelper::new(Err(why))), None),
+    }
+}
+
+/// Returns when the program has ended. The monitor then starts this process again, with another one.
+#[cfg(feature = "ldap")]
+async fn wait_until_ended(binds: Option<&BindHelper>) {
+    match binds {
+        Some(binds) => binds.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(not(feature = "ldap"))]
+async fn wait_until_ended(_: Option<&BindHelper>) {
+    std::future::pending().await
+}
+
 fn helper_ended() -> anyhow::Error {
     CodedError::new(&login::KRB5_HELPER_ENDED, "roster-krb5 ended unexpectedly").into()
 }
@@ -287,14 +340,23 @@ async fn keep_refreshing(engine: &Engine, domain: &DomainConfig, provider: &impl
     }
 }
 
+/// The source of the entries.
+struct Source<P> {
+    provider: Arc<P>,
+    /// The name of the provider.
+    name: &'static str,
+    /// The program that makes binds by this host's key.
+    binds: Option<Arc<BindHelper>>,
+}
+
 async fn serve<P: Provider + 'static>(
     mut context: RoleContext<BackendRoleConfig>,
     cache: CacheWriter,
     engine: Arc<Engine>,
-    provider: Arc<P>,
+    source: Source<P>,
     authority: DomainAuthenticator,
-    provider_name: &'static str,
 ) -> anyhow::Result<()> {
+    let Source { provider, name: provider_name, binds } = source;
     let domain = &context.config.domain;
     engine.set_parts(provider.parts());
     let place = Arc::new(BackendProbe::new(&domain.name, provider_name));
@@ -340,6 +402,7 @@ async fn serve<P: Provider + 'static>(
         () = absences.keep_checking() => Ok(()),
         () = list_reread::keep_rereading(&engine, provider.as_ref()) => Ok(()),
         () = log_ins.wait_until_unusable() => Err(helper_ended()),
+        () = wait_until_ended(binds.as_deref()) => Err(helper_ended()),
         () = context.shutdown.wait() => Ok(()),
     };
     let (closed, ()) = tokio::join!(cache.close(&engine), offline.close());

@@ -8,10 +8,10 @@ use crate::keys::{self, ConfigKey, ConfigTable, Key};
 use crate::toml_section::{LoadReport, TomlSection};
 use crate::value_syntax;
 use crate::{
-    AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
-    FilesConfig, HomeShellOverrides, HostConfig, KdcValidation, Krb5Config, LdapConfig, LdapServer,
-    MemberAttribute, MemberValues, NameCase, NameConfig, OfflineConfig, ProviderConfig,
-    SearchConfig, SecretFile,
+    AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
+    DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
+    KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues, NameCase,
+    NameConfig, OfflineConfig, ProviderConfig, SearchConfig, SecretFile,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -39,7 +39,9 @@ pub(crate) fn domain<'d>(
     let mode: String = section.value(&keys::DOMAIN_MODE);
     let mode = if mode == "on-demand" { DomainMode::OnDemand } else { DomainMode::Replicate };
     let (min_id, max_id) = ids(&mut section, host);
-    let auth = auth(&mut section, &provider);
+    let binds_by_key = provider == "ldap" && section.has_text(&keys::LDAP_BIND, "gssapi");
+    let (auth, gssapi) = auth(&mut section, &provider, binds_by_key);
+    let binds = BindContext { as_users: auth.method == AuthMethod::Ldap, gssapi };
     let mut domain = DomainConfig {
         name: name.to_owned(),
         min_id,
@@ -50,7 +52,7 @@ pub(crate) fn domain<'d>(
         mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
         refresh: on_demand_duration(&mut section, mode, &keys::DOMAIN_REFRESH),
         negative: on_demand_duration(&mut section, mode, &keys::DOMAIN_NEGATIVE),
-        provider: provider_of(&mut section, &provider, mode, host, auth.method == AuthMethod::Ldap),
+        provider: provider_of(&mut section, &provider, mode, host, binds),
         auth,
         access: AccessConfig::unconfigured(),
     };
@@ -103,7 +105,19 @@ const OFFLINE_KEYS: [&ConfigKey; 4] = [
     &keys::DOMAIN_PASSWORD_HASH_TIME.declared,
 ];
 
-fn auth(section: &mut TomlSection<'_, '_, '_, '_>, provider: &str) -> AuthConfig {
+/// What the keys of logins decide about binds.
+struct BindContext {
+    /// Users' passwords are checked by binds.
+    as_users: bool,
+    /// The realm of a bind by this host's key.
+    gssapi: Option<GssapiConfig>,
+}
+
+fn auth(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    provider: &str,
+    binds_by_key: bool,
+) -> (AuthConfig, Option<GssapiConfig>) {
     let method: String = section.value(&keys::DOMAIN_AUTH);
     let method = match method.as_str() {
         "ldap" => AuthMethod::Ldap,
@@ -139,9 +153,10 @@ fn auth(section: &mut TomlSection<'_, '_, '_, '_>, provider: &str) -> AuthConfig
         lockout: section.value(&keys::DOMAIN_OFFLINE_LOCKOUT),
         hash_time: section.value(&keys::DOMAIN_PASSWORD_HASH_TIME),
     };
-    let krb5 = krb5(section, method).map(Box::new);
+    let (krb5, gssapi) = krb5(section, method, binds_by_key);
+    let krb5 = krb5.map(Box::new);
     let kept = kept && method != AuthMethod::None;
-    AuthConfig { method, timeout, offline: Some(offline).filter(|_| kept), krb5 }
+    (AuthConfig { method, timeout, offline: Some(offline).filter(|_| kept), krb5 }, gssapi)
 }
 
 /// Keys without an effect in a domain without Kerberos authentication.
@@ -158,7 +173,20 @@ const KRB5_KEYS: [&ConfigKey; 10] = [
     &keys::DOMAIN_KRB5_FORWARDABLE.declared,
 ];
 
-fn krb5(section: &mut TomlSection<'_, '_, '_, '_>, method: AuthMethod) -> Option<Krb5Config> {
+/// Keys of Kerberos that a bind by this host's key uses, too.
+const GSSAPI_KEYS: [&ConfigKey; 4] = [
+    &keys::DOMAIN_KRB5_REALM.declared,
+    &keys::DOMAIN_KRB5_KDCS.declared,
+    &keys::DOMAIN_KRB5_DISCOVER.declared,
+    &keys::DOMAIN_KRB5_KEYTAB.declared,
+];
+
+/// Reads the keys of Kerberos: for logins, and for a bind by this host's key.
+fn krb5(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    method: AuthMethod,
+    binds_by_key: bool,
+) -> (Option<Krb5Config>, Option<GssapiConfig>) {
     let realm: Option<String> = section.optional_value(&keys::DOMAIN_KRB5_REALM);
     let validate: String = section.value(&keys::DOMAIN_KRB5_VALIDATE);
     let cache: String = section.value(&keys::DOMAIN_KRB5_CACHE);
@@ -179,14 +207,24 @@ fn krb5(section: &mut TomlSection<'_, '_, '_, '_>, method: AuthMethod) -> Option
         forwardable: section.value(&keys::DOMAIN_KRB5_FORWARDABLE),
     };
     section.note_unset(&keys::DOMAIN_KRB5_KPASSWD);
+    let gssapi = binds_by_key.then(|| GssapiConfig {
+        principal: None,
+        realm: krb5.realm.clone(),
+        kdcs: krb5.kdcs.clone(),
+        discover: krb5.discover,
+        keytab: krb5.keytab.clone(),
+    });
     if method != AuthMethod::Krb5 {
         for key in KRB5_KEYS {
-            if section.has(key) {
+            if section.has(key) && !(binds_by_key && GSSAPI_KEYS.contains(&key)) {
                 let text = "has no effect without auth = \"krb5\"";
                 section.warning(key, CodedError::new(&codes::KRB5_KEY_UNUSED, text));
             }
         }
-        return None;
+        if binds_by_key {
+            check_gssapi_realm(section, &krb5);
+        }
+        return (None, gssapi);
     }
     if !section.has(&keys::DOMAIN_KRB5_REALM) {
         let text = "auth = \"krb5\" requires krb5_realm";
@@ -198,7 +236,21 @@ fn krb5(section: &mut TomlSection<'_, '_, '_, '_>, method: AuthMethod) -> Option
         let text = "auth = \"krb5\" requires krb5_kdcs or krb5_discover";
         section.error(key, CodedError::new(&codes::KRB5_KDC_MISSING, text));
     }
-    Some(krb5)
+    (Some(krb5), gssapi)
+}
+
+/// Checks the keys of the realm of a bind, in a domain without Kerberos logins.
+fn check_gssapi_realm(section: &mut TomlSection<'_, '_, '_, '_>, krb5: &Krb5Config) {
+    if !section.has(&keys::DOMAIN_KRB5_REALM) {
+        let text = "bind = \"gssapi\" requires krb5_realm";
+        section.error(&keys::LDAP_BIND, CodedError::new(&codes::BIND_REALM_MISSING, text));
+    }
+    let has_kdcs = section.has(&keys::DOMAIN_KRB5_KDCS);
+    if !krb5.discover && (!has_kdcs || section.is_empty_list(&keys::DOMAIN_KRB5_KDCS)) {
+        let key = if has_kdcs { &keys::DOMAIN_KRB5_KDCS.declared } else { &keys::LDAP_BIND };
+        let text = "bind = \"gssapi\" requires krb5_kdcs or krb5_discover";
+        section.error(key, CodedError::new(&codes::BIND_KDC_MISSING, text));
+    }
 }
 
 fn ids(section: &mut TomlSection<'_, '_, '_, '_>, host: &HostConfig) -> (u32, u32) {
@@ -277,7 +329,7 @@ fn provider_of(
     provider: &str,
     mode: DomainMode,
     host: &HostConfig,
-    binds_as_users: bool,
+    binds: BindContext,
 ) -> ProviderConfig {
     match provider {
         "files" => {
@@ -290,7 +342,7 @@ fn provider_of(
         }
         "ldap" => {
             section.reject_unknown_keys(Some("ldap"));
-            ProviderConfig::Ldap(Box::new(ldap(section, binds_as_users)))
+            ProviderConfig::Ldap(Box::new(ldap(section, binds)))
         }
         // An unknown provider was reported before. The placeholder requires no keys.
         _ => {
@@ -321,7 +373,7 @@ fn files(section: &mut TomlSection<'_, '_, '_, '_>, host: &HostConfig) -> FilesC
     files
 }
 
-fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds_as_users: bool) -> LdapConfig {
+fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapConfig {
     let (servers, discover) = servers(section);
     let base: String = section.value(&keys::LDAP_BASE);
     let member_attributes = member_attributes(section);
@@ -331,8 +383,15 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap
     };
     let users = search(&keys::LDAP_USER_BASE, &keys::LDAP_USER_FILTER);
     let groups = search(&keys::LDAP_GROUP_BASE, &keys::LDAP_GROUP_FILTER);
-    let bind = bind(section, &servers, discover.is_some());
     let start_tls: bool = section.value(&keys::LDAP_START_TLS);
+    let client_certificate = client_certificate(section);
+    let network = BindNetwork {
+        servers: &servers,
+        discover: discover.is_some(),
+        start_tls,
+        has_certificate: client_certificate.is_some(),
+    };
+    let bind = bind(section, &network, binds.gssapi);
     let tls_ca: Option<PathBuf> = section.optional_value(&keys::LDAP_TLS_CA);
     section.note_unset(&keys::LDAP_TLS_CA);
     let allow_clear_password: bool = section.value(&keys::LDAP_ALLOW_CLEAR_PASSWORD);
@@ -340,12 +399,13 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap
     let allow_clear_user_passwords: bool = section.value(&keys::LDAP_ALLOW_CLEAR_USER_PASSWORDS);
     let transport = transport(section, &servers, discover.is_some(), start_tls);
     if let (true, false, Some(server)) =
-        (binds_as_users, allow_clear_user_passwords, &transport.without_tls)
+        (binds.as_users, allow_clear_user_passwords, &transport.without_tls)
     {
         let text = format!("passwords of users would be sent to {server} unencrypted");
         section.error(&keys::DOMAIN_AUTH, CodedError::new(&codes::CLEAR_USER_PASSWORDS, text));
     }
-    if !start_tls {
+    // A bind by this host's key encrypts the connection.
+    if !start_tls && !matches!(bind, BindMethod::Gssapi(_)) {
         check_clear_identities(section, &servers, discover.is_some(), allow_clear_identities);
     }
     let in_clear = matches!(bind, BindMethod::Simple { .. }) && !allow_clear_password;
@@ -373,6 +433,7 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap
         bind,
         start_tls,
         tls_ca,
+        client_certificate,
         allow_clear_password,
         allow_clear_identities,
         allow_clear_user_passwords,
@@ -438,17 +499,32 @@ fn servers(section: &mut TomlSection<'_, '_, '_, '_>) -> (Vec<LdapServer>, Optio
     (servers, discover)
 }
 
+/// The ways to the servers, as far as the bind depends on them.
+struct BindNetwork<'s> {
+    servers: &'s [LdapServer],
+    discover: bool,
+    start_tls: bool,
+    has_certificate: bool,
+}
+
 fn bind(
     section: &mut TomlSection<'_, '_, '_, '_>,
-    servers: &[LdapServer],
-    discover: bool,
+    network: &BindNetwork<'_>,
+    gssapi: Option<GssapiConfig>,
 ) -> BindMethod {
     let fallback = if section.has(&keys::LDAP_BIND_DN) { "simple" } else { "anonymous" };
     let bind = section.value_or(&keys::LDAP_BIND, fallback.to_owned());
     let dn: Option<String> = section.optional_value(&keys::LDAP_BIND_DN);
     let password_file: Option<SecretFile> = section.optional_value(&keys::LDAP_BIND_PASSWORD_FILE);
-    match &*bind {
-        "simple" => {
+    let principal: Option<String> = section.optional_value(&keys::LDAP_BIND_PRINCIPAL);
+    section.note_unset(&keys::LDAP_BIND_PRINCIPAL);
+    if section.has(&keys::LDAP_BIND_PRINCIPAL) && gssapi.is_none() {
+        let error = CodedError::new(&codes::BIND_PRINCIPAL_UNUSED, "requires bind = \"gssapi\"");
+        section.error(&keys::LDAP_BIND_PRINCIPAL, error);
+    }
+    match (&*bind, gssapi) {
+        ("gssapi", Some(gssapi)) => gssapi_bind(section, network, gssapi, principal),
+        ("simple", _) => {
             if !section.has(&keys::LDAP_BIND_DN) {
                 let error = CodedError::new(&codes::BIND_DN_MISSING, "a simple bind requires a DN");
                 section.error(&keys::LDAP_BIND, error);
@@ -467,24 +543,8 @@ fn bind(
                 password_file: password_file.unwrap_or_default(),
             }
         }
-        "external" => {
-            for server in servers {
-                if !matches!(server, LdapServer::Ldapi { .. }) {
-                    let text = format!(
-                        "bind = \"external\" requires ldapi://; {server} is a network connection"
-                    );
-                    section.element_error(
-                        &keys::LDAP_URIS,
-                        is_server(server),
-                        CodedError::new(&codes::BIND_EXTERNAL_WITHOUT_SOCKET, text),
-                    );
-                }
-            }
-            if discover {
-                let text = "bind = \"external\" requires ldapi://; DNS returns network servers";
-                let error = CodedError::new(&codes::BIND_EXTERNAL_WITHOUT_SOCKET, text);
-                section.error(&keys::LDAP_DISCOVER, error);
-            }
+        ("external", _) => {
+            check_external(section, network);
             warn_unused_bind_keys(section, "external");
             BindMethod::External
         }
@@ -499,6 +559,79 @@ fn bind(
             BindMethod::Anonymous
         }
     }
+}
+
+/// Checks that each server learns an identity: from a socket of this host, or by a certificate.
+fn check_external(section: &mut TomlSection<'_, '_, '_, '_>, network: &BindNetwork<'_>) {
+    let defect = |is_tls: bool, server: &str| match (is_tls, network.has_certificate) {
+        (true, true) => None,
+        (true, false) => {
+            let text = format!("bind = \"external\" requires tls_cert for {server}");
+            Some(CodedError::new(&codes::BIND_EXTERNAL_WITHOUT_CERTIFICATE, text))
+        }
+        (false, _) => {
+            let text = format!(
+                "bind = \"external\" requires ldapi:// or TLS; {server} is a connection without TLS"
+            );
+            Some(CodedError::new(&codes::BIND_EXTERNAL_WITHOUT_SOCKET, text))
+        }
+    };
+    for server in network.servers {
+        let is_tls = match server {
+            LdapServer::Ldapi { .. } => continue,
+            LdapServer::Ldaps { .. } => true,
+            LdapServer::Ldap { .. } => network.start_tls,
+        };
+        if let Some(error) = defect(is_tls, &server.to_string()) {
+            section.element_error(&keys::LDAP_URIS, is_server(server), error);
+        }
+    }
+    if network.discover
+        && let Some(error) = defect(network.start_tls, "a server from DNS")
+    {
+        section.error(&keys::LDAP_DISCOVER, error);
+    }
+}
+
+/// Completes the bind by this host's key.
+fn gssapi_bind(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    network: &BindNetwork<'_>,
+    gssapi: GssapiConfig,
+    principal: Option<String>,
+) -> BindMethod {
+    for server in network.servers {
+        if matches!(server, LdapServer::Ldapi { .. }) {
+            let text = format!("bind = \"gssapi\" requires a host name; {server} has none");
+            let error = CodedError::new(&codes::BIND_GSSAPI_ON_SOCKET, text);
+            section.element_error(&keys::LDAP_URIS, is_server(server), error);
+        }
+    }
+    let realm = principal.as_deref().and_then(|text| Some(text.split_once('@')?.1));
+    if realm.is_some_and(|realm| realm != gssapi.realm) {
+        let text = format!("the realm of the principal is not krb5_realm ({})", gssapi.realm);
+        let error = CodedError::new(&codes::INVALID_PRINCIPAL, text);
+        section.error(&keys::LDAP_BIND_PRINCIPAL, error);
+    }
+    warn_unused_bind_keys(section, "gssapi");
+    BindMethod::Gssapi(Box::new(GssapiConfig { principal, ..gssapi }))
+}
+
+/// Reads the files of a client certificate.
+fn client_certificate(section: &mut TomlSection<'_, '_, '_, '_>) -> Option<ClientCertificateFiles> {
+    let certificate: Option<PathBuf> = section.optional_value(&keys::LDAP_TLS_CERT);
+    let key: Option<SecretFile> = section.optional_value(&keys::LDAP_TLS_KEY);
+    let (has_certificate, has_key) =
+        (section.has(&keys::LDAP_TLS_CERT), section.has(&keys::LDAP_TLS_KEY));
+    if has_certificate != has_key {
+        let (key, other): (&ConfigKey, _) = match has_certificate {
+            true => (&keys::LDAP_TLS_CERT, "tls_key"),
+            false => (&keys::LDAP_TLS_KEY, "tls_cert"),
+        };
+        let error = CodedError::new(&codes::TLS_CERT_INCOMPLETE, format!("requires {other}"));
+        section.error(key, error);
+    }
+    Some(ClientCertificateFiles { certificate: certificate?, key: key? })
 }
 
 fn warn_unused_bind_keys(section: &mut TomlSection<'_, '_, '_, '_>, bind: &str) {
@@ -556,6 +689,10 @@ fn transport(
     if section.has(&keys::LDAP_TLS_CA) && !found.tls {
         let error = CodedError::new(&codes::TLS_CA_UNUSED, "has no effect without TLS");
         section.warning(&keys::LDAP_TLS_CA, error);
+    }
+    if section.has(&keys::LDAP_TLS_CERT) && !found.tls {
+        let error = CodedError::new(&codes::TLS_CERT_UNUSED, "has no effect without TLS");
+        section.warning(&keys::LDAP_TLS_CERT, error);
     }
     found
 }

@@ -143,6 +143,8 @@ pub enum ValueKind {
     DnsDomain,
     /// A Kerberos realm.
     Realm,
+    /// A Kerberos principal.
+    Principal,
     /// A credential cache.
     Cache,
     /// Hosts with ports.
@@ -196,6 +198,7 @@ impl ValueKind {
             | Self::Attribute
             | Self::DnsDomain
             | Self::Realm
+            | Self::Principal
             | Self::Cache
             | Self::Domain
             | Self::ShortName
@@ -232,6 +235,7 @@ impl ValueKind {
             Self::Attributes => "list of attributes".to_owned(),
             Self::DnsDomain => "DNS domain".to_owned(),
             Self::Realm => "realm".to_owned(),
+            Self::Principal => "principal".to_owned(),
             Self::Cache => "credential cache".to_owned(),
             Self::Hosts { .. } => "list of HOST[:PORT]".to_owned(),
             Self::Uris => "list of URIs".to_owned(),
@@ -700,7 +704,7 @@ declare_keys! {
         "krb5_realm",
         ValueKind::Realm,
         KeyDefault::Absent,
-        "Realm of the users. Required. Logins ignore /etc/krb5.conf.",
+        "Realm of the users, and of bind = \"gssapi\". Required. /etc/krb5.conf is ignored.",
     );
     DOMAIN_KRB5_KDCS: Vec<String> = table_key(
         ConfigTable::Domain,
@@ -729,8 +733,8 @@ declare_keys! {
         "krb5_keytab",
         ValueKind::SecretFile,
         KeyDefault::Value("\"/etc/krb5.keytab\""),
-        "Keys of this host, host/NAME@REALM, with which a KDC proves its identity. The monitor reads the file and \
-         checks it for changes every ten seconds.",
+        "Keys of this host, host/NAME@REALM, with which a KDC proves its identity, and which bind = \"gssapi\" uses. \
+         The monitor reads the file and checks it for changes every ten seconds.",
     );
     DOMAIN_KRB5_VALIDATE: String = table_key(
         ConfigTable::Domain,
@@ -891,9 +895,16 @@ declare_keys! {
     );
     LDAP_BIND: String = ldap_key(
         "bind",
-        ValueKind::Choice { noun: "bind method", of: &["anonymous", "simple", "external"] },
+        ValueKind::Choice { noun: "bind method", of: &["anonymous", "simple", "external", "gssapi"] },
         KeyDefault::Follows("simple with bind_dn, otherwise anonymous"),
-        "Bind method. external is SASL EXTERNAL as the backend's uid, over ldapi:// only.",
+        "Bind method. external is SASL EXTERNAL: as the backend's uid over ldapi://, as tls_cert over TLS. gssapi is \
+         SASL GSSAPI with a key of krb5_keytab. It also encrypts connections without TLS.",
+    );
+    LDAP_BIND_PRINCIPAL: String = ldap_key(
+        "bind_principal",
+        ValueKind::Principal,
+        KeyDefault::Follows("the first of the keytab that the KDC accepts, host/... before others"),
+        "Principal of bind = \"gssapi\", with a key in krb5_keytab. Without @REALM it belongs to krb5_realm.",
     );
     LDAP_BIND_DN: String = ldap_key("bind_dn", ValueKind::Dn, KeyDefault::Absent, "DN of the reader.");
     LDAP_BIND_PASSWORD_FILE: SecretFile = ldap_key(
@@ -913,6 +924,19 @@ declare_keys! {
         ValueKind::Path,
         KeyDefault::Follows("the host's own authorities"),
         "Trusted certificate authorities, in PEM. The host's own authorities are read for each connection.",
+    );
+    LDAP_TLS_CERT: PathBuf = ldap_key(
+        "tls_cert",
+        ValueKind::Path,
+        KeyDefault::Absent,
+        "Client certificate for servers that request one, in PEM, followed by those of its authorities. The monitor \
+         checks it and tls_key for changes every ten seconds.",
+    );
+    LDAP_TLS_KEY: SecretFile = ldap_key(
+        "tls_key",
+        ValueKind::SecretFile,
+        KeyDefault::Absent,
+        "Private key of tls_cert, in PEM without a passphrase. Other users must not be able to read it: mode 0600.",
     );
     LDAP_ALLOW_CLEAR_PASSWORD: bool = ldap_key(
         "allow_clear_password",

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's keytab, by which a KDC proves its identity. This module decides whether a domain needs it, whether it is
-//! readable, and its effect on logins. It opens no keys: libkrb5 does that in `roster-krb5`.
+//! The host's keytab, by which a KDC proves its identity, and this host its own at a directory. This module decides
+//! whether a domain needs it, whether it is readable, and its effect on logins. It opens no keys: libkrb5 does that in `roster-krb5`.
 //!
 //! Without a keytab, any host that answers as a KDC can log in as any user. KDCs are unverified only with
 //! `krb5_validate = "off"`, or with `"auto"` on a host that never had a keytab. All other cases deny logins.
 
 use crate::secret_files::load_advice;
-use crate::{KdcValidation, Krb5Config, ParsedConfig, SecretFile};
+use crate::{
+    BindMethod, DomainConfig, GssapiConfig, KdcValidation, Krb5Config, ParsedConfig,
+    ProviderConfig, SecretFile,
+};
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Message, Severity};
 use serde::{Deserialize, Serialize};
@@ -89,28 +92,7 @@ impl Krb5Config {
             }
             KdcValidation::Auto | KdcValidation::Required => {}
         }
-        match self.keytab.read(credentials, KEYTAB_BYTES_MAX) {
-            // The format of MIT and Heimdal. The library parses the rest.
-            Ok(bytes) if bytes.starts_with(&[5]) => KeytabState::Keys(bytes),
-            Ok(_) => unusable(CodedError::new(
-                &codes::INVALID_KEYTAB,
-                format!("{} is not a keytab", self.keytab),
-            )),
-            Err(error) if path.is_some_and(|path| is_missing(path)) => unusable(
-                CodedError::new(&codes::KEYTAB_MISSING, error.text).fix(self.join_advice()),
-            ),
-            Err(error) => unusable(error),
-        }
-    }
-
-    fn join_advice(&self) -> String {
-        match &self.keytab {
-            SecretFile::Path(path) => format!(
-                "Write a key of this host to {} (docs/how-to/kerberos.md), or correct krb5_keytab.",
-                path.display()
-            ),
-            SecretFile::Credential(name) => load_advice(name),
-        }
+        read_required(&self.keytab, credentials)
     }
 
     /// Returns the effect of the keytab's state on logins. `None` if each KDC is verified.
@@ -141,8 +123,45 @@ impl Krb5Config {
             what: format!(
                 "KDCs are not verified because {why}: any host that {forger} can log in as any user"
             ),
-            instead: format!("{} Then set krb5_validate = \"required\".", self.join_advice()),
+            instead: format!(
+                "{} Then set krb5_validate = \"required\".",
+                join_advice(&self.keytab)
+            ),
         })
+    }
+}
+
+impl GssapiConfig {
+    /// Reads the keytab of the binds, which is always required. The argument is as for [`Krb5Config::read_keytab`].
+    #[must_use]
+    pub fn read_keytab(&self, credentials: Option<&Path>) -> KeytabState {
+        read_required(&self.keytab, credentials)
+    }
+}
+
+fn read_required(keytab: &SecretFile, credentials: Option<&Path>) -> KeytabState {
+    let missing = matches!(keytab, SecretFile::Path(path) if is_missing(path));
+    match keytab.read(credentials, KEYTAB_BYTES_MAX) {
+        // The format of MIT and Heimdal. The library parses the rest.
+        Ok(bytes) if bytes.starts_with(&[5]) => KeytabState::Keys(bytes),
+        Ok(_) => {
+            let text = format!("{keytab} is not a keytab");
+            unusable(CodedError::new(&codes::INVALID_KEYTAB, text))
+        }
+        Err(error) if missing => {
+            unusable(CodedError::new(&codes::KEYTAB_MISSING, error.text).fix(join_advice(keytab)))
+        }
+        Err(error) => unusable(error),
+    }
+}
+
+fn join_advice(keytab: &SecretFile) -> String {
+    match keytab {
+        SecretFile::Path(path) => format!(
+            "Write a key of this host to {} (docs/how-to/kerberos.md), or correct krb5_keytab.",
+            path.display()
+        ),
+        SecretFile::Credential(name) => load_advice(name),
     }
 }
 
@@ -155,12 +174,30 @@ fn unusable(error: CodedError) -> KeytabState {
     }
 }
 
+/// Returns the defect of the keytab of a domain that binds by it.
+fn unusable_bind_keytab(domain: &DomainConfig, credentials: Option<&Path>) -> Option<CodedError> {
+    let ProviderConfig::Ldap(ldap) = &domain.provider else { return None };
+    let BindMethod::Gssapi(gssapi) = &ldap.bind else { return None };
+    let KeytabState::Unusable { code, why, instead } = gssapi.read_keytab(credentials) else {
+        return None;
+    };
+    let message = roster_messages::find(&code).unwrap_or(&codes::FILE_UNREADABLE);
+    let text = format!("no bind at the directory is possible: {why}");
+    Some(CodedError::new(message, text).fix(instead))
+}
+
 impl ParsedConfig {
-    /// Reports how each domain verifies KDCs. The arguments are as for [`Krb5Config::read_keytab`].
+    /// Reports how each domain verifies KDCs, and unusable keytabs of binds. The arguments are as for
+    /// [`Krb5Config::read_keytab`].
     #[must_use]
     pub fn check_keytabs(&self, was_used: bool, credentials: Option<&Path>) -> Vec<Diagnostic> {
         let mut problems = Vec::new();
         for domain in &self.config.domains {
+            if let Some(error) = unusable_bind_keytab(domain, credentials) {
+                let severity = Severity::Refusal;
+                let problem = self.secret_error(domain, "krb5_keytab", error);
+                problems.push(Diagnostic { severity, ..problem });
+            }
             let Some(krb5) = &domain.auth.krb5 else { continue };
             let Some(found) = krb5.verification_problem(&krb5.read_keytab(was_used, credentials))
             else {

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod client_certificate;
 mod config_files;
 mod diagnostic;
 mod domain;
@@ -26,6 +27,7 @@ mod toml_section;
 mod value_syntax;
 
 pub use access::ListNames;
+pub use client_certificate::{CertificateError, ClientCertificate, ClientCertificateFiles};
 pub use config_files::{ConfigFiles, ConfigReadError, FileTree, MAIN_PATH, VENDOR_DIRECTORY};
 pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used};
 pub use load::{ParsedConfig, parse, parse_files};
@@ -400,6 +402,8 @@ pub struct LdapConfig {
     /// File of certificate authorities in PEM format. `None` uses the host's authorities. A role gets its text in
     /// [`DomainSecrets`].
     pub tls_ca: Option<PathBuf>,
+    /// The certificate that servers may request. A role gets it in [`DomainSecrets`].
+    pub client_certificate: Option<ClientCertificateFiles>,
     /// A simple bind may send its password in clear text.
     pub allow_clear_password: bool,
     /// Users and groups may be read over a network without TLS.
@@ -560,8 +564,25 @@ pub enum BindMethod {
         /// The file with the password. A newline at its end is ignored.
         password_file: SecretFile,
     },
-    /// SASL EXTERNAL, with the uid over ldapi.
+    /// SASL EXTERNAL, with the uid over ldapi, or with the client certificate over TLS.
     External,
+    /// SASL GSSAPI with a key of this host. Connections without TLS are encrypted by it.
+    Gssapi(Box<GssapiConfig>),
+}
+
+/// Keys of `bind = "gssapi"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GssapiConfig {
+    /// The principal of this host. `None`: one of the keytab.
+    pub principal: Option<String>,
+    /// The realm of this host and of the servers.
+    pub realm: String,
+    /// KDCs in order of preference, `HOST:PORT`.
+    pub kdcs: Vec<String>,
+    /// DNS is queried for more KDCs.
+    pub discover: bool,
+    /// The keytab of this host.
+    pub keytab: SecretFile,
 }
 
 /// The location of a secret.
@@ -624,6 +645,10 @@ pub struct DomainSecrets {
     pub bind_password: Option<String>,
     /// The text of `tls_ca`.
     pub tls_ca: Option<String>,
-    /// The state of `krb5_keytab`, with its keys.
+    /// The state of `krb5_keytab` for logins, with its keys.
     pub keytab: KeytabState,
+    /// The same for binds. [`KeytabState::None`] without `bind = "gssapi"`.
+    pub bind_keytab: KeytabState,
+    /// The content of `tls_cert` and `tls_key`.
+    pub client_certificate: Option<ClientCertificate>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configured files that backends may not read: passwords and certificate authorities.
+//! The configured files that backends may not read: passwords, certificates with their keys, and authorities.
 //!
 //! The monitor passes their contents on. `roster check-config` only checks them. Each backend reads the host's own
 //! authorities itself.
@@ -27,7 +27,7 @@ pub(crate) const OTHERS_MODE: u32 = 0o037;
 
 impl ParsedConfig {
     /// Reads the secrets of all domains, in their order. An error has all defects of the files, with the lines that
-    /// name them. An unusable keytab is not an error, because it only stops the logins of its domain: see
+    /// name them. An unusable keytab is not an error, because it only stops logins or binds of its domain: see
     /// [`check_keytabs`](Self::check_keytabs). `was_used` is the result of [`was_keytab_used`](crate::was_keytab_used),
     /// `credentials` of [`credentials_directory`].
     pub fn read_secrets(
@@ -47,6 +47,17 @@ impl ParsedConfig {
                             problems.push(self.secret_error(domain, "bind_password_file", error));
                         }
                     }
+                }
+                if let Some(files) = &ldap.client_certificate {
+                    match files.read(credentials) {
+                        Ok(certificate) => secrets.client_certificate = Some(certificate),
+                        Err(found) => {
+                            problems.push(self.secret_error(domain, found.key, found.error));
+                        }
+                    }
+                }
+                if let BindMethod::Gssapi(gssapi) = &ldap.bind {
+                    secrets.bind_keytab = gssapi.read_keytab(credentials);
                 }
                 if let Some(path) = &ldap.tls_ca {
                     match authorities(path) {
@@ -214,7 +225,7 @@ pub fn host_anchors() -> Result<Vec<TrustAnchor<'static>>, String> {
     }
 }
 
-fn into_text(file: &str, bytes: Vec<u8>) -> Result<String, CodedError> {
+pub(crate) fn into_text(file: &str, bytes: Vec<u8>) -> Result<String, CodedError> {
     String::from_utf8(bytes)
         .map_err(|_| CodedError::new(&codes::FILE_NOT_UTF8, format!("{file} is not text in UTF-8")))
 }

@@ -186,6 +186,11 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
         self.value_of(key).is_some()
     }
 
+    /// Returns whether the file has the key with this text.
+    pub fn has_text(&self, key: &ConfigKey, text: &str) -> bool {
+        self.value_of(key).and_then(|value| value.get_ref().as_str()) == Some(text)
+    }
+
     /// Returns whether the file has the key with an empty list.
     pub fn is_empty_list(&self, key: &ConfigKey) -> bool {
         let list = self.value_of(key).and_then(|value| value.get_ref().as_array());
@@ -389,6 +394,10 @@ const FOREIGN_KEYS: &[(&str, &str)] = &[
     ("tls_cacert", "tls_ca"),
     ("ca_file", "tls_ca"),
     ("ldap_id_use_start_tls", "start_tls"),
+    ("ldap_tls_cert", "tls_cert"),
+    ("ldap_tls_key", "tls_key"),
+    ("ldap_sasl_authid", "bind_principal"),
+    ("ldap_krb5_keytab", "krb5_keytab"),
     ("enumerate", "mode"),
     ("override_homedir", "home"),
     ("override_shell", "shell"),
@@ -631,6 +640,7 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Cod
         ValueKind::Attribute => checked(value, value_syntax::canonical_attribute)?,
         ValueKind::DnsDomain => CheckedValue::Text(value_syntax::dns_name(text(value)?)?),
         ValueKind::Realm => checked(value, value_syntax::realm)?,
+        ValueKind::Principal => checked(value, value_syntax::principal)?,
         ValueKind::Cache => checked(value, value_syntax::cache)?,
         ValueKind::Characters => checked(value, value_syntax::name_characters)?,
         ValueKind::Listen => CheckedValue::Listen(value_syntax::listen(text(value)?)?),

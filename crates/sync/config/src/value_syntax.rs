@@ -235,6 +235,23 @@ pub fn realm(text: &str) -> Result<(), CodedError> {
     Ok(())
 }
 
+/// Limit of a principal, its realm included.
+const PRINCIPAL_BYTES_MAX: usize = 512;
+
+/// Checks a principal. The characters have no escaped form in the text of a principal.
+pub fn principal(text: &str) -> Result<(), CodedError> {
+    let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b".-_/$".contains(&byte);
+    let (name, is_realm) = match text.split_once('@') {
+        Some((name, its_realm)) => (name, realm(its_realm).is_ok()),
+        None => (text, true),
+    };
+    let is_name = !name.is_empty() && name.bytes().all(is_one);
+    if is_name && is_realm && text.len() <= PRINCIPAL_BYTES_MAX {
+        return Ok(());
+    }
+    Err(CodedError::new(&codes::INVALID_PRINCIPAL, format!("{text:?} is not a valid principal")))
+}
+
 /// Limit of the name of a credential cache.
 const CACHE_BYTES_MAX: usize = 256;
 

@@ -413,7 +413,27 @@ fn each_mistake_has_its_remedy() {
         ),
         (
             "bind = 'external'",
-            "uris: bind = \"external\" requires ldapi://; ldaps://ldap1 is a network connection. Use ldapi://, or set bind_dn and bind_password_file. [RST-1085]",
+            "uris: bind = \"external\" requires tls_cert for ldaps://ldap1. Set tls_cert and tls_key, or use ldapi://, or set bind_dn and bind_password_file. [RST-1752]",
+        ),
+        (
+            "bind = 'gssapi'\nkrb5_kdcs = ['kdc']",
+            "bind: bind = \"gssapi\" requires krb5_realm. Add krb5_realm = \"REALM\". [RST-1740]",
+        ),
+        (
+            "bind = 'gssapi'\nkrb5_realm = 'LAB.TEST'",
+            "bind: bind = \"gssapi\" requires krb5_kdcs or krb5_discover. Add krb5_kdcs = [\"HOST\"], or krb5_discover = true. [RST-1741]",
+        ),
+        (
+            "bind_principal = 'host/x'",
+            "bind_principal: requires bind = \"gssapi\". Set bind = \"gssapi\", or remove bind_principal. [RST-1743]",
+        ),
+        (
+            "tls_cert = '/x'",
+            "tls_cert: requires tls_key. Set tls_cert to the certificate, and tls_key to its private key. [RST-1745]",
+        ),
+        (
+            "tls_key = '/x'",
+            "tls_key: requires tls_cert. Set tls_cert to the certificate, and tls_key to its private key. [RST-1745]",
         ),
         (
             "bind = 'anonymous'\nbind_dn = 'cn=x'",
@@ -540,6 +560,59 @@ fn a_password_does_not_travel_in_clear_unless_told_to() {
     }
     quiet(&domain("ldaps://ldap1", ""));
     quiet(&domain("ldapi://%2Frun%2Fldapi", ""));
+}
+
+/// A domain that binds by the key of the host.
+fn gssapi(keys: &str) -> String {
+    corp(&format!("bind = 'gssapi'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n{keys}"))
+}
+
+#[test]
+fn gssapi_bind_needs_realm_and_no_tls() {
+    let parsed = quiet(&gssapi("krb5_keytab = '/k'\nbind_principal = 'host/x@LAB.TEST'"));
+    let BindMethod::Gssapi(bind) = &ldap(&parsed).bind else { panic!("another bind") };
+    assert_eq!((&*bind.realm, &bind.kdcs[..]), ("LAB.TEST", &["kdc:88".to_owned()][..]));
+    assert_eq!(bind.principal.as_deref(), Some("host/x@LAB.TEST"));
+    assert_eq!(bind.keytab, SecretFile::Path("/k".into()));
+    assert!(parsed.config.domains[0].auth.krb5.is_none());
+    // The bind encrypts the connection, except for users' passwords.
+    quiet(&gssapi("").replace("ldaps:", "ldap:"));
+    let told = mistakes(&gssapi("auth = 'ldap'").replace("ldaps:", "ldap:"));
+    assert!(told.len() == 1 && told[0].ends_with("[RST-1079]"), "{told:?}");
+    let both = quiet(&gssapi("auth = 'krb5'\nkrb5_validate = 'off'"));
+    assert!(both.config.domains[0].auth.krb5.is_some());
+    // Keys of logins have no effect on it.
+    let told = rendered(&well(&gssapi("krb5_validate = 'off'")).warnings);
+    assert!(told.len() == 1 && told[0].contains("krb5_validate"), "{told:?}");
+    for (keys, code) in [
+        ("bind_dn = 'cn=x'", "RST-1087"),
+        ("bind_principal = 'host/x@OTHER.TEST'", "RST-1744"),
+        ("bind_principal = 'a b'", "RST-1744"),
+        ("bind_principal = '@LAB.TEST'", "RST-1744"),
+        ("bind_principal = 'a@b@LAB.TEST'", "RST-1744"),
+    ] {
+        let told = mistakes(&gssapi(keys));
+        assert!(told.len() == 1 && told[0].ends_with(&format!("[{code}]")), "{keys}: {told:?}");
+    }
+    let socket = gssapi("").replace("ldaps://ldap1", "ldapi://%2Fx");
+    assert!(mistakes(&socket)[0].ends_with("[RST-1742]"));
+}
+
+#[test]
+fn client_certificate_is_for_connections_with_tls() {
+    let files = "tls_cert = '/c'\ntls_key = 'credential:key'\n";
+    let parsed = quiet(&corp(&format!("{files}bind = 'external'")));
+    assert_eq!(ldap(&parsed).bind, BindMethod::External);
+    let found = ldap(&parsed).client_certificate.as_ref().expect("set");
+    assert_eq!(found.certificate, Path::new("/c"));
+    assert_eq!(found.key, SecretFile::Credential("key".into()));
+    let clear = corp(&format!("{files}bind = 'external'")).replace("ldaps:", "ldap:");
+    quiet(&format!("{clear}start_tls = true\n"));
+    let told = mistakes(&format!("{clear}allow_clear_identities = true\n"));
+    assert!(told.iter().any(|line| line.ends_with("[RST-1085]")), "{told:?}");
+    let local = corp(files).replace("ldaps://ldap1", "ldapi://%2Fx");
+    let told = rendered(&well(&local).warnings);
+    assert!(told.len() == 1 && told[0].ends_with("[RST-1746]"), "{told:?}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that are sound because this process has one thread: fork(2), clearenv(3), getpwuid(3).
+//! Calls that are sound because this process has one thread: fork(2), clearenv(3), getpwuid(3); and alarm(2).
 
 #![allow(unsafe_code)]
 
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// Makes a copy of this process without these descriptors, which runs `child` and then ends. Returns its id.
 ///
@@ -34,6 +35,13 @@ pub fn fork(without: &[BorrowedFd<'_>], child: impl FnOnce()) -> io::Result<Pid>
 pub fn clear_environment() {
     // SAFETY: there is one thread, and no pointer into the environment.
     unsafe { libc::clearenv() };
+}
+
+/// Ends this process after some seconds, also during a wait. `None` revokes that.
+pub fn end_after(time: Option<Duration>) {
+    let seconds = time.map_or(0, |time| time.as_secs().clamp(1, 3600) as libc::c_uint);
+    // SAFETY: the signal has no handler, and its default action ends the process.
+    unsafe { libc::alarm(seconds) };
 }
 
 /// Returns the primary group of the user with this uid, from the name services.

@@ -271,7 +271,8 @@ fn decode_message(code: &str) -> Result<Option<&'static Message>, DecodeError> {
 /// Space for numbers, flags, lengths and a code.
 const FIELDS_BYTES: usize = 64;
 
-fn framed(bytes: usize, fill: impl FnOnce(&mut FieldWriter)) -> Zeroizing<Vec<u8>> {
+/// Returns a message with its length in front.
+pub(crate) fn framed(bytes: usize, fill: impl FnOnce(&mut FieldWriter)) -> Zeroizing<Vec<u8>> {
     let mut out = FieldWriter::new(bytes + FIELDS_BYTES);
     out.number(0);
     fill(&mut out);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The meaning of KDC errors for a login: one table, without the library.
 
-use roster_messages::{Message, table::login};
+use roster_messages::Message;
+use roster_messages::table::{directory, login};
 
 /// Outcome of a login or of a password change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +209,34 @@ pub fn error_message(code: i32) -> Option<&'static Message> {
     })
 }
 
+/// Returns the row of the table for a ticket that this host requests with its key. `with_service` is for the ticket of
+/// a directory server, otherwise for the first ticket.
+#[must_use]
+pub fn host_ticket_message(code: i32, with_service: bool) -> &'static Message {
+    use error::*;
+    match code.wrapping_sub(BASE) {
+        S_PRINCIPAL_UNKNOWN | SERVICE_NOTYET | SERVICE_REVOKED if with_service => {
+            &directory::SERVICE_PRINCIPAL_UNKNOWN
+        }
+        KT_NOTFOUND => &directory::BIND_KEY_MISSING,
+        C_PRINCIPAL_UNKNOWN | CLIENT_NOTYET | CLIENT_REVOKED | NAME_EXP | WRONG_REALM => {
+            &directory::BIND_PRINCIPAL_UNKNOWN
+        }
+        PREAUTH_FAILED | PREAUTH_FAILED_HERE | AP_BAD_INTEGRITY | KT_KVNONOTFOUND | KEY_EXP => {
+            &directory::BIND_KEY_OUTDATED
+        }
+        KDC_UNREACH | REALM_CANT_RESOLVE | SVC_UNAVAILABLE => &directory::BIND_KDC_UNREACHABLE,
+        AP_BADKEYVER | AP_NOKEY | AP_MODIFIED => &directory::GSSAPI_BIND_REJECTED,
+        _ => error_message(code).unwrap_or(&directory::GSSAPI_FAILED),
+    }
+}
+
+/// Whether the KDC does not have the client, so that another one may work.
+#[must_use]
+pub fn is_client_unknown(code: i32) -> bool {
+    code.wrapping_sub(BASE) == error::C_PRINCIPAL_UNKNOWN
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,6 +290,34 @@ mod tests {
             assert_eq!(error_message(code), None, "{code}");
             assert_eq!(login_outcome(code).message(), Some(message), "{code}");
         }
+    }
+
+    #[test]
+    fn host_ticket_error_names_its_cure() {
+        use error::*;
+        for (distance, message) in [
+            (KT_NOTFOUND, &directory::BIND_KEY_MISSING),
+            (C_PRINCIPAL_UNKNOWN, &directory::BIND_PRINCIPAL_UNKNOWN),
+            (PREAUTH_FAILED, &directory::BIND_KEY_OUTDATED),
+            (KT_KVNONOTFOUND, &directory::BIND_KEY_OUTDATED),
+            (KDC_UNREACH, &directory::BIND_KDC_UNREACHABLE),
+            (AP_SKEW, &login::CLOCK_SKEW),
+            (ETYPE_NOSUPP, &login::ENCRYPTION_TYPE_MISSING),
+            (POLICY, &directory::GSSAPI_FAILED),
+        ] {
+            for with_service in [false, true] {
+                assert_eq!(host_ticket_message(BASE + distance, with_service), message);
+            }
+        }
+        let unknown = BASE + S_PRINCIPAL_UNKNOWN;
+        assert_eq!(host_ticket_message(unknown, true), &directory::SERVICE_PRINCIPAL_UNKNOWN);
+        assert_eq!(
+            host_ticket_message(BASE + AP_NOKEY, true),
+            &directory::GSSAPI_BIND_REJECTED,
+            "the server has another key than the KDC"
+        );
+        assert!(is_client_unknown(BASE + C_PRINCIPAL_UNKNOWN) && !is_client_unknown(unknown));
+        assert_eq!(host_ticket_message(0, true), &directory::GSSAPI_FAILED);
     }
 
     #[test]

@@ -8,9 +8,11 @@
 //! between.
 //!
 //! Both pass fields, never text of a krb5.conf: see [`realm`].
-//! Both pass fields, never text of a krb5.conf: see [`realm`].
+//!
+//! The backend of a domain with `bind = "gssapi"` also starts `roster-krb5 bind`: see [`bind_ipc`].
 #![forbid(unsafe_code)]
 
+pub mod bind_ipc;
 pub mod ccache_file;
 mod codec;
 pub mod ipc;

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only program of Roster that is linked with libkrb5. People do not call it: a backend starts `roster-krb5 serve`
-//! ([`server`]), the PAM module `roster-krb5 session …` ([`session_ccache`]).
+//! ([`server`]) and `roster-krb5 bind` ([`bind_server`]), the PAM module `roster-krb5 session …` ([`session_ccache`]).
 //!
 //! It reads no configuration of Roster or of Kerberos, and nothing from the environment. Callers send fields, and the
 //! program builds libkrb5's configuration from them ([`krb5_conf`]). It has one thread.
 
 mod account;
 mod auth_request;
+mod bind_exchange;
+mod bind_server;
 mod ffi;
 mod fork;
+mod gss;
+mod gss_ffi;
 mod krb5_conf;
 mod libkrb5;
 mod memory_lock;
 mod sandbox;
+mod seal_relay;
 mod server;
 mod session_ccache;
 
@@ -30,6 +35,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (done, default) = match *words {
         ["serve"] => (server::serve(), &login::KRB5_SERVE_FAILED),
+        ["bind"] => (bind_server::serve(), &login::KRB5_BIND_FAILED),
         ["session", ref operation @ ..] => {
             let done = match *operation {
                 ["store", uid, gid] => session_ccache::store(uid, gid),

@@ -9,23 +9,26 @@ use crate::ber::{self, MessageFrame};
 use crate::dn;
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
+use crate::gssapi::{GssapiHelper, GssapiStep};
 use crate::message::{
     LdapRequest, LdapResponse, RequestControl, ResponseOperation, Scope, SearchRequest, code, oid,
     printable,
 };
 use crate::resolve_host::HostResolver;
-use roster_config::{BindMethod, DomainSecrets, LdapConfig, LdapServer};
+use roster_config::{BindMethod, ClientCertificate, DomainSecrets, LdapConfig, LdapServer};
+use roster_krb5_helper::bind_ipc::BindCall;
 use roster_messages::table::directory;
 use roster_provider::reason::Reason;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use zeroize::{Zeroize, Zeroizing};
 
 /// First size of the buffer, and its size after a large message was read.
@@ -47,10 +50,13 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 pub struct ConnectionSettings {
     bind: BindMethod,
     password: Zeroizing<String>,
+    /// The program that makes binds by this host's key.
+    gssapi: Option<Arc<GssapiHelper>>,
     start_tls: bool,
     allow_clear_password: bool,
     /// With the authorities of `tls_ca`. `None` uses the authorities that the host has at that time.
     tls: Option<Arc<rustls::ClientConfig>>,
+    client_certificate: Option<ClientCertificate>,
     connect_timeout: Duration,
     bytes_max: usize,
     resolver: HostResolver,
@@ -59,7 +65,9 @@ pub struct ConnectionSettings {
 impl ConnectionSettings {
     /// Makes settings from a domain's configuration. Fails if `tls_ca` is unusable or the password is missing.
     pub fn new(ldap: &LdapConfig, secrets: &DomainSecrets) -> Result<Self, String> {
-        let tls = secrets.tls_ca.as_deref().map(|text| configured_roots(text).and_then(tls_config));
+        let certificate = secrets.client_certificate.as_ref();
+        let tls =
+            secrets.tls_ca.as_deref().map(|text| tls_config(configured_roots(text)?, certificate));
         let password = Zeroizing::new(secrets.bind_password.clone().unwrap_or_default());
         if let (BindMethod::Simple { dn, .. }, "") = (&ldap.bind, password.as_str()) {
             // A server treats a DN without a password as an anonymous bind, and reports success.
@@ -68,13 +76,21 @@ impl ConnectionSettings {
         Ok(Self {
             bind: ldap.bind.clone(),
             password,
+            gssapi: None,
             start_tls: ldap.start_tls,
             allow_clear_password: ldap.allow_clear_password,
             tls: tls.transpose()?,
+            client_certificate: secrets.client_certificate.clone(),
             connect_timeout: ldap.connect_timeout,
             bytes_max: usize::try_from(ldap.message_bytes_max).unwrap_or(usize::MAX),
             resolver: HostResolver::default(),
         })
+    }
+
+    /// Adds the program that makes binds by this host's key.
+    #[must_use]
+    pub fn with_gssapi(self, gssapi: Option<Arc<GssapiHelper>>) -> Self {
+        Self { gssapi, ..self }
     }
 
     /// Makes settings for connections that verify users' passwords. Such a connection starts without a bind.
@@ -97,6 +113,7 @@ impl ConnectionSettings {
             BindMethod::Anonymous => "anonymous",
             BindMethod::Simple { dn, .. } => dn,
             BindMethod::External => "SASL EXTERNAL",
+            BindMethod::Gssapi(gssapi) => gssapi.principal.as_deref().unwrap_or("SASL GSSAPI"),
         }
     }
 }
@@ -118,13 +135,23 @@ fn host_roots() -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-fn tls_config(roots: RootCertStore) -> Result<Arc<rustls::ClientConfig>, String> {
+fn tls_config(
+    roots: RootCertStore,
+    certificate: Option<&ClientCertificate>,
+) -> Result<Arc<rustls::ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match certificate {
+        None => builder.with_no_client_auth(),
+        Some(certificate) => {
+            let (chain, key) = certificate.parse().map_err(|error| error.text)?;
+            let config = builder.with_client_auth_cert(chain, key);
+            config.map_err(|error| format!("tls_cert: {error}"))?
+        }
+    };
     Ok(Arc::new(config))
 }
 
@@ -138,8 +165,10 @@ pub struct LdapConnection {
     outgoing: Zeroizing<Vec<u8>>,
     last_id: u32,
     bytes_max: usize,
-    /// The connection has no TLS, and nothing was received yet.
-    may_expect_tls: bool,
+    /// Nothing was received yet. A server that expects TLS, or a certificate of the client, may close the connection.
+    is_unanswered: bool,
+    /// Another connection should replace this one then.
+    renew_at: Option<Instant>,
 }
 
 impl fmt::Debug for LdapConnection {
@@ -221,6 +250,8 @@ impl LdapConnection {
         server: &LdapServer,
         settings: &ConnectionSettings,
     ) -> Result<Self, LdapError> {
+        // The socket of a connection without TLS, which a bind by this host's key encrypts.
+        let mut clear = None;
         let mut connection = match server {
             LdapServer::Ldapi { path } => {
                 let stream = UnixStream::connect(path).await.map_err(LdapError::Connect)?;
@@ -228,20 +259,28 @@ impl LdapConnection {
             }
             LdapServer::Ldaps { host, port } => {
                 let stream = dial(host, *port, settings).await?;
-                Self::from_transport(secure(stream, host, settings).await?, settings)
+                let secured = secure(stream, host, settings).await?;
+                Self { is_unanswered: true, ..Self::from_transport(secured, settings) }
             }
             LdapServer::Ldap { host, port } => {
                 let stream = dial(host, *port, settings).await?;
                 if settings.start_tls {
                     let stream = request_tls(stream, settings).await?;
-                    Self::from_transport(secure(stream, host, settings).await?, settings)
+                    let secured = secure(stream, host, settings).await?;
+                    Self { is_unanswered: true, ..Self::from_transport(secured, settings) }
                 } else {
+                    clear = Some(stream.as_fd().try_clone_to_owned()?);
                     let plain = Self::from_transport(Box::new(stream), settings);
-                    Self { may_expect_tls: true, ..plain }
+                    Self { is_unanswered: true, ..plain }
                 }
             }
         };
-        connection.bind(settings, settings.is_private(server)).await?;
+        if let BindMethod::Gssapi(_) = &settings.bind {
+            connection.bind_gssapi(settings, server, clear).await?;
+        } else {
+            drop(clear);
+            connection.bind(settings, settings.is_private(server)).await?;
+        }
         Ok(connection)
     }
 
@@ -253,8 +292,14 @@ impl LdapConnection {
             outgoing: Zeroizing::default(),
             last_id: 0,
             bytes_max: settings.bytes_max,
-            may_expect_tls: false,
+            is_unanswered: false,
+            renew_at: None,
         }
+    }
+
+    /// Returns the time at which another connection should replace this one, because its ticket ends soon after.
+    pub fn renew_at(&self) -> Option<Instant> {
+        self.renew_at
     }
 
     async fn bind(
@@ -263,7 +308,8 @@ impl LdapConnection {
         private: bool,
     ) -> Result<(), LdapError> {
         let request = match &settings.bind {
-            BindMethod::Anonymous => return Ok(()),
+            // Binds by a key have their own function.
+            BindMethod::Anonymous | BindMethod::Gssapi(_) => return Ok(()),
             BindMethod::Simple { .. } if !private && !settings.allow_clear_password => {
                 return Err(LdapError::ClearPassword);
             }
@@ -287,6 +333,77 @@ impl LdapConnection {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Binds by this host's key. With the socket of a connection without TLS, the connection is encrypted from then on.
+    async fn bind_gssapi(
+        &mut self,
+        settings: &ConnectionSettings,
+        server: &LdapServer,
+        clear: Option<OwnedFd>,
+    ) -> Result<(), LdapError> {
+        let (Some(helper), LdapServer::Ldap { host, .. } | LdapServer::Ldaps { host, .. }) =
+            (&settings.gssapi, server)
+        else {
+            let text = "a bind by GSSAPI is not set up for this server";
+            return Err(LdapError::Gssapi(Reason::new(&directory::GSSAPI_FAILED, text)));
+        };
+        let call = BindCall::Start {
+            host: host.clone(),
+            deadline: settings.connect_timeout,
+            seals: clear.is_some(),
+            channel_binding: Vec::new(),
+        };
+        let begun = helper.begin(&call, clear.as_ref().map(AsFd::as_fd)).await;
+        let mut exchange = begun.map_err(LdapError::Gssapi)?;
+        let principal = loop {
+            let (token, last) = match exchange.next().await.map_err(LdapError::Gssapi)? {
+                GssapiStep::Token(token) => (token, None),
+                GssapiStep::Last(token, renewal, principal) => (token, Some((renewal, principal))),
+            };
+            let reply = self.gssapi_round(settings, &token).await?;
+            match (reply, last) {
+                (Some(reply), None) => exchange.answer(&reply).await.map_err(LdapError::Gssapi)?,
+                (None, Some((renewal, principal))) => {
+                    self.renew_at = Some(Instant::now() + renewal);
+                    break principal;
+                }
+                // Success before the server has proven its identity, or none after.
+                _ => {
+                    let text = "the server ends the exchange too early or too late";
+                    let reason = Reason::new(&directory::GSSAPI_BIND_REJECTED, text);
+                    return Err(LdapError::Gssapi(reason));
+                }
+            }
+        };
+        tracing::debug!(principal, "bound by GSSAPI");
+        if clear.is_some() {
+            // Bytes that arrived before the encryption may be from anyone on the path.
+            if self.start != self.buffer.len() {
+                return Err(ber::BerError("data before the encryption by GSSAPI").into());
+            }
+            let sealed = exchange.into_sealed().await.map_err(LdapError::Gssapi)?;
+            self.transport = Box::new(sealed);
+        }
+        Ok(())
+    }
+
+    /// Sends a token. Returns the next token of the server, or `None` for its success.
+    async fn gssapi_round(
+        &mut self,
+        settings: &ConnectionSettings,
+        token: &[u8],
+    ) -> Result<Option<Vec<u8>>, LdapError> {
+        match self.exchange(&LdapRequest::GssapiBind(token), &[]).await?.operation {
+            ResponseOperation::BindStep(token) => Ok(Some(token.to_vec())),
+            ResponseOperation::BindDone(outcome) if outcome.code == code::SUCCESS => Ok(None),
+            ResponseOperation::BindDone(outcome) => {
+                let text = format!("bind as {} failed: {outcome}", settings.bind_identity());
+                let reason = Reason::new(&directory::GSSAPI_BIND_REJECTED, text);
+                Err(LdapError::Gssapi(reason))
+            }
+            _ => Err(ber::BerError("a reply to another request than the bind").into()),
         }
     }
 
@@ -332,17 +449,27 @@ impl LdapConnection {
         while !self.has_message()? {
             let count = match self.fill().await {
                 Err(LdapError::Io(error)) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+                // TLS without its own end.
+                Err(LdapError::Io(error))
+                    if self.is_unanswered && error.kind() == io::ErrorKind::UnexpectedEof =>
+                {
+                    0
+                }
+                // With TLS 1.3, the server checks the certificate of the client after the handshake.
+                Err(LdapError::Io(error)) if is_client_rejected(&error) => {
+                    return Err(LdapError::Tls(describe_tls(&error, "")));
+                }
                 filled => filled?,
             };
             if count == 0 {
-                return Err(if self.may_expect_tls {
+                return Err(if self.is_unanswered {
                     LdapError::ClosedBeforeReply
                 } else {
                     LdapError::Closed
                 });
             }
         }
-        self.may_expect_tls = false;
+        self.is_unanswered = false;
         Ok(())
     }
 
@@ -634,7 +761,10 @@ async fn secure(
 ) -> Result<Box<dyn Transport>, LdapError> {
     let config = match &settings.tls {
         Some(config) => Arc::clone(config),
-        None => host_roots().and_then(tls_config).map_err(tls_failed)?,
+        None => {
+            let certificate = settings.client_certificate.as_ref();
+            host_roots().and_then(|roots| tls_config(roots, certificate)).map_err(tls_failed)?
+        }
     };
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| tls_failed(format!("{host:?} is not a valid name for a certificate")))?;
@@ -645,10 +775,33 @@ async fn secure(
     }
 }
 
+/// Returns whether the server rejects the certificate of this host, or demands one.
+fn is_client_rejected(error: &io::Error) -> bool {
+    use rustls::AlertDescription as Alert;
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(
+        tls,
+        Some(rustls::Error::AlertReceived(
+            Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA
+                | Alert::AccessDenied
+                | Alert::CertificateRequired
+        ))
+    )
+}
+
 /// Describes the check that failed.
 fn describe_tls(error: &io::Error, host: &str) -> Reason {
     use rustls::CertificateError as Bad;
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    if is_client_rejected(error) {
+        let text = format!("the server rejects the client certificate: {error}");
+        return Reason::new(&directory::CLIENT_CERTIFICATE_REJECTED, text);
+    }
     let Some(rustls::Error::InvalidCertificate(bad)) = tls else {
         // The server does not speak TLS, or sent nothing. This is known before any certificate is checked.
         let is_strange = error.kind() == io::ErrorKind::UnexpectedEof
@@ -684,4 +837,21 @@ fn describe_tls(error: &io::Error, host: &str) -> Reason {
 
 fn tls_failed(text: impl Into<String>) -> LdapError {
     LdapError::Tls(Reason::new(&directory::TLS_FAILED, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::AlertDescription as Alert;
+
+    #[test]
+    fn tls_alert_about_client_certificate_has_code() {
+        let reason = |alert| {
+            describe_tls(&io::Error::other(rustls::Error::AlertReceived(alert)), "ldap1").message
+        };
+        for alert in [Alert::CertificateRequired, Alert::UnknownCA, Alert::CertificateExpired] {
+            assert_eq!(reason(alert), &directory::CLIENT_CERTIFICATE_REJECTED);
+        }
+        assert_eq!(reason(Alert::ProtocolVersion), &directory::TLS_FAILED);
+    }
 }

@@ -14,6 +14,7 @@ pub mod dn;
 mod entry_key;
 mod error;
 pub mod filter;
+mod gssapi;
 mod keepalive;
 mod lookup;
 mod lookup_connection;
@@ -25,6 +26,7 @@ mod server_selection;
 mod track;
 mod user_bind;
 
+pub use crate::gssapi::GssapiHelper;
 pub use crate::resolve_host::RESOLUTIONS_MAX;
 #[doc(hidden)] // for the fuzz target
 pub use crate::track::reencode_cookie as reread_kept_cookie;
@@ -61,7 +63,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Minimum duration of a good service. After a good service, the waits between attempts start with the shortest again.
 const GOOD_SERVICE_MIN: Duration = Duration::from_secs(5);
@@ -108,11 +110,12 @@ enum ServiceEnd {
 }
 
 impl LdapProvider {
-    /// Sets a domain up. Connects to no server yet.
+    /// Sets a domain up. `gssapi` makes binds by this host's key. Connects to no server yet.
     pub fn new(
         domain: &DomainConfig,
         secrets: &DomainSecrets,
         sink: Arc<dyn EntrySink>,
+        gssapi: Option<Arc<GssapiHelper>>,
     ) -> Result<Self, DomainSetupError> {
         let bad = |reason| DomainSetupError { reason };
         let Configured::Ldap(config) = &domain.provider else {
@@ -125,7 +128,7 @@ impl LdapProvider {
         let is_tended = domain.mode == DomainMode::OnDemand;
         let plain = look_ups.trial_queries();
         Ok(Self {
-            settings: ConnectionSettings::new(config, secrets).map_err(bad)?,
+            settings: ConnectionSettings::new(config, secrets).map_err(bad)?.with_gssapi(gssapi),
             servers: ServerSelection::new(config),
             lookup_connector: LookupConnector::new(
                 config.search_timeout,
@@ -163,10 +166,12 @@ impl LdapProvider {
             Err(error) => return ServiceEnd::Failed(error),
         };
         let named = describe(server);
+        let renew_at = connection.renew_at();
         let stop = async {
             tokio::select! {
                 () = self.refresh.notified() => true,
                 () = self.wait_for_better_server(&named) => false,
+                () = wait_for_renewal(renew_at) => false,
             }
         };
         let is_refresh = AtomicBool::new(false);
@@ -399,6 +404,15 @@ impl LdapProvider {
         connection.close().await;
         Ok(())
     }
+}
+
+/// Returns when the connection should be replaced, because its ticket ends soon.
+async fn wait_for_renewal(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+    tracing::info!("making another connection, because the Kerberos ticket of this one ends soon");
 }
 
 impl Provider for LdapProvider {

@@ -114,7 +114,9 @@ impl LookupConnection {
     ) -> Self {
         let (asks, asked) = mpsc::channel(WAITING_MAX);
         let calls = Arc::new(ConnectionSignals::default());
+        let renew_at = connection.renew_at();
         let serving = ConnectionTask {
+            renew_at,
             connection,
             signals: Arc::clone(&calls),
             pending: HashMap::new(),
@@ -380,6 +382,8 @@ struct ConnectionTask {
     last_received: Instant,
     /// Deadline for the next message of the server.
     keepalive_deadline: Option<Instant>,
+    /// After this time, new searches need another connection.
+    renew_at: Option<Instant>,
 }
 
 impl ConnectionTask {
@@ -389,7 +393,7 @@ impl ConnectionTask {
         let calls = Arc::clone(&self.signals);
         while is_asked || !self.pending.is_empty() {
             let deadlines = self.pending.values().map(|one| one.deadline);
-            let deadline = deadlines.chain(self.keepalive_deadline).min();
+            let deadline = deadlines.chain(self.keepalive_deadline).chain(self.renew_at).min();
             tokio::select! {
                 ask = asked.recv(), if is_asked && self.pending.len() < IN_FLIGHT_MAX => match ask {
                     Some(ask) => self.send(ask),
@@ -409,6 +413,9 @@ impl ConnectionTask {
                     let now = Instant::now();
                     if self.keepalive_deadline.is_some_and(|due| due <= now) {
                         return self.end_without_reply();
+                    }
+                    if self.renew_at.take_if(|due| *due <= now).is_some() {
+                        asked.close();
                     }
                     self.drop_finished(|one| one.deadline <= now);
                 }

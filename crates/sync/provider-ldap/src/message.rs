@@ -7,6 +7,7 @@
 //! - persistent search
 //! - password policy (draft-behera-ldap-password-policy, and the controls of Netscape's successors)
 //! - change of passwords (RFC 3062)
+//! - SASL binds (RFC 4422, with EXTERNAL and GSSAPI)
 
 use crate::ber::{self, BerError, BerReader, BerWriter, tag};
 use crate::filter::EncodedFilter;
@@ -52,6 +53,8 @@ pub mod code {
     pub const REFERRAL: u32 = 10;
     /// adminLimitExceeded.
     pub const ADMIN_LIMIT: u32 = 11;
+    /// saslBindInProgress.
+    pub const SASL_BIND_IN_PROGRESS: u32 = 14;
     /// noSuchObject.
     pub const NO_SUCH_OBJECT: u32 = 32;
     /// invalidCredentials.
@@ -105,6 +108,8 @@ pub enum LdapRequest<'a> {
     },
     /// SASL EXTERNAL bind with the identity of the connection.
     ExternalBind,
+    /// A step of a SASL GSSAPI bind, with a token for the server.
+    GssapiBind(&'a [u8]),
     /// Search.
     Search(SearchRequest<'a>),
     /// Abandons the request of this id.
@@ -130,6 +135,7 @@ impl fmt::Debug for LdapRequest<'_> {
         match self {
             Self::SimpleBind { dn, .. } => write!(f, "SimpleBind({dn:?})"),
             Self::ExternalBind => f.write_str("ExternalBind"),
+            Self::GssapiBind(_) => f.write_str("GssapiBind"),
             Self::Search(search) => search.fmt(f),
             Self::Abandon(id) => write!(f, "Abandon({id})"),
             Self::ModifyPassword { dn, .. } => write!(f, "ModifyPassword({dn:?})"),
@@ -190,14 +196,8 @@ impl LdapRequest<'_> {
                     writer.primitive(tag::context(0), password);
                 });
             }
-            Self::ExternalBind => writer.constructed(tag::application(0), |writer| {
-                writer.number(tag::INTEGER, 3);
-                writer.octets(b"");
-                writer.constructed(tag::context_constructed(3), |writer| {
-                    writer.octets(b"EXTERNAL");
-                    writer.octets(b"");
-                });
-            }),
+            Self::ExternalBind => write_sasl(writer, b"EXTERNAL", b""),
+            Self::GssapiBind(token) => write_sasl(writer, b"GSSAPI", token),
             Self::Search(search) => search.write(writer),
             Self::Abandon(id) => writer.number(0x50, *id),
             Self::ModifyPassword { dn, old, new } => {
@@ -218,6 +218,17 @@ impl LdapRequest<'_> {
             Self::Unbind => writer.primitive(0x42, b""),
         }
     }
+}
+
+fn write_sasl(writer: &mut BerWriter, mechanism: &[u8], credentials: &[u8]) {
+    writer.constructed(tag::application(0), |writer| {
+        writer.number(tag::INTEGER, 3);
+        writer.octets(b"");
+        writer.constructed(tag::context_constructed(3), |writer| {
+            writer.octets(mechanism);
+            writer.octets(credentials);
+        });
+    });
 }
 
 impl SearchRequest<'_> {
@@ -300,6 +311,8 @@ pub struct LdapResponse<'a> {
 pub enum ResponseOperation<'a> {
     /// Result of a bind.
     BindDone(LdapResult<'a>),
+    /// The server expects another step of a SASL bind, and sends a token.
+    BindStep(&'a [u8]),
     /// An entry.
     Entry(RawEntry<'a>),
     /// A reference to another server, which is not followed.
@@ -336,6 +349,7 @@ impl fmt::Display for LdapResult<'_> {
             code::ADMIN_LIMIT => "adminLimitExceeded",
             12 => "unavailableCriticalExtension",
             13 => "confidentialityRequired",
+            code::SASL_BIND_IN_PROGRESS => "saslBindInProgress",
             code::NO_SUCH_OBJECT => "noSuchObject",
             34 => "invalidDNSyntax",
             48 => "inappropriateAuthentication",
@@ -373,7 +387,16 @@ impl<'a> LdapResponse<'a> {
         let (kind, content) = reader.element()?;
         let mut body = BerReader::new(content);
         let operation = match kind {
-            0x61 => ResponseOperation::BindDone(outcome(&mut body)?),
+            0x61 => {
+                let outcome = outcome(&mut body)?;
+                let _referral = body.optional(tag::context_constructed(3))?;
+                match body.optional(tag::context(7))? {
+                    Some(token) if outcome.code == code::SASL_BIND_IN_PROGRESS => {
+                        ResponseOperation::BindStep(token)
+                    }
+                    _ => ResponseOperation::BindDone(outcome),
+                }
+            }
             0x64 => ResponseOperation::Entry(RawEntry {
                 dn: body.expect(tag::OCTETS)?,
                 attributes: body.expect(tag::SEQUENCE)?,

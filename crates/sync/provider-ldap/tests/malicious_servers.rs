@@ -933,7 +933,7 @@ fn key_search_before_any_mirror_has_code() {
         &LdifBuilder::new(Schema::Rfc2307).tree(),
     );
     let sink = Arc::new(common::Book::default());
-    let ldap = LdapProvider::new(&domain(&real), &secrets(None), sink).expect("set up");
+    let ldap = LdapProvider::new(&domain(&real), &secrets(None), sink, None).expect("set up");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let refused = runtime.block_on(ldap.search_keys(LookupScope::Users, &[], &[]));
     let reason = refused.expect_err("nothing is mirrored").into_reason();

@@ -3,6 +3,7 @@
 
 use crate::test_host::{find_tool, run};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -94,6 +95,18 @@ impl TestCertificates {
         self.dir.join(which.name()).with_extension("key")
     }
 
+    /// Makes a certificate of a client with this name, and its key. Returns their paths.
+    ///
+    /// # Panics
+    /// If openssl fails.
+    #[must_use]
+    pub fn client(&self, name: &str, until: &str) -> (PathBuf, PathBuf) {
+        self.issue_as(name, &format!("/CN={name}"), "client", "20200101000000Z", until);
+        let file = |suffix| self.dir.join(format!("{name}.{suffix}"));
+        fs::set_permissions(file("key"), fs::Permissions::from_mode(0o600)).expect("chmod");
+        (file("pem"), file("key"))
+    }
+
     fn self_sign(&self, subject: &str, extensions: &str, name: &str) {
         let [key, certificate] = ["key", "pem"].map(|suffix| format!("{name}.{suffix}"));
         let signs = ["-x509", "-days", "30", "-extensions", extensions];
@@ -101,9 +114,13 @@ impl TestCertificates {
     }
 
     fn issue(&self, which: ServerCertificate, name: &str, names: &str, from: &str, until: &str) {
+        self.issue_as(which.name(), &format!("/CN={name}"), names, from, until);
+    }
+
+    fn issue_as(&self, file: &str, subject: &str, names: &str, from: &str, until: &str) {
         let [key, request, certificate] =
-            ["key", "csr", "pem"].map(|suffix| format!("{}.{suffix}", which.name()));
-        self.request(&format!("/CN={name}"), &key, &request, &[]);
+            ["key", "csr", "pem"].map(|suffix| format!("{file}.{suffix}"));
+        self.request(subject, &key, &request, &[]);
         self.openssl(&[
             "ca",
             "-batch",
@@ -165,6 +182,9 @@ subjectAltName = DNS:localhost, IP:127.0.0.1
 basicConstraints = CA:FALSE
 extendedKeyUsage = serverAuth
 subjectAltName = DNS:localhost, IP:127.0.0.1
+[client]
+basicConstraints = CA:FALSE
+extendedKeyUsage = clientAuth
 [there]
 basicConstraints = CA:FALSE
 extendedKeyUsage = serverAuth

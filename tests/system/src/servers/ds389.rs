@@ -8,6 +8,7 @@ use super::{
 };
 use crate::test_host::{find_tool, run};
 use crate::wait::wait_for;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,8 @@ pub struct Ds389 {
     repairs_references: bool,
     /// Whether entries must be as schema and syntax have it.
     checks_schema: bool,
+    /// Variables of its environment.
+    environment: Vec<(String, OsString)>,
     process: Option<ServerProcess>,
     // Removed last.
     dir: TempDir,
@@ -69,6 +72,21 @@ impl Ds389 {
         Self::unconfigured(true, false).start_with(ldif)
     }
 
+    /// The default configuration with these variables in its environment, and with another mapping of SASL identities.
+    #[must_use]
+    pub fn with_sasl(ldif: &str, environment: &[(&str, OsString)], mapping: &str) -> Self {
+        let mut server = Self::unconfigured(false, false);
+        let variable = |(name, value): &(&str, OsString)| ((*name).to_owned(), value.clone());
+        server.environment = environment.iter().map(variable).collect();
+        server.configure();
+        let path = server.config().join("dse.ldif");
+        let text = fs::read_to_string(&path).expect("read dse.ldif");
+        fs::write(&path, format!("{}\n\n{mapping}\n", text.trim_end())).expect("write dse.ldif");
+        server.load(ldif);
+        server.start();
+        server
+    }
+
     fn unconfigured(mends: bool, checks: bool) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("roster-389ds-")
@@ -79,6 +97,7 @@ impl Ds389 {
             port: free_port(),
             repairs_references: mends,
             checks_schema: checks,
+            environment: Vec::new(),
             process: None,
             dir: folder,
         }
@@ -258,6 +277,7 @@ impl DirectoryServer for Ds389 {
         // "-d 0" keeps it in the foreground and quiet.
         command.args(["-d", "0", "-D"]).arg(self.config());
         command.arg("-i").arg(self.dir.path().join("run/pid"));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         self.process = Some(ServerProcess::start(&mut command, &self.dir.path().join("out")));
         wait_for(START_WITHIN, || {
             let process = self.process.as_mut().expect("was just started");

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::test_host::{find_tool, run};
 use crate::wait::wait_for;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -71,6 +72,8 @@ pub struct Slapd {
     tls_port: u16,
     certificates: Option<TestCertificates>,
     process: Option<ServerProcess>,
+    /// Variables of its environment.
+    environment: Vec<(String, OsString)>,
     /// Searches that the harness itself made.
     harness_searches: AtomicU64,
     // Removed last.
@@ -107,6 +110,7 @@ impl Slapd {
             tls_port,
             certificates,
             process: None,
+            environment: Vec::new(),
             harness_searches: own_searches,
             dir: folder,
         };
@@ -144,6 +148,18 @@ impl Slapd {
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.certificates.as_ref().expect("set up with a certificate").authority()
+    }
+
+    /// The authority, and certificates that it signed.
+    #[must_use]
+    pub fn certificates(&self) -> &TestCertificates {
+        self.certificates.as_ref().expect("set up with a certificate")
+    }
+
+    /// From the next start on, the server has this variable in its environment.
+    pub fn set_variable(&mut self, name: &str, value: impl Into<OsString>) {
+        self.environment.retain(|(known, _)| known != name);
+        self.environment.push((name.to_owned(), value.into()));
     }
 
     /// Has the text of slapd.conf be another, of a stopped server.
@@ -350,6 +366,7 @@ impl DirectoryServer for Slapd {
         let mut command = Command::new(find_tool("slapd", "slapd"));
         // "-d 0" keeps it in the foreground and quiet.
         command.args(["-d", "0", "-h", &listen]);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         match self.config_dir().exists() {
             true => command.arg("-F").arg(self.config_dir()),
             false => command.arg("-f").arg(self.conf()),

@@ -255,8 +255,8 @@ crate::messages! {
         cause: "A simple bind requires bind_password_file.",
         fix: "Write the password to a file with mode 0600, and set bind_password_file to its path.";
     BIND_EXTERNAL_WITHOUT_SOCKET = 1085, "external bind over a network",
-        cause: "bind = \"external\" uses the uid of the backend, which only ldapi:// transmits.",
-        fix: "Use ldapi://, or set bind_dn and bind_password_file.";
+        cause: "bind = \"external\" uses the uid of the backend over ldapi://, or the client certificate over TLS.",
+        fix: "Use ldapi://, or ldaps:// or start_tls with tls_cert, or set bind_dn and bind_password_file.";
     BIND_PASSWORD_WITHOUT_DN = 1086, "bind password without a DN",
         cause: "bind_password_file is set, and bind_dn is missing.",
         fix: "Add bind_dn, or remove bind_password_file.";
@@ -351,7 +351,7 @@ crate::messages! {
         cause: "A domain uses TLS without tls_ca, and this host has no usable authorities. TLS connections fail.",
         fix: "Install ca-certificates, or set tls_ca to a PEM file.";
     KEYTAB_MISSING = 1117, "keytab is missing",
-        cause: "The domain verifies KDCs by the key of this host, and the keytab does not exist.",
+        cause: "The domain verifies KDCs or binds by the key of this host, and the keytab does not exist.",
         fix: "Write a key of this host to the keytab (docs/how-to/kerberos.md), or correct krb5_keytab.";
     INVALID_KEYTAB = 1118, "invalid keytab",
         cause: "The file is not a keytab of MIT or Heimdal.",
@@ -377,4 +377,44 @@ crate::messages! {
     NUMERIC_NAMES_ON_DEMAND = 1703, "numeric names in an on-demand domain",
         cause: "A name of digits must not be the id of another entry, and an on-demand domain does not know all ids.",
         fix: "Remove numeric_names, or set mode = \"replicate\".";
+
+    BIND_REALM_MISSING = 1740, "GSSAPI bind without a realm",
+        cause: "bind = \"gssapi\" requires krb5_realm, the realm of this host and of the directory servers.",
+        fix: "Add krb5_realm = \"REALM\".";
+    BIND_KDC_MISSING = 1741, "GSSAPI bind without a KDC",
+        cause: "bind = \"gssapi\" requires krb5_kdcs or krb5_discover.",
+        fix: "Add krb5_kdcs = [\"HOST\"], or krb5_discover = true.";
+    BIND_GSSAPI_ON_SOCKET = 1742, "GSSAPI bind over a socket",
+        cause: "A socket of this host has no host name, which a Kerberos ticket requires.",
+        fix: "Use bind = \"external\" with ldapi://, or name the server by ldap:// or ldaps://.";
+    BIND_PRINCIPAL_UNUSED = 1743, "bind_principal without a GSSAPI bind",
+        cause: "bind_principal has an effect with bind = \"gssapi\" only.",
+        fix: "Set bind = \"gssapi\", or remove bind_principal.";
+    INVALID_PRINCIPAL = 1744, "invalid principal",
+        cause: "A principal is NAME, NAME/HOST, or either with @REALM. The realm must be that of krb5_realm.",
+        fix: "Write a principal as `klist -k` shows it.";
+    TLS_CERT_INCOMPLETE = 1745, "client certificate without its key",
+        cause: "tls_cert and tls_key are set together or not at all.",
+        fix: "Set tls_cert to the certificate, and tls_key to its private key.";
+    TLS_CERT_UNUSED = 1746, "client certificate without TLS",
+        cause: "No server of the domain is reached by TLS, so the certificate is never shown.",
+        fix: "Use ldaps:// in uris, set start_tls = true, or remove the key.";
+    INVALID_CLIENT_CERTIFICATE = 1747, "invalid client certificate",
+        cause: "The file is not PEM, has no certificate, or has an invalid one.",
+        fix: "Set tls_cert to a PEM file. To convert DER, run `openssl x509 -inform der`.";
+    INVALID_CLIENT_KEY = 1748, "invalid key of the client certificate",
+        cause: "The file is not PEM, has no private key, or has a key that TLS does not support: RSA, ECDSA and Ed25519 are.",
+        fix: "Set tls_key to a PEM file. To convert a key, run `openssl pkey`.";
+    CLIENT_KEY_ENCRYPTED = 1749, "key of the client certificate is encrypted",
+        cause: "rosterd starts without a person who could enter a passphrase.",
+        fix: "Write the key without a passphrase by `openssl pkey -in OLD -out NEW`, to a file of mode 0600.";
+    CLIENT_KEY_MISMATCH = 1750, "key does not match the client certificate",
+        cause: "The first certificate of tls_cert has another public key than tls_key.",
+        fix: "Set both keys to the files of one certificate. The host's certificate must be the first in its file.";
+    CLIENT_CERTIFICATE_EXPIRED = 1751, "client certificate is not valid at this time",
+        cause: "The certificate has expired or is not valid yet, or the clock of this host is wrong.",
+        fix: "Renew the certificate, or set the clock of this host. rosterd reads the new files within 20 seconds.";
+    BIND_EXTERNAL_WITHOUT_CERTIFICATE = 1752, "external bind over TLS without a certificate",
+        cause: "bind = \"external\" over TLS uses the identity of the client certificate.",
+        fix: "Set tls_cert and tls_key, or use ldapi://, or set bind_dn and bind_password_file.";
 }

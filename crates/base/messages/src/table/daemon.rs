@@ -258,4 +258,8 @@ crate::messages! {
     RESPONDER_SIGNALS_MISSING = 4081, "responder cannot receive signals of the bus",
         cause: "The bus refused a subscription. The responder would return outdated replies, and restarts.",
         fix: "If it happens again, restart rosterd.";
+
+    CLIENT_CERTIFICATE_NOT_APPLIED = 4740, "new client certificate not applied",
+        cause: "The certificate of a domain changed, and the monitor could not apply it.",
+        fix: "Fix the reason in the following lines, then run `systemctl reload rosterd`.";
 }

@@ -44,8 +44,8 @@ crate::messages! {
         cause: "The server shuts down, or enforces a limit such as an idle timeout.",
         fix: "No action is needed after a restart of the server. Otherwise raise the limits of the server for the bind DN.";
     CLOSED_BEFORE_REPLY = 5014, "server closed the connection before its first reply",
-        cause: "The port expects TLS, as port 636 does, or the server rejects this client.",
-        fix: "Use ldaps:// in `uris` for a TLS port. Otherwise read the log of the server.";
+        cause: "The port expects TLS, as port 636 does, or the server rejects this client, for example its certificate or the lack of one.",
+        fix: "Use ldaps:// in `uris` for a TLS port. If the server demands client certificates, set a valid `tls_cert`. Otherwise read the log of the server.";
     NO_REPLY = 5015, "directory server does not reply",
         cause: "The server or the network is down or overloaded. An established connection gets no reply either.",
         fix: "Check the server and the network. rosterd retries automatically and uses another server of `uris` meanwhile.";
@@ -406,4 +406,39 @@ crate::messages! {
     NUMERIC_NAME_IS_ID = 5701, "name is the id of another entry",
         cause: "Programs such as chown(1) would take the number for this name instead of the id.",
         fix: "Rename the entry in the directory, or change the id of the other entry.";
+
+    // SASL GSSAPI and client certificates.
+    BIND_KEY_MISSING = 5740, "keytab lacks a key for the bind",
+        cause: "`krb5_keytab` has no key of `bind_principal`, or no key of the realm `krb5_realm`.",
+        fix: "Compare `klist -k` with `bind_principal` and `krb5_realm`. Write the key to the keytab; rosterd reads it within 20 seconds.";
+    BIND_KEY_OUTDATED = 5741, "KDC has another key for the bind",
+        cause: "The keytab has an older key (kvno) than the KDC, because the key was made again elsewhere.",
+        fix: "Write the present key to `krb5_keytab` with ktadd of kadmin, `adcli update` or ipa-getkeytab; rosterd reads it within 20 seconds.";
+    BIND_PRINCIPAL_UNKNOWN = 5742, "KDC does not accept the principal of the bind",
+        cause: "The KDC does not know the principal as a client, or has disabled it. In Active Directory only the name with $ is a client.",
+        fix: "Set `bind_principal` to a principal of `klist -k` that `kinit -k` accepts, or enable it at the KDC.";
+    SERVICE_PRINCIPAL_UNKNOWN = 5743, "KDC does not know the directory server",
+        cause: "The KDC has no principal ldap/HOST with the HOST of `uris`. An address or an alias has none.",
+        fix: "Use the name of the server's principal in `uris`, or create ldap/HOST at the KDC and add its key to the keytab of the server.";
+    BIND_KDC_UNREACHABLE = 5744, "no KDC replies to the bind",
+        cause: "The KDCs of the realm, or the network, are down. Without a ticket there is no new connection to the directory.",
+        fix: "Check the network and `krb5_kdcs`. rosterd retries automatically.";
+    GSSAPI_BIND_REJECTED = 5745, "server rejects the GSSAPI bind",
+        cause: "The server has no module for GSSAPI, an older key of ldap/HOST than the KDC, a different clock, or maps the principal to no entry.",
+        fix: "Read the log of the server. Compare its keytab with the KDC, and check its SASL mapping (docs/how-to/kerberos.md).";
+    GSSAPI_WITHOUT_ENCRYPTION = 5746, "server offers no encryption by GSSAPI",
+        cause: "The connection has no TLS, and the security properties of the server exclude encryption by SASL.",
+        fix: "Use ldaps:// in `uris`, set `start_tls = true`, or permit encryption by SASL on the server.";
+    GSSAPI_LAYER_BELOW_TLS = 5747, "server requires a GSSAPI layer in addition to TLS",
+        cause: "The security properties of the server demand signatures or encryption by SASL, also with TLS.",
+        fix: "Lower the minimum of the server (minssf of olcSaslSecProps, nsslapd-minssf), or use ldap:// without `start_tls`.";
+    GSSAPI_FAILED = 5748, "GSSAPI bind failed",
+        cause: "libgssapi_krb5 reported the error in the message.",
+        fix: "Read the log of the KDC and of the directory server. Test with `kinit -k` and `ldapwhoami -Y GSSAPI`.";
+    GSSAPI_PROCESS_ENDED = 5749, "process of a GSSAPI connection ended",
+        cause: "A process of roster-krb5 crashed, was killed, or could not be made. The connection is made again.",
+        fix: "Read the kernel log and the core dumps with coredumpctl(1) if it happens again.";
+    CLIENT_CERTIFICATE_REJECTED = 5750, "server rejects the client certificate",
+        cause: "The server requires a certificate, or does not trust the one of `tls_cert`, or that has expired or was revoked.",
+        fix: "Set `tls_cert` and `tls_key` to a certificate of an authority that the server trusts. rosterd reads a renewed one within 20 seconds.";
 }

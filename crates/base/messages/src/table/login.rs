@@ -290,4 +290,8 @@ crate::messages! {
     PAM_DOMAIN_UNKNOWN = 6701, "domains= of pam_roster names an unknown domain",
         cause: "The PAM stack names a domain that is missing in roster.toml. The module accepts no user.",
         fix: "Correct domains= in the PAM stack, or add the domain to roster.toml.";
+
+    KRB5_BIND_FAILED = 6740, "roster-krb5 cannot make binds",
+        cause: "The kernel rejected a step of the startup, or the connection to the backend broke.",
+        fix: "Fix the reason in the message, then run `systemctl restart rosterd`.";
 }

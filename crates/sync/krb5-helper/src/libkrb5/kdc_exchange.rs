@@ -74,17 +74,25 @@ impl LibraryContext {
         let mut failed =
             LibraryError { code: KT_NOTFOUND, message: "the keytab has no key".into() };
         for name in keytab.principals()? {
-            let principal = self.parse_principal(&name)?;
-            match self.keytab_ticket(&principal, keytab) {
-                Ok(ticket) => {
-                    let cache = self.new_cache("MEMORY")?;
-                    cache.fill(&principal, &mut [ticket])?;
-                    return Ok(cache);
-                }
+            match self.keytab_cache(&name, keytab) {
+                Ok(cache) => return Ok(cache),
                 Err(error) => failed = error,
             }
         }
         Err(failed)
+    }
+
+    /// Requests a ticket of a principal with its key. Returns it in a cache in memory.
+    pub fn keytab_cache(
+        &self,
+        principal: &str,
+        keytab: &Keytab<'_>,
+    ) -> Result<Ccache<'_>, LibraryError> {
+        let principal = self.parse_principal(principal)?;
+        let ticket = self.keytab_ticket(&principal, keytab)?;
+        let cache = self.new_cache("MEMORY")?;
+        cache.fill(&principal, &mut [ticket])?;
+        Ok(cache)
     }
 
     fn keytab_ticket(

@@ -54,7 +54,7 @@ impl Keytab<'_> {
     }
 
     /// Returns the principals of its keys, without duplicates.
-    pub(super) fn principals(&self) -> Result<Vec<String>, LibraryError> {
+    pub fn principals(&self) -> Result<Vec<String>, LibraryError> {
         let mut names: Vec<String> = Vec::new();
         self.for_each_key(|entry| {
             // Borrowed from the entry, which frees it.

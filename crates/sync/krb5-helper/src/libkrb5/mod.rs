@@ -25,7 +25,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::ptr;
 
 /// An error of libkrb5.
@@ -48,7 +48,7 @@ const ENTRIES_MAX: usize = 1024;
 pub struct LibraryContext {
     raw: ffi::krb5_context,
     /// Its configuration, which the library reads again: a memfd.
-    _profile: OwnedFd,
+    profile: File,
 }
 
 impl LibraryContext {
@@ -74,7 +74,12 @@ impl LibraryContext {
         if code != 0 {
             return Err(io::Error::other(format!("libkrb5 cannot be initialized ({code})")));
         }
-        Ok(Self { raw, _profile: file.into() })
+        Ok(Self { raw, profile: file })
+    }
+
+    /// Returns the path of its configuration in this process and in its copies.
+    pub fn profile_path(&self) -> io::Result<CString> {
+        descriptor_path(&self.profile)
     }
 
     fn check(&self, code: ffi::krb5_error_code) -> Result<(), LibraryError> {
@@ -110,8 +115,8 @@ fn c_string(text: &str) -> Result<CString, LibraryError> {
     CString::new(text).map_err(|_| LibraryError { code: libc::EINVAL, message: words })
 }
 
-/// Makes a text printable and short enough for a log line.
-fn one_line(words: &str) -> String {
+/// Makes a text of a library printable and short enough for a log line.
+pub fn one_line(words: &str) -> String {
     let line = words.chars().map(|char| if char.is_control() { ' ' } else { char });
     bounded(&line.collect::<String>())
 }

@@ -366,6 +366,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         },
         start_tls: false,
         tls_ca: None,
+        client_certificate: None,
         allow_clear_password: true,
         allow_clear_identities: true,
         allow_clear_user_passwords: true,
@@ -423,7 +424,7 @@ pub fn secrets(authority: Option<&Path>) -> DomainSecrets {
     DomainSecrets {
         bind_password: Some(system::servers::READER_PASSWORD.to_owned()),
         tls_ca: authority.map(|path| std::fs::read_to_string(path).expect("read the authority")),
-        keytab: roster_config::KeytabState::None,
+        ..DomainSecrets::default()
     }
 }
 
@@ -447,7 +448,7 @@ impl Mirror {
     pub fn resume(domain: &DomainConfig, secrets: &DomainSecrets, book: Arc<Book>) -> Self {
         let sink: Arc<dyn EntrySink> = Arc::clone(&book) as _;
         let ldap = Arc::new(
-            LdapProvider::new(domain, secrets, sink).expect("a domain that can be set up"),
+            LdapProvider::new(domain, secrets, sink, None).expect("a domain that can be set up"),
         );
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (handle, handed) = std::sync::mpsc::channel();

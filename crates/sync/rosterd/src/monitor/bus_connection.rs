@@ -5,6 +5,7 @@
 use super::config_load::LoadedConfig;
 use super::dbus;
 use super::process_plan::ProcessKey;
+use super::watched_keys::FoundKeys;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use roster_bus::bus_names::{PREFIX, PUBLISHER, RoleName};
@@ -66,8 +67,8 @@ pub enum MonitorEvent {
         /// The processes with their process ids, and whether they replied. Only the bus if it did not reply.
         answers: Vec<(ProcessKey, u32, bool)>,
     },
-    /// The content of keytabs, by domain.
-    KeytabsRead(Vec<(String, Vec<u8>)>),
+    /// The content of keytabs and client certificates, by domain.
+    KeytabsRead(Vec<FoundKeys>),
     /// The publisher has put a snapshot in place.
     Published,
     /// A client connected to a role's socket.

@@ -26,6 +26,7 @@ mod spawn;
 mod startup;
 mod status;
 mod supervision;
+mod watched_keys;
 
 pub(crate) use startup::main;
 
