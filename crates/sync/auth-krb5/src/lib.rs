@@ -9,6 +9,7 @@
 mod helper;
 mod kdc_availability;
 mod kdc_selection;
+mod operation_log;
 
 pub use helper::Krb5HelperProcess;
 

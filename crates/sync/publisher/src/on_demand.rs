@@ -20,7 +20,7 @@ use super::model_entry::{ModelEntry, ModelUser};
 use super::state::{Invalidation, PublisherState};
 use futures_util::{TryStreamExt, stream};
 use parking_lot::{Mutex, MutexGuard};
-use roster_admission::Rules;
+use roster_admission::{Refusal, Rules};
 use roster_bus::bus_names::{BACKEND, RoleName};
 use roster_bus::coalesce::{CallKey, Coalescer};
 use roster_bus::domain_image::{Record, Records};
@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
+use tracing::{Level, enabled, trace};
 
 /// Different queries in flight to all backends together.
 const IN_FLIGHT_MAX: usize = 256;
@@ -137,8 +138,10 @@ impl BackendClients {
             return Ok(Arc::default());
         };
         if back_end.lock_negative_cache().knows(question, Instant::now()) {
+            trace!(role = %back_end.role, "a negative entry is cached");
             return Ok(Arc::default());
         }
+        trace!(role = %back_end.role, "calling the backend");
         let trace = TraceContext { request, call: usdt_probes::next_trace_number() };
         usdt_probes::call_sent(trace, CallKind::from_kind(question.kind()), &back_end.domain);
         let sent = question.clone();
@@ -219,6 +222,7 @@ impl BackendClients {
         debug_assert!(key.member.starts_with(BACKEND));
         let joined = |joined| {
             if joined {
+                trace!("joins an equal call to the backend");
                 metrics::counter!("roster_coalesced_requests_total").increment(1);
             }
         };
@@ -429,6 +433,9 @@ async fn try_lookup(
         _ => question.clone(),
     };
     let Some(claimant) = find_owner(directories, &by_name).await? else {
+        if enabled!(Level::TRACE) {
+            state.read().await.log_unserved(&by_name);
+        }
         return Ok(Some(LookupReply::Absent));
     };
     let claims = state.read().await.ownership_requests(claimant);
@@ -694,6 +701,36 @@ impl PublisherState {
     /// Returns the owner if it is served.
     fn served_owner(&self, question: &LookupRequest) -> Option<EntryOwner> {
         self.owner(question).filter(|owner| self.served_entry(*owner).is_some())
+    }
+
+    /// Logs the reason why no entry is served under a name or id.
+    fn log_unserved(&self, question: &LookupRequest) {
+        match self.owner(question).map(|owner| (owner, self.refusal(owner))) {
+            None => trace!("no domain has the entry"),
+            Some(((position, _), refusal)) => {
+                let domain = self.domains.get(position).map_or("", |domain| &*domain.name);
+                let reason = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
+                trace!(domain, reason, "the entry is not admitted");
+            }
+        }
+    }
+
+    /// Returns the reason why an entry is not served: admission, or a higher-priority domain. `None` if it is served, or
+    /// if the entry or the host's accounts are unknown.
+    pub(super) fn refusal(&self, claimant: EntryOwner) -> Option<Refusal> {
+        let (position, number) = claimant;
+        let domain = self.domains.get(position)?;
+        let locals = self.locals.as_ref()?;
+        let is_on_demand = self.domains.iter().any(|domain| domain.mode == DomainMode::OnDemand);
+        match domain.entries.entry(number)? {
+            ModelEntry::User(user) => domain.rules.user(user, locals).err().or_else(|| {
+                // Without on-demand domains there is no ownership table.
+                self.ownership.check_user(claimant, user).err().filter(|_| is_on_demand)
+            }),
+            ModelEntry::Group(group) => domain.rules.group(group, locals).err().or_else(|| {
+                self.ownership.check_group(claimant, group).err().filter(|_| is_on_demand)
+            }),
+        }
     }
 
     /// Returns the entry, if it is admitted and is the known owner of both its name and its id.

@@ -26,6 +26,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::{Level, enabled};
 
 /// Names that one change lists. With more names it invalidates everything.
 const NAMES_LISTED_MAX: usize = 100;
@@ -502,6 +503,9 @@ impl PublisherState {
         let results = made.rejected.into_iter().zip(made.counts);
         for (domain, (refused, counts)) in self.domains.iter_mut().zip(results) {
             (domain.rejected, domain.counts) = (refused, counts);
+            if enabled!(Level::TRACE) {
+                domain.log_rejections();
+            }
         }
     }
 

@@ -258,4 +258,9 @@ crate::messages! {
     RESPONDER_SIGNALS_MISSING = 4081, "responder cannot receive signals of the bus",
         cause: "The bus refused a subscription. The responder would return outdated replies, and restarts.",
         fix: "If it happens again, restart rosterd.";
+
+    // Log levels.
+    LOG_ROLE_UNKNOWN = 4800, "log level for an unknown role",
+        cause: "The request names a role that this configuration does not have.",
+        fix: "List the roles with `roster status`.";
 }

@@ -400,4 +400,9 @@ crate::messages! {
     GROUPS_NESTED_TOO_LARGE = 5128, "nested groups exceed the membership limit",
         cause: "The members of the nested groups of the domain add up to more than a snapshot can hold.",
         fix: "Flatten or reduce the nested groups in the directory.";
+
+    // Slow operations.
+    OPERATION_SLOW = 5800, "directory operation took more than 3 s",
+        cause: "The server or the network is overloaded, or the server lacks an index for the filter of a search.",
+        fix: "Check the load of the named server, and its indexes. `roster log-level debug` adds the filter of each search to the log.";
 }

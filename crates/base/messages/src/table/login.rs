@@ -282,4 +282,9 @@ crate::messages! {
     KRB5_SESSION_FAILED = 6564, "session ticket cannot be stored",
         cause: "The file system, the kernel keyring or libkrb5 reported an error.",
         fix: "Fix the reason in the message, and check `krb5_cache`.";
+
+    // Slow operations.
+    KERBEROS_SLOW = 6800, "Kerberos operation took more than 3 s",
+        cause: "A KDC or the network is overloaded, or the first KDCs of the list do not reply.",
+        fix: "Check the KDCs of the realm, and put one that replies in front of `kdc`. `roster log-level debug` logs each operation.";
 }

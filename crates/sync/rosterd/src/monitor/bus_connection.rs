@@ -5,13 +5,12 @@
 use super::config_load::LoadedConfig;
 use super::dbus;
 use super::process_plan::ProcessKey;
+use super::role_proxy::role_proxy;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use roster_bus::bus_names::{PREFIX, PUBLISHER, RoleName};
-use roster_bus::interfaces::RoleProxy;
 use roster_bus::zbus::fdo::{DBusProxy, NameOwnerChanged, RequestNameFlags};
 use roster_bus::zbus::names::{BusName, OwnedWellKnownName};
-use roster_bus::zbus::proxy::CacheProperties;
 use roster_bus::zbus::{self, Connection, MatchRule, MessageStream, message};
 use roster_role::error_code::CodedErrors;
 use roster_role::role_object::RoleObject;
@@ -248,17 +247,4 @@ async fn ping_process(connection: &Connection, key: &ProcessKey) -> zbus::Result
     metrics::histogram!("roster_bus_seconds", "peer" => role.to_string())
         .record(asked.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// Returns the proxy of a role's common interface.
-pub async fn role_proxy(
-    connection: &Connection,
-    role: &RoleName,
-) -> zbus::Result<RoleProxy<'static>> {
-    RoleProxy::builder(connection)
-        .destination(role.bus_name())
-        .path(role.path())
-        .cache_properties(CacheProperties::No)
-        .build()
-        .await
 }
