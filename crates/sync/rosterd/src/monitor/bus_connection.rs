@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use roster_bus::bus_names::{PREFIX, PUBLISHER, RoleName};
 use roster_bus::zbus::fdo::{DBusProxy, NameOwnerChanged, RequestNameFlags};
 use roster_bus::zbus::names::{BusName, OwnedWellKnownName};
+use roster_bus::zbus::proxy::CacheProperties;
 use roster_bus::zbus::{self, Connection, MatchRule, MessageStream, message};
 use roster_role::error_code::CodedErrors;
 use roster_role::role_object::RoleObject;
