@@ -309,7 +309,7 @@ mod tests {
             tracing::debug!(base = "dc=x", "search");
             tracing::trace!("not kept");
             tracing::debug!(target: "zbus", "of a library");
-            log!(WARN, &BUS_LOST, "no reason for a backtrace");
+            log!(WARN, &BUS_LOST, "the bus: gone");
             log!(ERROR, &ROLE_FAILED, "failed");
             log!(ERROR, &ROLE_FAILED, "failed again");
         };
