@@ -2,7 +2,6 @@
 //! Log lines of requests: each request has a number that leads through all roles, and no line has a secret. Levels hold
 //! for roles that start later.
 
-use roster_request::{AuthRequestKind, AuthResult};
 use roster_system_tests::pam::{self, PamHost};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::READER_PASSWORD;
@@ -14,6 +13,10 @@ use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
+
+const SUCCESS: &str = "successfully authenticated";
+const WRONG: &str = "Authentication failure";
+const UNKNOWN: &str = "User not known to the underlying authentication module";
 
 const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 
@@ -89,7 +92,6 @@ fn base64(bytes: &[u8]) -> String {
 
 /// A host with users that log in with random passwords.
 struct LoginRun<'r> {
-    rosterd: &'r Rosterd,
     host: PamHost<'r>,
     passwords: [String; USERS.len()],
     /// All passwords, right and wrong ones, and names that no user has.
@@ -102,16 +104,17 @@ impl LoginRun<'_> {
     /// Logs a user in: each fifth time with a wrong password. Each tenth time the user then changes the password.
     fn log_in(&mut self, number: usize) {
         let at = number % USERS.len();
-        let (user, kind) = (USERS[at], AuthRequestKind::Authenticate);
+        let user = USERS[at];
         let is_wrong = number % 5 == 4;
         let guess = if is_wrong { random_password() } else { self.passwords[at].clone() };
         self.secrets.insert(guess.clone());
-        let expected = if is_wrong { AuthResult::WrongPassword } else { AuthResult::Success };
-        assert_eq!(pam::auth_result(self.rosterd, kind, user, &guess), Ok(expected), "{user}");
+        let expected = if is_wrong { WRONG } else { SUCCESS };
+        let answer = self.host.authenticate(user, &guess);
+        assert!(answer.ends_with(expected), "{user}: {answer}");
         self.right += usize::from(!is_wrong);
         self.wrong += usize::from(is_wrong);
-        let account = pam::auth_result(self.rosterd, AuthRequestKind::Account, user, "");
-        assert_eq!(account, Ok(AuthResult::Success), "{user}");
+        let account = self.host.run_pamtester("alone", user, &["acct_mgmt"], &[]);
+        assert_eq!(account.code, 0, "{user}: {}", account.error());
         if number % 10 == 9 {
             let new = random_password();
             let lines = [&*self.passwords[at], &new, &new];
@@ -125,9 +128,8 @@ impl LoginRun<'_> {
     /// People type passwords where names belong.
     fn try_unknown_name(&mut self) {
         let (name, password) = (random_password(), random_password());
-        let kind = AuthRequestKind::Authenticate;
-        let answer = pam::auth_result(self.rosterd, kind, &name, &password);
-        assert_eq!(answer, Ok(AuthResult::UnknownUser));
+        let answer = self.host.authenticate(&name, &password);
+        assert!(answer.ends_with(UNKNOWN), "{answer}");
         assert_ne!(run(self.host.command("id").arg(&name)).code, 0);
         self.secrets.extend([name, password]);
     }
@@ -161,7 +163,6 @@ fn request_numbers_lead_through_all_roles() {
     let slapd = pam::slapd_with_users(&USERS);
     let rosterd = daemon(&slapd, "trace");
     let mut logins_run = LoginRun {
-        rosterd: &rosterd,
         host: PamHost::on(&rosterd, "alice"),
         passwords: USERS.map(|user| set_password(&slapd, user)),
         secrets: BTreeSet::from([READER_PASSWORD.to_owned(), pam::PASSWORD.to_owned()]),
@@ -233,12 +234,12 @@ fn error_writes_debug_lines_without_secrets() {
     }
     let mut slapd = pam::slapd_with_users(&USERS);
     let rosterd = daemon(&slapd, "info");
-    let _host = PamHost::on(&rosterd, "alice");
+    let host = PamHost::on(&rosterd, "alice");
     let password = set_password(&slapd, "alice");
     let wrong = random_password();
-    for (guess, result) in [(&password, AuthResult::Success), (&wrong, AuthResult::WrongPassword)] {
-        let kind = AuthRequestKind::Authenticate;
-        assert_eq!(pam::auth_result(&rosterd, kind, "alice", guess), Ok(result));
+    for (guess, result) in [(&password, SUCCESS), (&wrong, WRONG)] {
+        let answer = host.authenticate("alice", guess);
+        assert!(answer.ends_with(result), "{answer}");
     }
     assert!(!rosterd.log().contains("bind server="), "{}", rosterd.log());
     pam::stop_server(&mut slapd, &rosterd);
@@ -274,8 +275,7 @@ fn log_level_holds_for_roles_that_start_later() {
     assert_eq!(text, "responder:pam logs at level trace from its next start\n", "{}", set.error());
     assert_eq!(level(&rosterd, "responder:pam"), "trace");
     pam::wait_until_user_known(&rosterd, "alice");
-    let kind = AuthRequestKind::Authenticate;
-    assert_eq!(pam::auth_result(&rosterd, kind, "alice", pam::PASSWORD), Ok(AuthResult::Success));
+    assert_eq!(PamHost::on(&rosterd, "alice").authenticate("alice", pam::PASSWORD), SUCCESS);
     let is_trace = |line: &str| line.contains("trace responder:pam: ");
     wait_until(SOON, "the responder logs its steps", || rosterd.log().lines().any(is_trace));
     assert!(!rosterd.log().contains("trace backend:corp: "));
