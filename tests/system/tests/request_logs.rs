@@ -138,7 +138,7 @@ impl LoginRun<'_> {
 /// Each login of a known user can be followed from the responder to the directory. Returns their number.
 #[track_caller]
 fn expect_followed_logins(log: &str) -> usize {
-    let is_login = |line: &&str| line.contains(" kind=log-in ") && !line.contains("(unknown)");
+    let is_login = |line: &&str| line.contains(" kind=log-in user=") && !line.contains("(unknown)");
     let mut numbers = BTreeSet::new();
     for line in log.lines().filter(is_login) {
         let request = request_of(line).unwrap_or_else(|| panic!("no number: {line}"));
@@ -162,17 +162,18 @@ fn request_numbers_lead_through_all_roles() {
     }
     let slapd = pam::slapd_with_users(&USERS);
     let rosterd = daemon(&slapd, "trace");
-    let mut logins_run = LoginRun {
+    let mut run_of_logins = LoginRun {
         host: PamHost::on(&rosterd, "alice"),
         passwords: USERS.map(|user| set_password(&slapd, user)),
         secrets: BTreeSet::from([READER_PASSWORD.to_owned(), pam::PASSWORD.to_owned()]),
         right: 0,
         wrong: 0,
     };
-    (0..logins()).for_each(|number| logins_run.log_in(number));
-    (0..3).for_each(|_| logins_run.try_unknown_name());
-    let LoginRun { passwords, mut secrets, right, wrong, .. } = logins_run;
-    let sshd = Sshd::start(&rosterd, "");
+    (0..logins()).for_each(|number| run_of_logins.log_in(number));
+    (0..3).for_each(|_| run_of_logins.try_unknown_name());
+    let LoginRun { host, passwords, mut secrets, right, wrong } = run_of_logins;
+    host.service("sshd", pam::ROSTER_ONLY_STACK);
+    let sshd = Sshd::start(&rosterd, "PasswordAuthentication yes\nPubkeyAuthentication no");
     let done = sshd.run_with_password("bob", &passwords[1], "password", "true");
     assert_eq!(done.code, 0, "{}: {}", done.error(), sshd.log());
     secrets.extend(passwords);
