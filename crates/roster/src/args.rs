@@ -471,13 +471,15 @@ pub struct CacheArgs {
 pub enum CacheCommand {
     /// Show the entries of a name in each domain, with the reason of a rejection
     ///
-    /// Programs see the output of `getent`. This command shows the entries behind it.
+    /// Programs see the output of `getent`. This command shows the entries behind it. It finds directory
+    /// entries that cannot be parsed by the value of their RDN.
     #[command(after_long_help = help_text::after_help("cache show"))]
     Show(ShowEntryArgs),
     /// Expire cached entries and query the directory again
     ///
     /// For on-demand domains, the command removes the cached entries and queries the directory. Mirrored
-    /// domains are up to date; there the command reads all entries again.
+    /// domains are up to date; there the command reads all entries again. The command fails if no domain
+    /// has one of the names.
     #[command(after_long_help = help_text::after_help("cache expire"))]
     Expire(ExpireArgs),
     /// List users with cached credentials for offline logins
@@ -610,8 +612,9 @@ pub struct SshKeysArgs {
 ///
 /// Without arguments, the command shows the level of each role. A role is one process of the daemon, as
 /// in `roster status`: monitor, publisher, backend:DOMAIN, responder:NAME. A level alone applies to all
-/// roles. The level lasts until the role restarts. For a permanent level, set the key level of the table
-/// log in roster.toml(5).
+/// roles, also to those that start later. The level lasts until rosterd restarts, or until it reloads a
+/// configuration with another level. For a permanent level, set the key level of the table log in
+/// roster.toml(5).
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("log-level"))]
 pub struct LogLevelArgs {

@@ -40,6 +40,10 @@ impl Monitor {
         let domains = vec!["corp".to_owned()];
         MonitorStatus { domains, roles: vec![backend], ..MonitorStatus::default() }
     }
+
+    fn set_log_level(&self, _role: &str, _level: &str) -> Vec<(String, String)> {
+        vec![("backend:corp".to_owned(), "no reply within 5 s".to_owned())]
+    }
 }
 
 /// A publisher that rejects no entry.

@@ -89,6 +89,48 @@ fn five_hundred_who_ask_for_the_same_user_make_one_search() {
     assert!(made <= SEARCHES_BESIDES, "{made} searches");
 }
 
+/// Commands about one name: a rejected entry is found with its reason, and an unknown name is an error.
+#[test]
+fn cache_commands_find_rejected_and_unknown_names() {
+    let directory = directory();
+    let comma = directory.user("comma", 20_001).replace("uid=comma,", "uid=doe\\, jane,");
+    let comma = comma.replace("uid: comma\n", "uid: doe, jane\n");
+    let homeless = directory.user("homeless", 20_002);
+    let homeless = homeless.replace("homeDirectory: /home/homeless\n", "homeDirectory:\n");
+    assert!(comma.contains("uid: doe, jane\n") && homeless.contains("homeDirectory:\n"));
+    let ldif = format!("{}{comma}{homeless}", directory.populated(10, 10, 2));
+    let slapd = Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &ldif);
+    let mirror = DomainTable::ldap("mirror", &slapd);
+    for (name, domain) in [on_demand("corp", &slapd), ("mirror", mirror)] {
+        let rosterd = asking(&[(name, domain)]);
+        for user in ["doe, jane", "homeless"] {
+            rosterd.expect("passwd", user, None);
+            let shown = wait_for(SOON, || {
+                let shown = rosterd.roster(&["cache", "show", "user", user]);
+                if shown.code == 0 { Ok(shown.text()) } else { Err(shown.error()) }
+            });
+            let dn = format!("uid={}", if user == "homeless" { user } else { "doe" });
+            assert!(shown.contains(": not served: ") && !shown.contains("served\n"), "{shown}");
+            assert!(
+                shown.contains(&format!(" of {name}: ")) && shown.contains("[RST-5"),
+                "{shown}"
+            );
+            assert!(user == "doe, jane" || shown.contains(&dn), "{shown}");
+        }
+        for (option, kind) in [("--user", "user"), ("--group", "group")] {
+            let expired = rosterd.roster(&["cache", "expire", option, "nosuch"]);
+            let text = format!("no domain has a {kind} named \"nosuch\"");
+            assert_eq!(expired.code, 1, "{}", expired.error());
+            assert!(expired.error().contains(&text), "{}", expired.error());
+        }
+        let known = wait_for(SOON, || {
+            let known = rosterd.roster(&["cache", "expire", "--user", "u1"]);
+            if known.code == 0 { Ok(known.text()) } else { Err(known.error()) }
+        });
+        assert_eq!(known, "1 name expired in 1 domain");
+    }
+}
+
 #[test]
 fn fifty_different_questions_are_each_asked_once() {
     let slapd = served();

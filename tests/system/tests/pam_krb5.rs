@@ -103,6 +103,25 @@ fn wait_until_it_serves(pam: &PamHost<'_>) {
     });
 }
 
+/// Each operation has a debug line with the number of the login, and no line has the password.
+#[test]
+fn krb5_operation_is_logged_with_request_number() {
+    if !needs_root() {
+        return;
+    }
+    let world = World::new(&[], true);
+    let pam = PamHost::on(&world.rosterd, "alice");
+    wait_until_it_serves(&pam);
+    assert_eq!(world.rosterd.roster(&["log-level", "backend:corp", "debug"]).code, 0);
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), "successfully authenticated");
+    let login = pam.expect_logged("kind=log-in user=alice", "outcome=success");
+    let (_, number) = login.rsplit_once("request=").expect("a number");
+    let line = pam.expect_logged("Kerberos operation=ticket", number);
+    assert!(line.contains(" principal=alice@LAB.TEST "), "{line}");
+    assert!(line.contains(&format!(" kdcs={} result=Success ms=", world.kdc.address())), "{line}");
+    assert!(!world.rosterd.log().contains(PASSWORD));
+}
+
 /// The operations that open a session.
 const SESSION: [&str; 4] =
     ["authenticate", "acct_mgmt", "setcred(PAM_ESTABLISH_CRED)", "open_session"];

@@ -46,8 +46,7 @@ fn user_dn(name: &str) -> String {
 #[track_caller]
 fn expect_no_secrets(rosterd: &Rosterd, secrets: &[&str]) {
     let log = rosterd.log();
-    let is_login =
-        |line: &str| line.contains("responder:pam: ") && line.contains("request=log-in ");
+    let is_login = |line: &str| line.contains("responder:pam: ") && line.contains("kind=log-in ");
     assert!(log.lines().any(is_login), "nothing is logged: {log}");
     for secret in secrets {
         assert!(!log.contains(secret), "{secret:?} is in the log: {log}");

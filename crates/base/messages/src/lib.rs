@@ -12,10 +12,12 @@
 
 mod diagnostic;
 mod error;
+mod request_number;
 pub mod table;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use error::CodedError;
+pub use request_number::{EnteredRequest, RequestNumber};
 
 use std::fmt;
 

@@ -2,14 +2,18 @@
 //! `roster cache`: shows the entries of one name in each domain, expires cached data, and lists or removes cached
 //! credentials. The backends and the publisher do the work.
 
+use super::rejected_entries::all_pages;
+use super::status_report::no_reply;
 use super::{BusClient, age, ago, call_error, join_errors, run_async, unix_now};
 use crate::args::{
     CacheArgs, CacheCommand, EntryMap, ExpireArgs, ListCredentialsArgs, ShowEntryArgs,
 };
-use crate::output::{count_with_noun, print_error, printable};
+use crate::output::{count_with_noun, print_error, print_warning, printable};
 use anyhow::Result;
 use roster_bus::bus_names::RoleName;
-use roster_bus::interfaces::{CredentialInfo, EntryDetails, lookup_number};
+use roster_bus::interfaces::{
+    CredentialInfo, EntryDetails, REJECTED_PER_REPLY_MAX, RejectedEntry, lookup_number,
+};
 use roster_messages::CodedError;
 use roster_messages::table::tools;
 use roster_request::LookupKind;
@@ -19,14 +23,14 @@ use std::io::Write;
 /// Groups or members in the text output. `--json` lists all.
 const RELATED_SHOWN: usize = 20;
 
-/// Runs one of the commands. Returns whether the entry exists.
+/// Runs one of the commands. Returns whether the entries exist.
 pub fn run(args: &CacheArgs, out: &mut dyn Write) -> Result<bool> {
     match &args.command {
         CacheCommand::Show(args) => run_async(show(args, out)),
         CacheCommand::Expire(args) if args.credentials => {
             run_async(forget(args, out)).map(|()| true)
         }
-        CacheCommand::Expire(args) => run_async(expire(args, out)).map(|()| true),
+        CacheCommand::Expire(args) => run_async(expire(args, out)),
         CacheCommand::Credentials(args) => run_async(credentials(args, out)).map(|()| true),
     }
 }
@@ -36,19 +40,109 @@ async fn show(args: &ShowEntryArgs, out: &mut dyn Write) -> Result<bool> {
     let kind = kind(args.map);
     let found = bus.publisher().await?.show(lookup_number(kind), args.name.as_bytes()).await;
     let found = found.map_err(|error| call_error(&RoleName::Publisher, &error))?;
+    let unreadable = unreadable_entries(&bus, &args.name).await?;
     if args.json {
-        let found: Vec<Value> = found.iter().map(|entry| as_json(args.map, entry)).collect();
-        writeln!(out, "{:#}", json!(found))?;
+        let found = found.iter().map(|entry| as_json(args.map, entry));
+        let unreadable = unreadable.iter().map(|(domain, entry)| unreadable_json(domain, entry));
+        let all: Vec<Value> = found.chain(unreadable).collect();
+        writeln!(out, "{:#}", json!(all))?;
     } else {
         for entry in &found {
             out.write_all(as_text(args.map, entry).as_bytes())?;
         }
+        for (domain, entry) in &unreadable {
+            out.write_all(unreadable_text(domain, entry).as_bytes())?;
+        }
     }
-    if found.is_empty() {
-        let text = format!("no domain has a {} named {:?}", args.map, args.name);
-        print_error(&CodedError::new(&tools::NO_SUCH_ENTRY, text));
+    let exists = !found.is_empty() || !unreadable.is_empty();
+    if !exists {
+        print_error(&no_such_entry(args.map, &args.name));
     }
-    Ok(!found.is_empty())
+    Ok(exists)
+}
+
+fn no_such_entry(map: EntryMap, name: &str) -> CodedError {
+    CodedError::new(&tools::NO_SUCH_ENTRY, format!("no domain has a {map} named {name:?}"))
+}
+
+/// Returns the directory entries of that name that the backends cannot parse, with their domains. A backend without a
+/// reply has none: the publisher's entries are useful without them.
+async fn unreadable_entries(bus: &BusClient, name: &str) -> Result<Vec<(String, RejectedEntry)>> {
+    let mut found = Vec::new();
+    for domain in bus.domains().await? {
+        let role = RoleName::Backend(domain.clone());
+        let backend = bus.backend(&domain).await?;
+        let entries = all_pages(async |from| {
+            let page = backend.rejected(from, REJECTED_PER_REPLY_MAX).await;
+            page.map_err(|error| call_error(&role, &error).into())
+        });
+        match entries.await {
+            Ok(entries) => {
+                let named = entries.into_iter().filter(|entry| is_named(&entry.name, name));
+                found.extend(named.map(|entry| (domain.clone(), entry)));
+            }
+            Err(error) => {
+                let what = format!("{domain}: the list of rejected entries is incomplete");
+                let warning = CodedError::new(&tools::REJECTIONS_INCOMPLETE, what);
+                print_warning(&warning.caused_by(no_reply(&error).text));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the first component of a DN has that value. Case does not matter, as in most directories.
+fn is_named(dn: &str, name: &str) -> bool {
+    let mut values = vec![Vec::new()];
+    let mut rest = dn.as_bytes();
+    let mut is_value = false;
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        match byte {
+            b',' => break,
+            b'+' => {
+                values.push(Vec::new());
+                is_value = false;
+            }
+            b'=' if !is_value => is_value = true,
+            _ if !is_value => {}
+            byte => {
+                let (byte, behind) =
+                    if *byte == b'\\' { unescaped(rest) } else { (Some(*byte), rest) };
+                rest = behind;
+                values.last_mut().into_iter().for_each(|value| value.extend(byte));
+            }
+        }
+    }
+    let is_it = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(name.trim().as_bytes());
+    values.iter().any(|value| is_it(value))
+}
+
+/// Returns the byte of an escape, and the rest: two hexadecimal digits, or the character itself.
+fn unescaped(rest: &[u8]) -> (Option<u8>, &[u8]) {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    if let [high, low, behind @ ..] = rest
+        && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+    {
+        return (Some(high << 4 | low), behind);
+    }
+    (rest.first().copied(), rest.get(1..).unwrap_or_default())
+}
+
+fn unreadable_text(domain: &str, entry: &RejectedEntry) -> String {
+    let RejectedEntry { kind, name, reason, code, .. } = entry;
+    let code = if code.is_empty() { String::new() } else { format!(" [{code}]") };
+    format!("{kind} {} of {domain}: not served: {}{code}\n", printable(name), printable(reason))
+}
+
+fn unreadable_json(domain: &str, entry: &RejectedEntry) -> Value {
+    json!({
+        "domain": domain,
+        "name": entry.name,
+        "kind": entry.kind,
+        "refused": entry.reason,
+        "code": Some(&entry.code).filter(|code| !code.is_empty()),
+    })
 }
 
 fn kind(map: EntryMap) -> LookupKind {
@@ -120,7 +214,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
     }
 }
 
-async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
+async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<bool> {
     let bus = BusClient::connect(&args.bus.run_dir).await?;
     let domains = domains(&bus, args.domain.as_ref()).await?;
     let users = args.user.iter().map(|name| (LookupKind::UserByName, &**name));
@@ -128,13 +222,19 @@ async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
     let everything = args.all.then_some((LookupKind::UserByName, ""));
     let wanted: Vec<_> = users.chain(groups).chain(everything).collect();
     let mut failed = Vec::new();
+    // Names that no backend has found. Mirrors find none.
+    let mut missing = wanted.clone();
     for domain in &domains {
         let role = RoleName::Backend(domain.clone());
         let backend = bus.backend(domain).await?;
-        for (kind, name) in &wanted {
-            if let Err(error) = backend.expire(lookup_number(*kind), name.as_bytes()).await {
-                failed.push(call_error(&role, &error));
-                break;
+        for one @ (kind, name) in &wanted {
+            match backend.expire(lookup_number(*kind), name.as_bytes()).await {
+                Ok(true) => missing.retain(|name| name != one),
+                Ok(false) => {}
+                Err(error) => {
+                    failed.push(call_error(&role, &error));
+                    break;
+                }
             }
         }
     }
@@ -142,9 +242,39 @@ async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
         let text = format!("not expired in all domains: {}", join_errors(&failed));
         return Err(CodedError::new(&tools::CACHE_NOT_EXPIRED, text).into());
     }
-    let names = if args.all { None } else { Some(wanted.len() as u64) };
-    writeln!(out, "{}", expired_text(names, domains.len() as u64))?;
-    Ok(())
+    let mut unknown = 0;
+    for (kind, name) in missing {
+        if !is_known(&bus, &domains, kind, name).await? {
+            let map =
+                if kind == LookupKind::GroupByName { EntryMap::Group } else { EntryMap::User };
+            print_error(&no_such_entry(map, name));
+            unknown += 1;
+        }
+    }
+    let names = if args.all { None } else { Some(wanted.len() as u64 - unknown) };
+    if names != Some(0) {
+        writeln!(out, "{}", expired_text(names, domains.len() as u64))?;
+    }
+    Ok(unknown == 0)
+}
+
+/// Whether one of the domains has an entry of that name, served or not. The empty name stands for all entries.
+async fn is_known(
+    bus: &BusClient,
+    domains: &[String],
+    kind: LookupKind,
+    name: &str,
+) -> Result<bool> {
+    if name.is_empty() {
+        return Ok(true);
+    }
+    let found = bus.publisher().await?.show(lookup_number(kind), name.as_bytes()).await;
+    let found = found.map_err(|error| call_error(&RoleName::Publisher, &error))?;
+    if found.iter().any(|entry| domains.contains(&entry.domain)) {
+        return Ok(true);
+    }
+    let unreadable = unreadable_entries(bus, name).await?;
+    Ok(unreadable.iter().any(|(domain, _)| domains.contains(domain)))
 }
 
 /// Returns the named domain, or all domains.
@@ -250,6 +380,34 @@ mod tests {
         assert_eq!(expired_text(None, 2), "all entries expired in 2 domains");
         assert_eq!(expired_text(Some(1), 1), "1 name expired in 1 domain");
         assert_eq!(expired_text(Some(2), 1), "2 names expired in 1 domain");
+    }
+
+    #[test]
+    fn cache_show_finds_rejected_entry_by_dn() {
+        for (dn, name) in [
+            ("uid=carl,ou=people,dc=x", "carl"),
+            ("uid=Carl,ou=people,dc=x", "carl"),
+            ("cn=Carl C+uid=carl,dc=x", "carl"),
+            ("uid=doe\\, jane,dc=x", "doe, jane"),
+            ("uid=doe\\2c jane,dc=x", "doe, jane"),
+            ("uid=a=b,dc=x", "a=b"),
+            ("uid=j\\C3\\BCrgen,dc=x", "jürgen"),
+        ] {
+            assert!(is_named(dn, name), "{dn}");
+        }
+        for (dn, name) in [("uid=carla,dc=carl", "carl"), ("uid=x,uid=carl", "carl"), ("", "a")] {
+            assert!(!is_named(dn, name), "{dn}");
+        }
+        let entry = RejectedEntry {
+            kind: "entry".to_owned(),
+            name: "uid=carl,dc=x".to_owned(),
+            reason: "no home\x1b".to_owned(),
+            code: "RST-5104".to_owned(),
+            fix: String::new(),
+        };
+        let text = "entry uid=carl,dc=x of corp: not served: no home\\u{1b} [RST-5104]\n";
+        assert_eq!(unreadable_text("corp", &entry), text);
+        assert_eq!(unreadable_json("corp", &entry)["code"], "RST-5104");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `roster log-level`: shows and sets the log level of roles. A level lasts until the role restarts; roster.toml has the
-//! permanent one.
+//! `roster log-level`: shows and sets the log level of roles. The monitor stores a level for roles that start later;
+//! roster.toml has the permanent one.
 
-use super::{BusClient, call_error, join_errors, run_async};
+use super::{BusClient, call_error, run_async};
 use crate::args::{LevelName, LogLevelArgs};
 use crate::output::{Align, table};
 use anyhow::Result;
@@ -18,16 +18,24 @@ pub fn run(args: &LogLevelArgs, out: &mut dyn Write) -> Result<()> {
     let (role, level) = parse_role_and_level(args)?;
     run_async(async {
         let bus = BusClient::connect(&args.bus.run_dir).await?;
-        let all = roles(&bus).await?;
-        let roles = match role {
-            Some(role) => vec![running_role(role, &all)?],
-            None => all.into_iter().filter(|(_, runs)| *runs).map(|(role, _)| role).collect(),
-        };
+        let mut roles = roles(&bus).await?;
+        if let Some(role) = &role {
+            check_role(role, &roles)?;
+            roles.retain(|known| known.name == *role);
+        }
         match level {
-            Some(level) => set(&bus, &roles, level, out).await,
+            Some(level) => set(&bus, role.as_ref(), &roles, level, out).await,
             None => show(&bus, &roles, args.json, out).await,
         }
     })
+}
+
+/// A role, as the monitor reports it.
+struct KnownRole {
+    name: RoleName,
+    is_running: bool,
+    /// The level of its next process.
+    level: String,
 }
 
 /// Parses the arguments. A single argument is a role or a level; no role has the name of a level.
@@ -53,66 +61,74 @@ fn parse_role_and_level(
     }
 }
 
-/// Returns all roles except the bus, which is another program, and whether they run.
-async fn roles(bus: &BusClient) -> Result<Vec<(RoleName, bool)>> {
+/// Returns all roles except the bus, which is another program.
+async fn roles(bus: &BusClient) -> Result<Vec<KnownRole>> {
     let status = bus.monitor().await?.status().await;
     let status = status.map_err(|error| call_error(&RoleName::Monitor, &error))?;
-    let roles = status.roles.iter();
-    Ok(roles
-        .filter_map(|role| Some((RoleName::parse(&role.role)?, role.state == "running")))
-        .collect())
+    let roles = status.roles.into_iter().filter_map(|role| {
+        let (name, is_running) = (RoleName::parse(&role.role)?, role.state == "running");
+        Some(KnownRole { name, is_running, level: role.log_level })
+    });
+    Ok(roles.collect())
 }
 
-fn running_role(role: RoleName, all: &[(RoleName, bool)]) -> Result<RoleName, CodedError> {
-    match all.iter().find(|(known, _)| *known == role) {
-        Some((_, true)) => Ok(role),
-        Some((RoleName::Responder(_), false)) => {
-            Err(CodedError::new(&tools::ROLE_NOT_STARTED, format!("{role}: not started yet")))
-        }
-        Some((_, false)) => {
-            Err(CodedError::new(&tools::ROLE_RESTARTING, format!("{role}: not running")))
-        }
-        None => {
-            let known: Vec<_> = all.iter().map(|(role, _)| role.to_string()).collect();
-            let text = format!("unknown role {role}: the roles are {}", known.join(", "));
-            Err(CodedError::new(&tools::UNKNOWN_ROLE, text))
-        }
+fn check_role(role: &RoleName, all: &[KnownRole]) -> Result<(), CodedError> {
+    if all.iter().any(|known| known.name == *role) {
+        return Ok(());
     }
+    let known: Vec<_> = all.iter().map(|role| role.name.to_string()).collect();
+    let text = format!("unknown role {role}: the roles are {}", known.join(", "));
+    Err(CodedError::new(&tools::UNKNOWN_ROLE, text))
 }
 
-async fn show(bus: &BusClient, roles: &[RoleName], json: bool, out: &mut dyn Write) -> Result<()> {
+async fn show(bus: &BusClient, roles: &[KnownRole], json: bool, out: &mut dyn Write) -> Result<()> {
     let mut levels = Vec::new();
-    for role in roles {
-        let status =
-            bus.role(role).await?.status().await.map_err(|error| call_error(role, &error))?;
-        levels.push((role.to_string(), status.log_level));
+    for KnownRole { name, is_running, level } in roles {
+        let level = if *is_running {
+            let status = bus.role(name).await?.status().await;
+            status.map_err(|error| call_error(name, &error))?.log_level
+        } else {
+            level.clone()
+        };
+        levels.push((name.to_string(), level, *is_running));
     }
     if json {
         let levels: serde_json::Map<_, _> =
-            levels.into_iter().map(|(role, level)| (role, json!(level))).collect();
+            levels.into_iter().map(|(role, level, _)| (role, json!(level))).collect();
         writeln!(out, "{:#}", json!(levels))?;
     } else {
-        let rows: Vec<_> = levels.into_iter().map(|(role, level)| vec![role, level]).collect();
-        out.write_all(table(&rows, &[Align::Left, Align::Left]).as_bytes())?;
+        let row = |(role, level, is_running)| {
+            let note = if is_running { "" } else { "from its next start" };
+            vec![role, level, note.to_owned()]
+        };
+        let rows: Vec<_> = levels.into_iter().map(row).collect();
+        out.write_all(table(&rows, &[Align::Left; 3]).as_bytes())?;
     }
     Ok(())
 }
 
 async fn set(
     bus: &BusClient,
-    roles: &[RoleName],
+    role: Option<&RoleName>,
+    roles: &[KnownRole],
     level: LevelName,
     out: &mut dyn Write,
 ) -> Result<()> {
+    let name = role.map(ToString::to_string).unwrap_or_default();
+    let replies = bus.monitor().await?.set_log_level(&name, level.as_str()).await;
+    let replies = replies.map_err(|error| call_error(&RoleName::Monitor, &error))?;
+    let level = level.as_str();
     let mut failed = Vec::new();
-    for role in roles {
-        match bus.role(role).await?.set_log_level(level.as_str()).await {
-            Ok(()) => writeln!(out, "{role} logs at level {}", level.as_str())?,
-            Err(error) => failed.push(call_error(role, &error)),
+    for KnownRole { name, .. } in roles {
+        let name = name.to_string();
+        match replies.iter().find(|(role, _)| *role == name) {
+            Some((_, error)) if error.is_empty() => writeln!(out, "{name} logs at level {level}")?,
+            Some((_, error)) => failed.push(format!("{name}: {error}")),
+            None => writeln!(out, "{name} logs at level {level} from its next start")?,
         }
     }
     if !failed.is_empty() {
-        let text = format!("not set for all roles: {}", join_errors(&failed));
+        let text = format!("not set for all roles: {}", failed.join("; "));
         return Err(CodedError::new(&tools::LOG_LEVEL_NOT_SET, text).into());
     }
     Ok(())
@@ -124,19 +140,19 @@ mod tests {
     use crate::args::BusArgs;
 
     #[test]
-    fn log_level_unknown_role_differs_from_stopped() {
-        let backend = |domain: &str| RoleName::Backend(domain.to_owned());
-        let nss = RoleName::Responder("nss".to_owned());
-        let all = [(RoleName::Monitor, true), (backend("corp"), false), (nss.clone(), false)];
-        assert_eq!(running_role(RoleName::Monitor, &all).unwrap(), RoleName::Monitor);
-        let error = |role| {
-            let error = running_role(role, &all).unwrap_err();
-            (error.message, error.text)
-        };
+    fn log_level_unknown_role_lists_known_ones() {
+        let names = ["monitor", "backend:corp", "responder:nss"];
+        let all = names.map(|name| KnownRole {
+            name: RoleName::parse(name).unwrap(),
+            is_running: name == "monitor",
+            level: "info".to_owned(),
+        });
+        for known in &all {
+            assert!(check_role(&known.name, &all).is_ok());
+        }
+        let error = check_role(&RoleName::Backend("x".to_owned()), &all).unwrap_err();
         let text = "unknown role backend:x: the roles are monitor, backend:corp, responder:nss";
-        assert_eq!(error(backend("x")), (&tools::UNKNOWN_ROLE, text.to_owned()));
-        assert_eq!(error(backend("corp")).0, &tools::ROLE_RESTARTING);
-        assert_eq!(error(nss).0, &tools::ROLE_NOT_STARTED);
+        assert_eq!((error.message, &*error.text), (&tools::UNKNOWN_ROLE, text));
     }
 
     #[test]

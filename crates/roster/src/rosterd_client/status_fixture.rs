@@ -23,6 +23,7 @@ pub fn role(name: &str, pid: u32) -> SupervisedRole {
         since_unix: NOW - 10_800,
         last_end: String::new(),
         last_end_is_clean: false,
+        log_level: "info".to_owned(),
     }
 }
 

@@ -6,12 +6,13 @@
 
 use crate::helper::HelperClient;
 use crate::kdc_availability::KdcAvailability;
+use crate::operation_log::KerberosOperation;
 use crate::{NONEXISTENT_USER, request};
 use parking_lot::Mutex;
 use roster_krb5_helper::ipc::{HelperOperation, HelperReply, HelperRequest};
 use roster_krb5_helper::kdc_errors::KdcOutcome;
 use roster_krb5_helper::realm::Realm;
-use roster_messages::{log, table::login};
+use roster_messages::{RequestNumber, log, table::login};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::lookup_host;
@@ -78,6 +79,7 @@ impl KdcSelection {
         if let Some(since) = self.availability.unavailable_for() {
             let seconds = since.as_secs();
             let why = format!("no KDC has replied for {seconds} s");
+            tracing::trace!(why, "no KDC is asked");
             return HelperReply {
                 is_surely_unchanged: true,
                 ..HelperReply::from_outcome(0, KdcOutcome::Unreachable, why)
@@ -85,14 +87,15 @@ impl KdcSelection {
         }
         request.realm = self.preferred_realm();
         let begun = Instant::now();
-        let asked = self.client.send_request(request);
+        let asked = self.ask(request);
         tokio::pin!(asked);
         let reply = match timeout(patience, &mut asked).await {
             Ok(reply) => reply,
             // It is busy, not unavailable. Another KDC may be faster for the next request.
             Err(_) if self.availability.replied_recently() => {
                 let servers = Arc::clone(self);
-                tokio::spawn(async move { servers.probe_if_unknown(begun).await });
+                let probe = async move { servers.probe_if_unknown(begun).await };
+                tokio::spawn(RequestNumber::current().scope(probe));
                 asked.await
             }
             Err(_) => match self.probe_if_unknown(begun).await {
@@ -132,6 +135,14 @@ impl KdcSelection {
         }
     }
 
+    /// Sends a request to the program, and logs it.
+    async fn ask(&self, request: HelperRequest) -> HelperReply {
+        let operation = KerberosOperation::begin(&request, &self.realm);
+        let reply = self.client.send_request(request).await;
+        operation.end(&reply);
+        reply
+    }
+
     fn mark_unavailable(self: &Arc<Self>, why: &str) {
         if self.availability.mark_unavailable() {
             let realm = &self.realm.name;
@@ -167,12 +178,13 @@ impl KdcSelection {
     }
 
     async fn probe_all(self: &Arc<Self>) -> ProbeResult {
+        let number = RequestNumber::current();
         let mut asked = JoinSet::new();
         for kdc in self.realm.kdcs.clone() {
-            asked.spawn(Arc::clone(self).probe_host(kdc));
+            asked.spawn(number.scope(Arc::clone(self).probe_host(kdc)));
         }
         if self.realm.discover {
-            asked.spawn(Arc::clone(self).probe_dns_kdcs());
+            asked.spawn(number.scope(Arc::clone(self).probe_dns_kdcs()));
         }
         self.first_available(&mut asked).await
     }
@@ -202,7 +214,8 @@ impl KdcSelection {
         let mut asked = JoinSet::new();
         for address in addresses {
             let servers = Arc::clone(&self);
-            asked.spawn(async move { servers.probe_address(address, PROBE).await });
+            let probe = async move { servers.probe_address(address, PROBE).await };
+            asked.spawn(RequestNumber::current().scope(probe));
         }
         self.first_available(&mut asked).await
     }
@@ -224,7 +237,7 @@ impl KdcSelection {
     async fn probe(&self, realm: Realm, deadline: Duration) -> ProbeResult {
         let mut probe = request(NONEXISTENT_USER, HelperOperation::Probe, b"none", b"", deadline);
         probe.realm = Some(realm);
-        match self.client.send_request(probe).await.outcome {
+        match self.ask(probe).await.outcome {
             KdcOutcome::Unreachable => ProbeResult::Unavailable,
             KdcOutcome::Failed => ProbeResult::Inconclusive,
             _ => {

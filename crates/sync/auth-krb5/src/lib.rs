@@ -11,6 +11,7 @@
 mod helper;
 mod kdc_availability;
 mod kdc_selection;
+mod operation_log;
 
 pub use helper::{BindHelperProcess, Krb5HelperProcess};
 

@@ -10,7 +10,7 @@ use super::on_demand_fetch::OnDemandFetcher;
 use super::user_index::{self, UserIndex, UserLookupError};
 use roster_bus::interfaces::{AccessExplanation, LoginRequest, RuleExplanation, TraceContext};
 use roster_config::{AccessConfig as Rules, DomainMode};
-use roster_messages::{log, table::login};
+use roster_messages::{RequestNumber, log, table::login};
 use roster_provider::access::{
     self, AccessEvaluation, AccessFacts, FilterOutcome, Membership, decide,
 };
@@ -25,14 +25,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tracing::trace;
 
 /// Time limit of a directory search for a filter or for group members. After it the earlier result counts.
 const DIRECTORY_WAIT: Duration = Duration::from_millis(1500);
 /// The service of ssh keys.
 const SSHD_SERVICE: &str = "sshd";
-/// Trace context of queries that no request caused.
-const INTERNAL_TRACE: TraceContext = TraceContext { request: 0, call: 0 };
-
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Directory queries of a decision.
@@ -72,9 +70,10 @@ impl<P: Provider + 'static> AccessDirectory for ProviderDirectory<P> {
                 groups.iter().map(|name| LookupQuery::GroupByName(name.clone().into_bytes()));
             let named: Vec<LookupQuery> = named.collect();
             // A failed query leaves the earlier result, if there is one.
-            let _ = self.fetcher.lookup(INTERNAL_TRACE, &of_user).await;
+            let trace = TraceContext { request: RequestNumber::current().0, call: 0 };
+            let _ = self.fetcher.lookup(trace, &of_user).await;
             if !named.is_empty() {
-                let _ = self.fetcher.lookup_all(INTERNAL_TRACE, &named).await;
+                let _ = self.fetcher.lookup_all(trace, &named).await;
             }
         })
     }
@@ -235,7 +234,9 @@ impl RuleAccess {
             return self.evaluator.decide(who, now, &matched);
         }
         let (judge, who, groups) = (Arc::clone(&self.evaluator), who.clone(), self.groups.clone());
+        let number = RequestNumber::current();
         let decided = spawn_blocking(move || {
+            let _entered = number.enter();
             judge.users.prepare(&groups);
             judge.decide(&who, now, &matched)
         });
@@ -302,6 +303,11 @@ impl AccessEvaluator {
             filter_outcome: matched,
         };
         let decision = decide(&self.rules, &facts);
+        for rule in &decision.rules {
+            let (saw, verdict) = (&rule.observed, rule.decision.name());
+            trace!(rule = rule.name, verdict, saw, "access rule");
+        }
+        trace!(verdict = decision.decision.name(), "access decision");
         Ok((decision, bytes))
     }
 

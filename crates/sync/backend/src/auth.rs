@@ -8,7 +8,7 @@ use super::offline_auth::OfflineAuth;
 use roster_auth_krb5::Krb5Authenticator;
 use roster_bus::interfaces::{AccessExplanation, AuthReply, BusError, LoginRequest};
 use roster_bus::secret_pipe;
-use roster_messages::{log, table::login};
+use roster_messages::{RequestNumber, log, table::login};
 use roster_provider::authenticator::{AuthOutcome, Authenticator, LoginUser, NoAuthenticator};
 use roster_provider::reason::Reason;
 #[cfg(feature = "ldap")]
@@ -59,7 +59,10 @@ impl<A: Authenticator> LoginService<A> {
         let patience =
             if self.offline.has_credential(&person) { SERVER_WAIT_SHORT } else { SERVER_WAIT };
         let answer = self.authenticator.authenticate(&person, password, patience).await;
+        let (result, is_unverified) = (answer.result.label(), answer.is_unverified);
+        tracing::trace!(result, is_unverified, "the directory or the KDC decided");
         if answer.result == AuthResult::Unreachable {
+            tracing::trace!("the cached credential decides");
             return self.offline.check_password(&person, password, answer).await;
         }
         if !answer.is_unverified {
@@ -269,13 +272,14 @@ pub fn log_refusal(who: &LoginRequest, what: &'static str, answer: &AuthOutcome)
     let LoginRequest { user, service, .. } = who.clone();
     let (outcome, message, reason) =
         (answer.result.label(), answer.message(), answer.reason.clone());
-    tokio::spawn(async move {
+    let line = async move {
         let user = user.escape_ascii();
         match message {
             Some(message) => log!(INFO, message, %user, service, outcome, "{what}: {reason}"),
             None => tracing::info!(%user, service, outcome, "{what}: {reason}"),
         }
-    });
+    };
+    tokio::spawn(RequestNumber::current().scope(line));
 }
 
 fn to_person(who: &LoginRequest) -> LoginUser {

@@ -13,12 +13,13 @@ use roster_bus::interfaces::{
 use roster_bus::secret_pipe;
 use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
 use roster_config::VerificationProblem;
-use roster_messages::{log, table};
+use roster_messages::{RequestNumber, log, table};
 use roster_provider::authenticator::AuthOutcome;
 use roster_provider::reason::Reason;
 use roster_provider::{LookupQuery, Provider};
 use roster_request::AuthResult;
 use roster_request::LookupKind;
+use roster_role::requests;
 use roster_role::usdt_probes::{BackendProbe, CallKind, ProbeOutcome};
 use roster_secret::Secret;
 use std::sync::Arc;
@@ -109,7 +110,9 @@ impl<P: Provider + 'static> BackendObject<P> {
     ) -> Result<(u64, u64, Vec<u8>), BusError> {
         let kind = lookup_kind(kind)?;
         self.probe.received(trace, CallKind::from_kind(kind));
-        let found = self.fetcher.lookup(trace, &LookupQuery::new(kind, name, id)).await;
+        let query = LookupQuery::new(kind, name, id);
+        let work = self.fetcher.lookup(trace, &query);
+        let found = RequestNumber(trace.request).scope(work).await;
         self.engine.wait_until_committed().await;
         self.lookup_reply(trace, found)
     }
@@ -129,7 +132,8 @@ impl<P: Provider + 'static> BackendObject<P> {
             .into_iter()
             .map(|(kind, name, id)| Ok(LookupQuery::new(lookup_kind(kind)?, name, id)))
             .collect::<Result<Vec<_>, BusError>>()?;
-        let found = self.fetcher.lookup_all(trace, &queries).await;
+        let work = self.fetcher.lookup_all(trace, &queries);
+        let found = RequestNumber(trace.request).scope(work).await;
         self.engine.wait_until_committed().await;
         self.lookup_reply(trace, found)
     }
@@ -141,16 +145,22 @@ impl<P: Provider + 'static> BackendObject<P> {
     ) -> Result<AuthReply, BusError> {
         match receive_secrets(&secrets)?.as_slice() {
             [password] => {
-                let answer = self.login.authenticate(&who, password).await;
-                auth::to_bus_reply(&who, "login", answer)
+                let work = async {
+                    let answer = self.login.authenticate(&who, password).await;
+                    auth::to_bus_reply(&who, "login", answer)
+                };
+                requests::number_of_call(who.request).scope(work).await
             }
             _ => Err(BusError::Invalid("expected one password".into())),
         }
     }
 
     async fn account(&self, who: LoginRequest) -> Result<AuthReply, BusError> {
-        let answer = self.login.check_account(&who).await;
-        auth::to_bus_reply(&who, "account", answer)
+        let work = async {
+            let answer = self.login.check_account(&who).await;
+            auth::to_bus_reply(&who, "account", answer)
+        };
+        requests::number_of_call(who.request).scope(work).await
     }
 
     async fn change_password(
@@ -158,35 +168,42 @@ impl<P: Provider + 'static> BackendObject<P> {
         who: LoginRequest,
         secrets: OwnedFd,
     ) -> Result<AuthReply, BusError> {
-        let answer = match receive_secrets(&secrets)?.as_slice() {
-            [password] => self.login.prepare_change(&who, password).await,
-            [password, new] => self.login.change_password(&who, password, new).await,
-            _ => return Err(BusError::Invalid("expected one or two passwords".into())),
+        let secrets = receive_secrets(&secrets)?;
+        let work = async {
+            let answer = match secrets.as_slice() {
+                [password] => self.login.prepare_change(&who, password).await,
+                [password, new] => self.login.change_password(&who, password, new).await,
+                _ => return Err(BusError::Invalid("expected one or two passwords".into())),
+            };
+            auth::to_bus_reply(&who, "change of password", answer)
         };
-        auth::to_bus_reply(&who, "change of password", answer)
+        requests::number_of_call(who.request).scope(work).await
     }
 
     async fn explain_access(&self, who: LoginRequest) -> AccessExplanation {
-        self.login.explain(&who).await
+        requests::number_of_call(who.request).scope(self.login.explain(&who)).await
     }
 
     async fn ssh_keys(&self, who: LoginRequest) -> Result<Vec<String>, BusError> {
-        match self.login.ssh_keys(&who).await {
-            Ok(keys) => Ok(keys),
-            Err(AuthOutcome {
-                result: AuthResult::Unreachable | AuthResult::Misconfigured,
-                reason,
-                message,
-                ..
-            }) => Err(BusError::Unavailable(match message {
-                Some(message) => Reason::new(message, reason).with_code(),
-                None => reason,
-            })),
-            Err(refused) => {
-                auth::log_refusal(&who, "ssh keys", &refused);
-                Ok(Vec::new())
+        let work = async {
+            match self.login.ssh_keys(&who).await {
+                Ok(keys) => Ok(keys),
+                Err(AuthOutcome {
+                    result: AuthResult::Unreachable | AuthResult::Misconfigured,
+                    reason,
+                    message,
+                    ..
+                }) => Err(BusError::Unavailable(match message {
+                    Some(message) => Reason::new(message, reason).with_code(),
+                    None => reason,
+                })),
+                Err(refused) => {
+                    auth::log_refusal(&who, "ssh keys", &refused);
+                    Ok(Vec::new())
+                }
             }
-        }
+        };
+        requests::number_of_call(who.request).scope(work).await
     }
 
     async fn credentials(&self) -> Result<Vec<CredentialInfo>, BusError> {
@@ -209,7 +226,8 @@ impl<P: Provider + 'static> BackendObject<P> {
     }
 
     async fn forget_credentials(&self, name: Vec<u8>) -> Result<u64, BusError> {
-        let forgotten = self.login.offline().forget(&name).await;
+        let work = self.login.offline().forget(&name);
+        let forgotten = requests::admin_request("forget credentials", work).await;
         forgotten.map_err(|error| BusError::Unavailable(error.reason().with_code()))
     }
 
@@ -238,11 +256,12 @@ impl<P: Provider + 'static> BackendObject<P> {
     }
 
     async fn refresh(&self) {
-        self.provider.refresh();
+        requests::admin_request("refresh", async { self.provider.refresh() }).await;
     }
 
     async fn confirm(&self) -> Result<(u64, u64), BusError> {
-        let confirmed = self.fetcher.absences().confirm().await;
+        let absences = self.fetcher.absences();
+        let confirmed = requests::admin_request("approve removals", absences.confirm()).await;
         confirmed.map_err(|unanswered| {
             let reason = unanswered.into_reason();
             BusError::Unavailable(reason.for_object("nothing was removed").with_code())
@@ -253,15 +272,16 @@ impl<P: Provider + 'static> BackendObject<P> {
         self.engine.rejections(from, at_most.min(REJECTED_PER_REPLY_MAX))
     }
 
-    async fn expire(&self, kind: u32, name: Vec<u8>) -> Result<(), BusError> {
+    async fn expire(&self, kind: u32, name: Vec<u8>) -> Result<bool, BusError> {
         let kind = lookup_kind(kind)?;
         match kind {
             _ if name.is_empty() => {
-                self.fetcher.expire_all();
-                Ok(())
+                requests::admin_request("expire", async { self.fetcher.expire_all() }).await;
+                Ok(true)
             }
             LookupKind::UserByName | LookupKind::GroupByName => {
-                self.fetcher.expire(&LookupQuery::new(kind, name, 0)).await
+                let query = LookupQuery::new(kind, name, 0);
+                requests::admin_request("expire", self.fetcher.expire(&query)).await
             }
             LookupKind::UserByUid | LookupKind::GroupByGid | LookupKind::GroupsOf => {
                 Err(BusError::Invalid("expected the name of a user or a group".into()))

@@ -30,7 +30,7 @@ use roster_domain_cache::credentials::{
     CredentialChanges, FilterMatch, MeasuredHashParams, StoredCredential,
 };
 use roster_domain_cache::password_hash::{HashError, HashParams, PasswordHash};
-use roster_messages::{Message, log, table::login};
+use roster_messages::{Message, RequestNumber, log, table::login};
 use roster_provider::access::FilterOutcome;
 use roster_provider::authenticator::{AuthOutcome, LoginUser};
 use roster_provider::reason::Reason;
@@ -47,6 +47,7 @@ use store::CredentialStore;
 use tokio::sync::{Mutex as Turn, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout};
+use tracing::trace;
 use validity::{CredentialValidity, credential_validity, refusal_delay};
 
 /// Concurrent checks of passwords, each with up to 64 MiB of memory.
@@ -297,7 +298,10 @@ impl OfflineAuth {
             }
             checked
         };
-        match kept.with_user_lock(&person.name, checked).await {
+        let checked = kept.with_user_lock(&person.name, checked).await;
+        let result = checked.as_ref().map(|answer| answer.as_ref().map(|one| one.result.label()));
+        trace!(?result, reason = unreachable.reason, "cached credential checked");
+        match checked {
             Ok(Some(answer)) => {
                 let why = format!("{}; {}", answer.reason, unreachable.reason);
                 AuthOutcome { reason: why, is_offline: true, ..answer }
@@ -452,7 +456,7 @@ impl OfflineAuth {
         let Some(password) = Secret::copy_of(password.as_bytes()) else { return };
         let (offline, person) = (Arc::clone(self), person.clone());
         let Some(emptied) = self.cached.as_ref().map(OfflineState::clear_count) else { return };
-        tokio::spawn(async move {
+        let update = async move {
             let Some((kept, settings)) = offline.cache_and_settings() else { return };
             let learnt = match what {
                 CredentialUpdate::Disabled => {
@@ -477,7 +481,8 @@ impl OfflineAuth {
                     "the cached credential was not updated: {trouble}"
                 );
             }
-        });
+        };
+        tokio::spawn(RequestNumber::current().scope(update));
     }
 
     async fn store_password(
@@ -782,7 +787,7 @@ impl OfflineAuth {
         };
         if is_new {
             let (offline, user, emptied) = (Arc::clone(self), user.to_vec(), kept.clear_count());
-            tokio::spawn(async move {
+            let store = async move {
                 let Some(kept) = &offline.cached else { return };
                 let put = kept.store_match(&user, said, emptied);
                 if let Err(trouble) = kept.with_user_lock(&user, put).await {
@@ -792,7 +797,8 @@ impl OfflineAuth {
                         "the result of the access filter was not stored: {trouble}"
                     );
                 }
-            });
+            };
+            tokio::spawn(RequestNumber::current().scope(store));
         }
     }
 

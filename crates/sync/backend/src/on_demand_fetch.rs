@@ -153,6 +153,11 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
     ) -> Result<OnDemandEntry, BusError> {
         self.require_on_demand()?;
         let (result, answer) = self.lookup_with_result(trace, what).await;
+        let (kind, id) = (what.kind(), what.id());
+        // People type passwords where names belong.
+        let is_found = answer.as_ref().is_ok_and(|answer| !answer.records.is_empty());
+        let name = if is_found { what.name() } else { &b"(unknown)"[..] };
+        tracing::trace!(?kind, id, name = %name.escape_ascii(), result, "lookup");
         metrics::counter!("roster_directory_lookups_total", "result" => result).increment(1);
         answer.and_then(check_reply_size)
     }
@@ -374,18 +379,20 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
 
     /// Queries a user or a group again, with all known data. Data that the directory does not report stays as it is,
     /// because there is nothing better while it is unreachable. A mirror is refreshed completely. A single query could
-    /// reach another server, which this server's data would then contradict.
-    pub async fn expire(&self, what: &LookupQuery) -> Result<(), BusError> {
+    /// reach another server, which this server's data would then contradict. Returns whether the entry is known. A
+    /// mirror does not search for it, and returns false.
+    pub async fn expire(&self, what: &LookupQuery) -> Result<bool, BusError> {
         if self.mode == DomainMode::Replicate {
             self.provider.refresh();
-            return Ok(());
+            return Ok(false);
         }
+        let was_known = self.engine.has_entry(what);
         let what = self.engine.full_lookup(what);
         match timeout(CALL_DEADLINE, self.query_entry(INTERNAL_TRACE, &what))
             .await
             .unwrap_or_else(|_| Err(LookupError::timeout()))
         {
-            Ok(_) => Ok(()),
+            Ok(is_found) => Ok(is_found || was_known),
             Err(error) => {
                 let reason = error.into_reason().for_object("the cached entry stays");
                 Err(BusError::Unavailable(reason.with_code()))

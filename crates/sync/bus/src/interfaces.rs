@@ -56,7 +56,7 @@ pub fn lookup_kind(number: u32) -> Result<LookupKind, BusError> {
 }
 
 /// Relates a query to the request of a program, and to a call for it. Probes are joined by these numbers, see
-/// docs/reference/probes.md. No reply depends on them. 0 means none.
+/// docs/reference/probes.md. Log lines have the number of the request. No reply depends on them. 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Type)]
 pub struct TraceContext {
     /// Number from the responder.
@@ -81,6 +81,8 @@ pub struct LoginRequest {
     /// No user is served under that name. The request is made all the same, with the cost of a wrong password, and is
     /// always refused.
     pub is_decoy: bool,
+    /// Number of the request, for logs; 0 without one.
+    pub request: u64,
 }
 
 /// The result of a login request.
@@ -178,6 +180,10 @@ pub trait Monitor {
     fn status(&self) -> Result<MonitorStatus, BusError>;
     /// Reloads the configuration, like SIGHUP. An error names the faults; the old configuration then stays in force.
     fn reload(&self) -> Result<(), BusError>;
+    /// Sets the log level of a role, or of all roles if the name is empty. Roles that start later get it as well, until
+    /// a configuration with another level is in force. Returns the roles that run, with an error for each that did not
+    /// accept the level. For root and the monitor.
+    fn set_log_level(&self, role: &str, level: &str) -> Result<Vec<(String, String)>, BusError>;
     /// A new configuration is in force.
     #[zbus(signal)]
     fn config_reloaded(&self) -> zbus::Result<()>;
@@ -222,6 +228,8 @@ pub struct SupervisedRole {
     pub last_end: String,
     /// Whether it ended with exit status 0 the last time.
     pub last_end_is_clean: bool,
+    /// Log level of its process, or of the next one. Empty for the bus.
+    pub log_level: String,
 }
 
 /// A backend: one domain's entries, and other data of its directory.
@@ -274,8 +282,9 @@ pub trait Backend {
     /// Returns directory entries that cannot be parsed as users or groups, from that position on.
     fn rejected(&self, from: u32, at_most: u32) -> Result<Vec<RejectedEntry>, BusError>;
     /// Expires the data of a user (`UserByName`), of a group (`GroupByName`) or, with an empty name, of everything, and
-    /// queries it again. A mirror is refreshed completely.
-    fn expire(&self, kind: u32, name: &[u8]) -> Result<(), BusError>;
+    /// queries it again. A mirror is refreshed completely. Returns whether the cache or the directory
+    /// has the entry. A mirror does not search for a name, and returns false.
+    fn expire(&self, kind: u32, name: &[u8]) -> Result<bool, BusError>;
     /// `Backend::fetch` has changes up to `sequence`.
     #[zbus(signal)]
     fn changed(&self, epoch: u64, sequence: u64) -> zbus::Result<()>;

@@ -1235,7 +1235,8 @@ declare_keys! {
         "level",
         ValueKind::Choice { noun: "level", of: &["error", "warn", "info", "debug", "trace"] },
         KeyDefault::Value("\"info\""),
-        "Log level. roster log-level changes it at run time.",
+        "Log level. roster log-level changes it at run time. A reload with another level resets \
+         that change.",
     );
     LOG_JSON: bool = table_key(
         ConfigTable::Log,

@@ -14,7 +14,9 @@ use crate::message::{
     LdapRequest, LdapResponse, RequestControl, ResponseOperation, Scope, SearchRequest, code, oid,
     printable,
 };
+use crate::operation_log::OperationLog;
 use crate::resolve_host::HostResolver;
+use crate::server_selection::describe;
 use roster_config::{BindMethod, ClientCertificate, DomainSecrets, LdapConfig, LdapServer};
 use roster_krb5_helper::bind_ipc::BindCall;
 use roster_messages::table::directory;
@@ -29,6 +31,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout};
+use tracing::debug;
 use zeroize::{Zeroize, Zeroizing};
 
 /// First size of the buffer, and its size after a large message was read.
@@ -169,6 +172,7 @@ pub struct LdapConnection {
     is_unanswered: bool,
     /// Another connection should replace this one then.
     renew_at: Option<Instant>,
+    operations: OperationLog,
 }
 
 impl fmt::Debug for LdapConnection {
@@ -250,31 +254,14 @@ impl LdapConnection {
         server: &LdapServer,
         settings: &ConnectionSettings,
     ) -> Result<Self, LdapError> {
-        // The socket of a connection without TLS, which a bind by this host's key encrypts.
-        let mut clear = None;
-        let mut connection = match server {
-            LdapServer::Ldapi { path } => {
-                let stream = UnixStream::connect(path).await.map_err(LdapError::Connect)?;
-                Self::from_transport(Box::new(stream), settings)
-            }
-            LdapServer::Ldaps { host, port } => {
-                let stream = dial(host, *port, settings).await?;
-                let secured = secure(stream, host, settings).await?;
-                Self { is_unanswered: true, ..Self::from_transport(secured, settings) }
-            }
-            LdapServer::Ldap { host, port } => {
-                let stream = dial(host, *port, settings).await?;
-                if settings.start_tls {
-                    let stream = request_tls(stream, settings).await?;
-                    let secured = secure(stream, host, settings).await?;
-                    Self { is_unanswered: true, ..Self::from_transport(secured, settings) }
-                } else {
-                    clear = Some(stream.as_fd().try_clone_to_owned()?);
-                    let plain = Self::from_transport(Box::new(stream), settings);
-                    Self { is_unanswered: true, ..plain }
-                }
-            }
-        };
+        let begun = Instant::now();
+        let opened = open_transport(server, settings).await;
+        log_step(server, "connect", begun, &opened);
+        let operations = OperationLog::new(describe(server));
+        // `clear` is the socket of a connection without TLS, which a bind by this host's key encrypts.
+        let OpenTransport { stream, clear } = opened?;
+        let mut connection = Self::from_transport(stream, settings, operations);
+        connection.is_unanswered = !matches!(server, LdapServer::Ldapi { .. });
         if let BindMethod::Gssapi(_) = &settings.bind {
             connection.bind_gssapi(settings, server, clear).await?;
         } else {
@@ -284,7 +271,11 @@ impl LdapConnection {
         Ok(connection)
     }
 
-    fn from_transport(transport: Box<dyn Transport>, settings: &ConnectionSettings) -> Self {
+    fn from_transport(
+        transport: Box<dyn Transport>,
+        settings: &ConnectionSettings,
+        operations: OperationLog,
+    ) -> Self {
         Self {
             transport,
             buffer: Vec::new(),
@@ -294,6 +285,7 @@ impl LdapConnection {
             bytes_max: settings.bytes_max,
             is_unanswered: false,
             renew_at: None,
+            operations,
         }
     }
 
@@ -411,6 +403,7 @@ impl LdapConnection {
     pub fn queue(&mut self, request: &LdapRequest<'_>, controls: &[RequestControl<'_>]) -> u32 {
         // Ids repeat after 2³¹ requests. The replies to the first requests arrived long before.
         self.last_id = if self.last_id >= 0x7fff_ffff { 1 } else { self.last_id + 1 };
+        self.operations.sent(self.last_id, request, controls);
         let message = Zeroizing::new(request.encode(self.last_id, controls));
         if self.outgoing.capacity() - self.outgoing.len() < message.len() {
             // A reallocation would leave a copy of the bytes behind.
@@ -489,21 +482,24 @@ impl LdapConnection {
 
     /// Returns the next message. Requires [`ready`](Self::ready).
     pub fn take_response(&mut self) -> Result<LdapResponse<'_>, LdapError> {
-        let response = LdapResponse::parse(self.take_bytes()?)?;
+        let (_, response) = self.take_message()?;
         if let (0, ResponseOperation::Extended(outcome, _)) = (response.id, response.operation) {
             return Err(LdapError::Disconnected(outcome.to_string()));
         }
         Ok(response)
     }
 
-    /// Returns the bytes of the next message. Requires [`ready`](Self::ready).
-    pub fn take_bytes(&mut self) -> Result<&[u8], LdapError> {
+    /// Returns the next message with its bytes. Requires [`ready`](Self::ready).
+    pub fn take_message(&mut self) -> Result<(&[u8], LdapResponse<'_>), LdapError> {
         let MessageFrame::Whole(length) = self.frame()? else {
             return Err(ber::BerError("an incomplete message").into());
         };
         let start = self.start;
         self.start += length;
-        Ok(self.buffer.get(start..self.start).unwrap_or_default())
+        let bytes = self.buffer.get(start..self.start).unwrap_or_default();
+        let response = LdapResponse::parse(bytes)?;
+        self.operations.received(&response);
+        Ok((bytes, response))
     }
 
     /// Waits for the next message.
@@ -689,6 +685,49 @@ impl RootDse {
     pub fn stamp_attribute(&self) -> &'static str {
         if self.is_389 || self.is_active_directory { "modifyTimestamp" } else { "entryCSN" }
     }
+}
+
+/// Logs a step before the first request.
+fn log_step<T>(server: &LdapServer, step: &str, begun: Instant, outcome: &Result<T, LdapError>) {
+    let ms = begun.elapsed().as_micros() as f64 / 1000.0;
+    match outcome {
+        Ok(_) => debug!(server = describe(server), result = "success", ms, "{step}"),
+        Err(error) => debug!(server = describe(server), result = %error, ms, "{step}"),
+    }
+}
+
+/// A connected stream, before the bind.
+struct OpenTransport {
+    stream: Box<dyn Transport>,
+    /// The socket, if the connection has no TLS.
+    clear: Option<OwnedFd>,
+}
+
+/// Connects to a server, with TLS if that is configured.
+async fn open_transport(
+    server: &LdapServer,
+    settings: &ConnectionSettings,
+) -> Result<OpenTransport, LdapError> {
+    let stream: Box<dyn Transport> = match server {
+        LdapServer::Ldapi { path } => {
+            Box::new(UnixStream::connect(path).await.map_err(LdapError::Connect)?)
+        }
+        LdapServer::Ldaps { host, port } => {
+            secure(dial(host, *port, settings).await?, host, settings).await?
+        }
+        LdapServer::Ldap { host, port } => {
+            let stream = dial(host, *port, settings).await?;
+            if !settings.start_tls {
+                let clear = Some(stream.as_fd().try_clone_to_owned()?);
+                return Ok(OpenTransport { stream: Box::new(stream), clear });
+            }
+            let begun = Instant::now();
+            let stream = request_tls(stream, settings).await;
+            log_step(server, "StartTLS", begun, &stream);
+            secure(stream?, host, settings).await?
+        }
+    };
+    Ok(OpenTransport { stream, clear: None })
 }
 
 async fn dial(

@@ -5,16 +5,16 @@
 use crate::ber::BerWriter;
 use roster_config::ldap_filter::{self, FilterExpr as Read, MatchOperator};
 
-const AND: u8 = 0xa0;
-const OR: u8 = 0xa1;
-const NOT: u8 = 0xa2;
-const EQUALITY: u8 = 0xa3;
-const SUBSTRINGS: u8 = 0xa4;
-const GREATER_OR_EQUAL: u8 = 0xa5;
-const LESS_OR_EQUAL: u8 = 0xa6;
-const PRESENT: u8 = 0x87;
-const APPROXIMATE: u8 = 0xa8;
-const EXTENSIBLE: u8 = 0xa9;
+pub(crate) const AND: u8 = 0xa0;
+pub(crate) const OR: u8 = 0xa1;
+pub(crate) const NOT: u8 = 0xa2;
+pub(crate) const EQUALITY: u8 = 0xa3;
+pub(crate) const SUBSTRINGS: u8 = 0xa4;
+pub(crate) const GREATER_OR_EQUAL: u8 = 0xa5;
+pub(crate) const LESS_OR_EQUAL: u8 = 0xa6;
+pub(crate) const PRESENT: u8 = 0x87;
+pub(crate) const APPROXIMATE: u8 = 0xa8;
+pub(crate) const EXTENSIBLE: u8 = 0xa9;
 
 /// Attributes that servers compute, so that a value may change without a change of its entry. OpenLDAP computes them in
 /// the overlays memberof and dynlist, other servers in their own ways.

@@ -14,12 +14,14 @@ pub mod dn;
 mod entry_key;
 mod error;
 pub mod filter;
+mod filter_text;
 mod gssapi;
 mod keepalive;
 mod lookup;
 mod lookup_connection;
 pub mod message;
 mod netlink_watch;
+mod operation_log;
 mod resolve_host;
 pub mod schema;
 mod server_selection;
@@ -64,6 +66,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, trace};
 
 /// Minimum duration of a good service. After a good service, the waits between attempts start with the shortest again.
 const GOOD_SERVICE_MIN: Duration = Duration::from_secs(5);
@@ -253,7 +256,11 @@ impl LdapProvider {
             let passed_over = join_reasons(&reasons);
             match self.serve(&candidate, passed_over.as_ref(), track_sink, network).await {
                 ServiceEnd::Stopped => return Ok(()),
-                ServiceEnd::Failed(error) => reasons.push(error.reason(&server)),
+                ServiceEnd::Failed(error) => {
+                    let reason = error.reason(&server);
+                    debug!(%reason, "server passed over for the mirror");
+                    reasons.push(reason);
+                }
                 ServiceEnd::Lost(error) => {
                     log!(WARN, error.message(), server, %error, "connection to the directory lost");
                     if let LdapError::NoReply { .. } = error {
@@ -288,8 +295,15 @@ impl LdapProvider {
         let mut reasons = Vec::new();
         for candidate in candidates {
             match self.connect_lookups_to(&candidate, join_reasons(&reasons)).await {
-                Ok(open) => return Ok(open),
-                Err(error) => reasons.push(error.reason(&describe(&candidate.server))),
+                Ok(open) => {
+                    trace!(server = &*open.server, "server selected for lookups");
+                    return Ok(open);
+                }
+                Err(error) => {
+                    let reason = error.reason(&describe(&candidate.server));
+                    debug!(%reason, "server passed over for lookups");
+                    reasons.push(reason);
+                }
             }
         }
         Err(join_reasons(&reasons).unwrap_or_else(|| self.servers.no_servers_reason()))

@@ -14,10 +14,10 @@ use crate::connection::{LdapConnection, RootDse};
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
 use crate::keepalive::{KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, keepalive_error, queue_keepalive};
-use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest, code};
+use crate::message::{LdapRequest, ResponseOperation, Scope, SearchRequest, code};
 use crate::netlink_watch::NetworkWatch;
 use crate::server_selection::ServerFailures;
-use roster_messages::{log, table::directory};
+use roster_messages::{RequestNumber, log, table::directory};
 use roster_provider::LookupError;
 use roster_provider::reason::Reason;
 use std::collections::HashMap;
@@ -57,6 +57,8 @@ struct QueuedSearch {
     query: SearchQuery,
     reply: oneshot::Sender<Result<EntryMessages, LdapError>>,
     deadline: Instant,
+    /// The request that caused the search.
+    request: RequestNumber,
 }
 
 /// Signals to the task that owns the connection, and from it.
@@ -147,7 +149,8 @@ impl LookupConnection {
         // Dropped after the channel of the reply.
         let _leaving = LeaveNotice(&self.signals);
         let (reply, replied) = oneshot::channel();
-        let ask = QueuedSearch { query: question, reply, deadline: Instant::now() + within };
+        let (deadline, request) = (Instant::now() + within, RequestNumber::current());
+        let ask = QueuedSearch { query: question, reply, deadline, request };
         let answer = async {
             if self.searches.send(ask).await.is_err() {
                 return Err(LdapError::Closed);
@@ -428,10 +431,11 @@ impl ConnectionTask {
     }
 
     fn send(&mut self, ask: QueuedSearch) {
-        let QueuedSearch { query: question, reply, deadline } = ask;
+        let QueuedSearch { query: question, reply, deadline, request: number } = ask;
         if reply.is_closed() {
             return;
         }
+        let _entered = number.enter();
         let attributes: Vec<&str> = question.attributes.iter().map(String::as_str).collect();
         let request = LdapRequest::Search(SearchRequest {
             base: &question.base,
@@ -484,8 +488,7 @@ impl ConnectionTask {
     }
 
     fn handle_response(&mut self) -> Result<(), LdapError> {
-        let message = self.connection.take_bytes()?;
-        let response = LdapResponse::parse(message)?;
+        let (message, response) = self.connection.take_message()?;
         match response.operation {
             ResponseOperation::Entry(_) => {
                 let Some(one) = self.pending.get_mut(&response.id) else { return Ok(()) };

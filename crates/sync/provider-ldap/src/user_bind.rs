@@ -24,8 +24,8 @@ use crate::message::{LdapRequest, RequestControl};
 use crate::server_selection::{ServerCandidate, ServerFailures, describe};
 use parking_lot::Mutex;
 use roster_config::{DomainConfig, DomainSecrets, LdapServer, ProviderConfig as Configured};
-use roster_messages::log;
 use roster_messages::table::{directory, login};
+use roster_messages::{RequestNumber, log};
 use roster_provider::LookupError;
 use roster_provider::authenticator::{AuthOutcome, Authenticator, LoginUser};
 use roster_provider::reason::Reason;
@@ -39,6 +39,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::trace;
 
 /// Concurrent binds. A server hashes far fewer at once.
 const BINDS_MAX: usize = 32;
@@ -536,7 +537,7 @@ impl BindPool {
         let mut knocks = JoinSet::new();
         for server in servers {
             let settings = Arc::clone(&self.settings);
-            knocks.spawn(async move {
+            let knock = async move {
                 let mut connection = LdapConnection::connect(&server, &settings).await.ok()?;
                 let used = Instant::now();
                 connection.is_responsive().await.then_some(PooledConnection {
@@ -544,7 +545,8 @@ impl BindPool {
                     server,
                     last_used: used,
                 })
-            });
+            };
+            knocks.spawn(RequestNumber::current().scope(knock));
         }
         while let Some(knock) = knocks.join_next().await {
             if let Ok(Some(warm)) = knock {
@@ -562,6 +564,9 @@ impl BindPool {
         let now = Instant::now();
         candidates.sort_by_key(|one| !self.server_failures.may_retry(&describe(&one.server), now));
         candidates.truncate(SERVERS_MAX);
+        for ServerCandidate { server, .. } in &candidates {
+            trace!(server = describe(server), "candidate for a bind");
+        }
         candidates
     }
 
@@ -585,10 +590,11 @@ impl BindPool {
             loop {
                 if let Some(ServerCandidate { server, .. }) = rest.next() {
                     let settings = Arc::clone(&self.settings);
-                    tries.spawn(async move {
+                    let connect = async move {
                         let connection = LdapConnection::connect(&server, &settings).await;
                         (server, connection)
-                    });
+                    };
+                    tries.spawn(RequestNumber::current().scope(connect));
                 }
                 let is_last = rest.peek().is_none();
                 tokio::select! {

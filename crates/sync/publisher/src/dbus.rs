@@ -9,13 +9,16 @@ use roster_bus::interfaces::{
     RejectedEntry, ServedUser, lookup_kind,
 };
 use roster_bus::zbus::{self, interface, object_server::SignalEmitter};
-use roster_messages::{CodedError, Message, table::daemon};
+use roster_messages::{CodedError, Message, RequestNumber, table::daemon};
 use roster_passwd_format::{Group, User};
+use roster_request::LookupKind;
 use roster_role::directories::SNAPSHOT_FILE;
+use roster_role::requests;
 use roster_role::usdt_probes::{self, ProbeOutcome};
 use roster_wire::encode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::trace;
 
 /// Longest wait of `Publish` for the new snapshot.
 const PUBLISH_DEADLINE: Duration = Duration::from_secs(9);
@@ -70,6 +73,22 @@ fn reply_frame(answer: &LookupReply) -> Vec<u8> {
     }
 }
 
+/// Does a lookup, and logs its result.
+async fn log_lookup(
+    kind: LookupKind,
+    work: impl Future<Output = Result<LookupReply, Unavailable>>,
+) -> Result<LookupReply, Unavailable> {
+    let start = Instant::now();
+    let answer = work.await;
+    let result = match &answer {
+        Ok(LookupReply::Absent) => "absent",
+        Ok(_) => "found",
+        Err(Unavailable(reason)) => reason.as_str(),
+    };
+    trace!(?kind, result, ms = start.elapsed().as_millis(), "lookup");
+    answer
+}
+
 fn unknown_domain(name: &str) -> BusError {
     let text = format!("{name}: unknown domain");
     BusError::Invalid(CodedError::new(&daemon::DOMAIN_UNKNOWN, text).to_string())
@@ -91,7 +110,9 @@ impl PublisherObject {
         let kind = lookup_kind(kind)?;
         usdt_probes::publisher_received(request, kind);
         let inquiry = RequestLookup { tasks: &self.tasks, request };
-        let answer = lookup(&inquiry, &LookupRequest::new(kind, name, id)).await;
+        let question = LookupRequest::new(kind, name, id);
+        let work = lookup(&inquiry, &question);
+        let answer = RequestNumber(request).scope(log_lookup(kind, work)).await;
         let outcome = ProbeOutcome::from_result(&answer, |answer| *answer != LookupReply::Absent);
         if let Err(Unavailable(reason)) = &answer {
             self.note_failure(reason);
@@ -103,7 +124,7 @@ impl PublisherObject {
 
     async fn find_user(&self, request: u64, name: Vec<u8>) -> Result<ServedUser, BusError> {
         let inquiry = RequestLookup { tasks: &self.tasks, request };
-        match find_user(&inquiry, &name).await {
+        match RequestNumber(request).scope(find_user(&inquiry, &name)).await {
             Ok(Some(found)) => Ok(found),
             Ok(None) => Ok(ServedUser::default()),
             Err(Unavailable(reason)) => {
@@ -135,18 +156,23 @@ impl PublisherObject {
 
     async fn show(&self, kind: u32, name: Vec<u8>) -> Result<Vec<EntryDetails>, BusError> {
         let kind = lookup_kind(kind)?;
-        Ok(self.tasks.state.read().await.show_entries(kind, &name))
+        let show = async { self.tasks.state.read().await.show_entries(kind, &name) };
+        Ok(requests::admin_request("show entries", show).await)
     }
 
     async fn confirm(&self, domain: String) -> Result<u64, BusError> {
-        let confirmed = self.tasks.state.write().await.confirm(&domain);
-        let (position, removals) = confirmed.ok_or_else(|| unknown_domain(&domain))?;
-        self.tasks.domain_wakeups[position].notify_one();
-        Ok(removals)
+        let confirm = async {
+            let confirmed = self.tasks.state.write().await.confirm(&domain);
+            let (position, removals) = confirmed.ok_or_else(|| unknown_domain(&domain))?;
+            self.tasks.domain_wakeups[position].notify_one();
+            Ok::<_, BusError>(removals)
+        };
+        requests::admin_request("approve removals", confirm).await
     }
 
     async fn publish(&self) -> Result<u64, BusError> {
-        let attempted = tokio::time::timeout(PUBLISH_DEADLINE, self.tasks.wait_for_attempt()).await;
+        let attempt = tokio::time::timeout(PUBLISH_DEADLINE, self.tasks.wait_for_attempt());
+        let attempted = requests::admin_request("publish", attempt).await;
         let status = self.tasks.status.lock().clone();
         match attempted {
             Ok(()) if !status.error.is_empty() => {

@@ -22,7 +22,7 @@ use super::state::{DomainState, Invalidation, PublisherState};
 use crate::role_config::DomainRules;
 use futures_util::{TryStreamExt, stream};
 use parking_lot::{Mutex, MutexGuard};
-use roster_admission::Rules;
+use roster_admission::{Refusal, Rules};
 use roster_bus::bus_names::{BACKEND, RoleName};
 use roster_bus::coalesce::{CallKey, Coalescer};
 use roster_bus::domain_image::{Record, Records};
@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
+use tracing::{Level, enabled, trace};
 
 /// Different queries in flight to all backends together.
 const IN_FLIGHT_MAX: usize = 256;
@@ -163,8 +164,10 @@ impl BackendClients {
             return Ok(Arc::default());
         };
         if back_end.lock_negative_cache().knows(question, Instant::now()) {
+            trace!(role = %back_end.role, "a negative entry is cached");
             return Ok(Arc::default());
         }
+        trace!(role = %back_end.role, "calling the backend");
         let trace = TraceContext { request, call: usdt_probes::next_trace_number() };
         usdt_probes::call_sent(trace, CallKind::from_kind(question.kind()), &back_end.domain);
         let sent = question.clone();
@@ -245,6 +248,7 @@ impl BackendClients {
         debug_assert!(key.member.starts_with(BACKEND));
         let joined = |joined| {
             if joined {
+                trace!("joins an equal call to the backend");
                 metrics::counter!("roster_coalesced_requests_total").increment(1);
             }
         };
@@ -520,6 +524,9 @@ async fn try_lookup(
         },
     };
     let Some(claimant) = find_owner(directories, &by_name).await? else {
+        if enabled!(Level::TRACE) {
+            state.read().await.log_unserved(&by_name);
+        }
         return Ok(LookupRound::Absent);
     };
     let claims = state.read().await.ownership_requests(claimant);
@@ -909,6 +916,45 @@ impl PublisherState {
         let (_, served) = self.served_entry(owner)?;
         let is_plain = reading.domain.is_none() && reading.question.kind().is_by_name();
         (!is_plain || served.is_preferred).then_some(owner)
+    }
+
+    /// Logs the reason why no entry is served under a name or id.
+    fn log_unserved(&self, reading: &NameReading) {
+        match self.owner(reading).map(|owner| (owner, self.refusal(owner))) {
+            None => trace!("no domain has the entry"),
+            Some(((position, _), refusal)) => {
+                let domain = self.domains.get(position).map_or("", |domain| &*domain.name);
+                let reason = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
+                trace!(domain, reason, "the entry is not admitted");
+            }
+        }
+    }
+
+    /// Returns the reason why an entry is not served: admission, or another entry with its name or id. `None` if it is
+    /// served, or if the entry or the host's accounts are unknown.
+    pub(super) fn refusal(&self, claimant: EntryOwner) -> Option<Refusal> {
+        let (position, number) = claimant;
+        let domain = self.domains.get(position)?;
+        let locals = self.locals.as_ref()?;
+        // Without on-demand domains there is no ownership table.
+        let is_on_demand = self.domains.iter().any(|domain| domain.mode == DomainMode::OnDemand);
+        let source = DomainSource { domain: &domain.entries, rules: &domain.rules };
+        match domain.entries.entry(number)? {
+            ModelEntry::User(user) => match domain.rules.user(user, locals) {
+                Err(refusal) => Some(refusal),
+                Ok(mut user) => {
+                    let served = self.ownership.check_user(claimant, &mut user, &source, locals);
+                    served.err().filter(|_| is_on_demand)
+                }
+            },
+            ModelEntry::Group(group) => match domain.rules.group(group, locals) {
+                Err(refusal) => Some(refusal),
+                Ok(mut group) => {
+                    let served = self.ownership.check_group(claimant, &mut group, &source, locals);
+                    served.err().filter(|_| is_on_demand)
+                }
+            },
+        }
     }
 
     /// Returns the entry and its name, if it is admitted and owns its id and a name.

@@ -10,9 +10,12 @@ use roster_messages::table::directory;
 use roster_names::qualified_forms;
 use roster_request::LookupKind;
 use std::collections::HashSet;
+use tracing::trace;
 
 /// Longest name in a report, in bytes. Longer names are rejected anyway, and 10,000 of them fit into one message.
 const NAME_BYTES_MAX: usize = 256;
+/// Rejected entries of one snapshot in the trace log.
+const LOGGED_MAX: usize = 1000;
 /// Members of a group, or groups of a user, in a report.
 const RELATED_MAX: usize = 10_000;
 
@@ -35,7 +38,9 @@ impl PublisherState {
         let domains = self.domains.iter().enumerate();
         let shown = domains.flat_map(|(position, domain)| {
             let first = self.unread_before(position).map(|unread| &*unread.name);
-            let shown = domain.show_entries(kind, name);
+            // A lookup may have brought an entry that no snapshot has decided about yet.
+            let refusal = move |number| self.refusal((position, number));
+            let shown = domain.show_entries(kind, name, refusal);
             shown.into_iter().map(move |shown| match first {
                 Some(first) => EntryDetails {
                     refused: format!("the higher-priority domain {first} was not read yet"),
@@ -50,12 +55,18 @@ impl PublisherState {
 }
 
 impl DomainState {
-    fn show_entries(&self, kind: LookupKind, name: &[u8]) -> Vec<EntryDetails> {
+    fn show_entries(
+        &self,
+        kind: LookupKind,
+        name: &[u8],
+        refusal: impl Fn(u32) -> Option<Refusal>,
+    ) -> Vec<EntryDetails> {
+        let described =
+            |refusal: &Refusal| (refusal.to_string(), refusal.message().code.to_owned());
         let refused = |number: u32| {
             let found = self.rejected.iter().find(|(refused, _)| *refused == number);
-            found.map_or_else(Default::default, |(_, refusal)| {
-                (refusal.to_string(), refusal.message().code.to_owned())
-            })
+            let found = found.map(|(_, refusal)| described(refusal));
+            found.or_else(|| refusal(number).as_ref().map(described)).unwrap_or_default()
         };
         let names = &self.rules.names;
         // The name alone, and the name with this domain.
@@ -102,6 +113,20 @@ impl DomainState {
             true => names.qualified(&names.base(native)).into_owned(),
             false => names.preferred(native).into_owned(),
         }
+    }
+
+    /// Logs the first rejected entries of a snapshot with their reasons.
+    pub(super) fn log_rejections(&self) {
+        let listed = self.rejected.iter().take(LOGGED_MAX);
+        for entry in listed.filter_map(|(number, refusal)| self.rejected_entry(*number, refusal)) {
+            let RejectedEntry { kind, name, reason, code, .. } = entry;
+            trace!(domain = self.name, kind, name, reason, reason_code = code, "entry rejected");
+        }
+        trace!(
+            domain = self.name,
+            rejected = self.rejected.len(),
+            "entries of the snapshot admitted"
+        );
     }
 
     fn rejected_entry(&self, number: u32, refusal: &Refusal) -> Option<RejectedEntry> {

@@ -28,6 +28,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::{Level, enabled};
 
 /// Names that one change lists. With more names it invalidates everything.
 const NAMES_LISTED_MAX: usize = 100;
@@ -533,6 +534,9 @@ impl PublisherState {
         for (domain, ((refused, with_domain), counts)) in self.domains.iter_mut().zip(results) {
             (domain.rejected, domain.counts) = (refused, counts);
             domain.with_domain = with_domain;
+            if enabled!(Level::TRACE) {
+                domain.log_rejections();
+            }
         }
     }
 

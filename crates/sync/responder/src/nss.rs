@@ -25,7 +25,7 @@ use roster_bus::coalesce::{CallKey, Coalescer};
 use roster_bus::interfaces::{LOOKUP_DEADLINE, PublisherProxy, lookup_number};
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_bus::zbus::{self, MatchRule, MessageStream, message};
-use roster_messages::{log, table::daemon};
+use roster_messages::{RequestNumber, log, table::daemon};
 use roster_request::LookupKind;
 use roster_role::error_code::WithCode;
 use roster_role::launch::Launch;
@@ -42,7 +42,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tracing::{debug, trace};
 
 /// Connection limits. All services of root use one user id.
 const LIMITS: ConnectionLimits = ConnectionLimits { per_user: 64, for_root: 512, total: 2048 };
@@ -138,7 +138,11 @@ async fn serve(
     let request = NssRequest::read(&room[..length]).map_err(io::Error::other)?;
     admitted.mark_requested();
     let hop = usdt_probes::RequestProbe::received(request.kind);
-    let (outcome, answer) = responder.respond(&request, &hop, &admitted).await;
+    let work = async {
+        trace!(kind = label(request.kind), peer = uid, "request");
+        responder.respond(&request, &hop, &admitted).await
+    };
+    let (outcome, answer) = RequestNumber(hop.number()).scope(work).await;
     let replied = timeout(REPLY_WAIT, connection.send_reply(&answer)).await;
     hop.answered(outcome);
     replied?
@@ -152,6 +156,17 @@ fn request_length(read: &[u8]) -> io::Result<usize> {
     let Some(header) = read.first_chunk() else { return Ok(REQUEST_HEADER_BYTES) };
     let header = NssRequestHeader::parse(header).map_err(io::Error::other)?;
     Ok(REQUEST_HEADER_BYTES + header.name_bytes())
+}
+
+/// Returns the result that a reply states.
+fn frame_outcome(frame: &[u8]) -> ProbeOutcome {
+    match NssReplyHeader::from_frame(frame).map(|header| header.reply) {
+        Ok(NssReply::Absent) => ProbeOutcome::Absent,
+        Ok(NssReply::Unavailable) | Err(_) => ProbeOutcome::Unavailable,
+        Ok(NssReply::User { .. } | NssReply::Group { .. } | NssReply::Groups { .. }) => {
+            ProbeOutcome::Found
+        }
+    }
 }
 
 /// A complete reply, shared by all requests that wait for it.
@@ -176,24 +191,28 @@ impl NssResponder {
         let start = Instant::now();
         let answer = async {
             if let Some(frame) = self.cached_reply(request) {
+                trace!(kind = label(request.kind), "the reply is cached");
                 return frame;
             }
             let _turn = admitted.request_slot().await;
             // Another request may have filled the cache meanwhile.
             match self.cached_reply(request) {
                 Some(frame) => frame,
-                None => self.query_publisher(request, hop).await,
+                None => {
+                    let frame = self.query_publisher(request, hop).await;
+                    let (kind, result) = (label(request.kind), frame_outcome(&frame).label());
+                    // People type passwords where names belong.
+                    let is_found = frame_outcome(&frame) == ProbeOutcome::Found;
+                    let name = if is_found { request.name } else { &b"(unknown)"[..] };
+                    let (name, ms) = (name.escape_ascii(), start.elapsed().as_millis());
+                    debug!(kind, %name, id = request.id, result, ms, "lookup");
+                    frame
+                }
             }
         };
         let late = |_| Arc::from(encode::UNAVAILABLE);
         let frame = timeout(LOOKUP_DEADLINE, answer).await.unwrap_or_else(late);
-        let outcome = match NssReplyHeader::from_frame(&frame).map(|header| header.reply) {
-            Ok(NssReply::Absent) => ProbeOutcome::Absent,
-            Ok(NssReply::Unavailable) | Err(_) => ProbeOutcome::Unavailable,
-            Ok(NssReply::User { .. } | NssReply::Group { .. } | NssReply::Groups { .. }) => {
-                ProbeOutcome::Found
-            }
-        };
+        let outcome = frame_outcome(&frame);
         let result = outcome.label();
         let kind = label(request.kind);
         metrics::counter!("roster_lookups_total", "kind" => kind, "result" => result).increment(1);
@@ -233,6 +252,7 @@ impl NssResponder {
         debug_assert!(key.member.starts_with(PUBLISHER));
         let joined = |joined| {
             if joined {
+                trace!("joins an equal call to the publisher");
                 metrics::counter!("roster_coalesced_requests_total").increment(1);
             }
         };
@@ -240,29 +260,31 @@ impl NssResponder {
         let news = self.lock_reply_cache().change_count();
         let (publisher, name) = (self.publisher.clone(), name.to_vec());
         let number = hop.number();
-        let call = || async move {
-            let call = publisher.look_up(number, lookup_number(kind), &name, id);
-            match timeout(LOOKUP_DEADLINE, call).await {
-                Ok(Ok(frame)) if NssReplyHeader::from_frame(&frame).is_ok() => {
-                    ReplyFrame::from(frame)
+        let call = || {
+            RequestNumber(number).scope(async move {
+                let call = publisher.look_up(number, lookup_number(kind), &name, id);
+                match timeout(LOOKUP_DEADLINE, call).await {
+                    Ok(Ok(frame)) if NssReplyHeader::from_frame(&frame).is_ok() => {
+                        ReplyFrame::from(frame)
+                    }
+                    Ok(Ok(_)) => {
+                        log!(
+                            WARN,
+                            &daemon::PUBLISHER_REPLY_MALFORMED,
+                            "malformed reply from the publisher"
+                        );
+                        Arc::from(encode::UNAVAILABLE)
+                    }
+                    Ok(Err(error)) => {
+                        debug!(?kind, id, "not answered: {error}");
+                        Arc::from(encode::UNAVAILABLE)
+                    }
+                    Err(_) => {
+                        debug!(?kind, id, "not answered in time");
+                        Arc::from(encode::UNAVAILABLE)
+                    }
                 }
-                Ok(Ok(_)) => {
-                    log!(
-                        WARN,
-                        &daemon::PUBLISHER_REPLY_MALFORMED,
-                        "malformed reply from the publisher"
-                    );
-                    Arc::from(encode::UNAVAILABLE)
-                }
-                Ok(Err(error)) => {
-                    debug!(?kind, name = %name.escape_ascii(), id, "not answered: {error}");
-                    Arc::from(encode::UNAVAILABLE)
-                }
-                Err(_) => {
-                    debug!(?kind, name = %name.escape_ascii(), id, "not answered in time");
-                    Arc::from(encode::UNAVAILABLE)
-                }
-            }
+            })
         };
         hop.sent();
         let answered = self.in_flight.request_or_join_with_count(news, key, joined, call).await;

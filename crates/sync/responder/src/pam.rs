@@ -39,11 +39,12 @@ use roster_bus::interfaces::{
 use roster_bus::secret_pipe;
 use roster_bus::zbus;
 use roster_bus::zbus::proxy::CacheProperties;
-use roster_messages::log;
 use roster_messages::table::{daemon, login};
+use roster_messages::{RequestNumber, log};
 use roster_request::{AuthRequestKind, AuthResult, auth::BLOB_BYTES_MAX};
 use roster_role::error_code::WithCode;
 use roster_role::launch::Launch;
+use roster_role::requests;
 use roster_role::sandbox::ResourceLimits;
 use roster_role::{RoleContext, RoleProgram};
 use roster_secret::Secret;
@@ -54,6 +55,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
+use tracing::trace;
 use user_cache::UserCache;
 
 /// Connection limits. All services of root use one user id, and root's services make every login.
@@ -146,14 +148,18 @@ async fn serve(
     }
     let request = AuthRequest::read(room.as_bytes()).map_err(io::Error::other)?;
     admitted.mark_requested();
-    let (answer, about) = responder.respond(uid, &request, &admitted).await;
-    let replied = match answer.encode() {
-        Ok(told) => timeout(REPLY_WAIT, connection.send_reply(told.as_bytes())).await,
-        Err(error) => Ok(Err(error)),
+    let work = async {
+        trace!(kind = request_label(request.kind), peer = uid, "request");
+        let (answer, about) = responder.respond(uid, &request, &admitted).await;
+        let replied = match answer.encode() {
+            Ok(told) => timeout(REPLY_WAIT, connection.send_reply(told.as_bytes())).await,
+            Err(error) => Ok(Err(error)),
+        };
+        // Logged whether or not it arrived; the program need not wait for it.
+        about.log(&request, &answer);
+        replied?
     };
-    // Logged whether or not it arrived; the program need not wait for it.
-    about.log(&request, &answer);
-    replied?
+    requests::next_number().scope(work).await
 }
 
 /// Returns the length of a request from its first bytes.
@@ -298,12 +304,18 @@ impl PamResponder {
             (found.user(name, now), found.change_count())
         };
         if let Some(found) = known {
+            trace!(domain = found.domain, uid = found.uid, "the user's domain is cached");
             self.recent_users.lock().note(name, found.uid, now);
             return Some(found);
         }
-        match self.publisher.find_user(0, name).await {
+        match self.publisher.find_user(RequestNumber::current().0, name).await {
             Ok(found) => {
                 let now = Instant::now();
+                trace!(
+                    domain = found.domain,
+                    uid = found.uid,
+                    "the publisher named the user's domain"
+                );
                 if !found.domain.is_empty() {
                     self.recent_users.lock().note(name, found.uid, now);
                     self.user_cache.lock().note(name, &found, news, now);
@@ -500,7 +512,9 @@ impl PamResponder {
                     remote_host: printable_field(request.remote_host),
                     terminal: printable_field(request.terminal),
                     is_decoy,
+                    request: RequestNumber::current().0,
                 };
+                trace!(domain = domain.map_or("", String::as_str), is_decoy, "calling the backend");
                 call_backend(back_end, &who, request).await
             }
             None if is_decoy => return unknown_user_reply(),
@@ -540,7 +554,13 @@ impl PamResponder {
         let Some(back_end) = self.backends.get(&found.domain) else {
             return PamReply::from_result(AuthResult::Unreachable);
         };
-        let who = LoginRequest { user: found.name, uid: found.uid, ..LoginRequest::default() };
+        let request_number = RequestNumber::current().0;
+        let who = LoginRequest {
+            user: found.name,
+            uid: found.uid,
+            request: request_number,
+            ..LoginRequest::default()
+        };
         match back_end.ssh_keys(&who).await {
             Ok(keys) => {
                 let mut answer = PamReply::from_result(AuthResult::Success);

@@ -14,6 +14,7 @@ pub mod launch;
 pub mod logging;
 pub mod metrics;
 pub mod process;
+pub mod requests;
 mod role;
 pub mod role_object;
 mod runtime;

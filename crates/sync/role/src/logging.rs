@@ -3,25 +3,34 @@
 //! names the role that wrote it. The level can change while the process runs.
 //!
 //! An event of `roster_messages::log!` has a code. A line of text ends with it, JSON has it as `code`, and the journal
-//! as `CODE`, beside `MESSAGE_ID`. Such events are counted at any level of the log.
+//! as `CODE`, beside `MESSAGE_ID`. Such events are counted at any level of the log. A line that a request caused has its
+//! number as `request`.
+//!
+//! The last debug lines are kept in a ring of at most 64 KiB if the level leaves them out. An error, and a warning about
+//! a directory or a login, writes them.
 
+mod journal;
+mod record;
+mod ring;
+mod writer;
+
+use record::{LogRecord, level_name};
+use ring::DebugRing;
 use roster_bus::bus_names::RoleName;
 use roster_config::LogConfig;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tracing::field::{Field, Visit};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_subscriber::filter::{Targets, filter_fn};
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, format::Writer};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
-use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
+use writer::{LogWriter, time_text};
 
 /// Writes a line to standard error before logging has started. Standard error may be closed.
 pub fn print_stderr(line: fmt::Arguments<'_>) {
@@ -29,18 +38,29 @@ pub fn print_stderr(line: fmt::Arguments<'_>) {
 }
 
 /// Levels by name, as in the configuration and `roster log-level`.
-const LEVELS: [(&str, LevelFilter); 5] = [
-    ("error", LevelFilter::ERROR),
-    ("warn", LevelFilter::WARN),
-    ("info", LevelFilter::INFO),
-    ("debug", LevelFilter::DEBUG),
-    ("trace", LevelFilter::TRACE),
-];
+const LEVELS: [Level; 5] = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+/// Prefix of the names of the daemon's own crates.
+const OWN_TARGET_PREFIX: &str = "roster";
+/// Digits of a code that mark a reason for a backtrace: warnings about directories and logins.
+const BACKTRACE_AREAS: [&str; 2] = ["RST-5", "RST-6"];
+
+/// Returns the position of a level in [`LEVELS`].
+fn level_number(name: &str) -> Option<usize> {
+    LEVELS.iter().position(|level| level_name(*level) == name)
+}
+
+/// Whether there is a level of that name.
+#[must_use]
+pub fn is_level(name: &str) -> bool {
+    level_number(name).is_some()
+}
 
 /// Level and format of a running process's log.
 #[derive(Clone)]
 pub struct LogLevel {
     filter: reload::Handle<Targets, Registry>,
+    /// Position in [`LEVELS`].
+    level: Arc<AtomicUsize>,
     json: Arc<AtomicBool>,
 }
 
@@ -48,15 +68,18 @@ impl LogLevel {
     /// Returns the name of the level.
     #[must_use]
     pub fn get(&self) -> String {
-        let level = self.filter.with_current(own_level).unwrap_or(LevelFilter::OFF);
-        let named = LEVELS.iter().find(|(_, candidate)| *candidate == level);
-        named.map_or("off", |(name, _)| name).to_owned()
+        level_name(current_level(&self.level)).to_owned()
     }
 
     /// Sets the level. Returns false if there is no level of that name.
     #[must_use]
     pub fn set(&self, name: &str) -> bool {
-        filter(name).is_some_and(|filter| self.filter.reload(filter).is_ok())
+        let Some(number) = level_number(name) else { return false };
+        let is_set = self.filter.reload(filter(LEVELS[number])).is_ok();
+        if is_set {
+            self.level.store(number, Ordering::Relaxed);
+        }
+        is_set
     }
 
     /// Selects lines of JSON or of text. The journal has another format.
@@ -65,97 +88,39 @@ impl LogLevel {
     }
 }
 
-fn own_level(targets: &Targets) -> LevelFilter {
-    let ours = targets.iter().find(|(target, _)| *target == OWN_TARGET_PREFIX);
-    ours.map_or(LevelFilter::OFF, |(_, level)| level)
+fn current_level(number: &AtomicUsize) -> Level {
+    LEVELS.get(number.load(Ordering::Relaxed)).copied().unwrap_or(Level::INFO)
 }
 
-/// Prefix of the names of the daemon's own crates.
-const OWN_TARGET_PREFIX: &str = "roster";
+/// Returns the level of lines of libraries. At `info` they log only warnings, because an administrator cannot act on the
+/// rest.
+fn library_level(own: Level) -> Level {
+    match own {
+        Level::TRACE => Level::DEBUG,
+        Level::DEBUG => Level::INFO,
+        Level::INFO | Level::WARN => Level::WARN,
+        _ => Level::ERROR,
+    }
+}
 
-/// Returns a filter that logs Roster's own lines at that level, and lines of libraries with less detail. At `info`,
-/// libraries log only warnings, because an administrator cannot act on the rest.
-fn filter(name: &str) -> Option<Targets> {
-    let (_, level) = LEVELS.iter().find(|(candidate, _)| *candidate == name)?;
-    let others = match *level {
-        LevelFilter::TRACE => LevelFilter::DEBUG,
-        LevelFilter::DEBUG => LevelFilter::INFO,
-        level => level.min(LevelFilter::WARN),
-    };
-    Some(Targets::new().with_default(others).with_target(OWN_TARGET_PREFIX, *level))
+/// Returns a filter of events for a level of the log. Roster's own debug lines pass at any level, because the ring
+/// keeps them.
+fn filter(level: Level) -> Targets {
+    let own = LevelFilter::from_level(level.max(Level::DEBUG));
+    let libraries = LevelFilter::from_level(library_level(level));
+    Targets::new().with_default(libraries).with_target(OWN_TARGET_PREFIX, own)
 }
 
 /// Starts logging, once for each process. An unknown level counts as `info`.
 #[must_use]
 pub fn start(role: &RoleName, log: &LogConfig) -> LogLevel {
-    let targets = filter(&log.level).or_else(|| filter("info")).unwrap_or_default();
-    let (targets, filter) = reload::Layer::new(targets);
-    let json = Arc::new(AtomicBool::new(log.json));
-    let journal = is_stderr_the_journal().then(|| journal_layer(role));
-    if let Some(Ok(journal)) = journal {
-        let layers = tracing_subscriber::registry().with(journal.with_filter(targets));
-        let _ = layers.with(message_counter()).try_init();
-    } else {
-        let lines = LineFormat { role: role.to_string(), json: Arc::clone(&json) };
-        let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).event_format(lines);
-        let layers = tracing_subscriber::registry().with(layer.with_filter(targets));
-        let _ = layers.with(message_counter()).try_init();
-    }
-    LogLevel { filter, json }
-}
-
-/// Returns the layer that writes to journald. It converts names of fields to capitals.
-fn journal_layer(role: &RoleName) -> io::Result<tracing_journald::Layer> {
-    let mut fields = vec![("ROSTER_ROLE", role.to_string())];
-    if let RoleName::Backend(domain) = role {
-        fields.push(("ROSTER_DOMAIN", domain.clone()));
-    }
-    let layer = tracing_journald::Layer::new()?
-        .with_syslog_identifier(format!("rosterd:{role}"))
-        .with_field_prefix(None)
-        .with_custom_fields(fields);
-    Ok(layer)
-}
-
-/// Field of `roster_messages::log!` with the journal's identifier of the message.
-const JOURNAL_ID: &str = "message_id";
-/// Field of `roster_messages::log!` with the code.
-const CODE: &str = "code";
-
-/// Whether an event has a code.
-fn has_code(metadata: &Metadata<'_>) -> bool {
-    metadata.fields().field(JOURNAL_ID).is_some()
-}
-
-/// Returns the layer that counts events with a code.
-fn message_counter<S>() -> impl Layer<S>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    MessageCounter.with_filter(filter_fn(has_code).with_max_level_hint(Level::INFO))
-}
-
-struct MessageCounter;
-
-impl<S: Subscriber> Layer<S> for MessageCounter {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        event.record(&mut CountedCode);
-    }
-}
-
-struct CountedCode;
-
-impl Visit for CountedCode {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        // Only codes of the table: their number bounds the number of counters.
-        if field.name() == CODE
-            && let Some(message) = roster_messages::find(value)
-        {
-            metrics::counter!("roster_messages_total", "code" => message.code).increment(1);
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+    let number = level_number(&log.level).or_else(|| level_number("info")).unwrap_or_default();
+    let (targets, filter) = reload::Layer::new(filter(LEVELS[number]));
+    let (level, json) = (Arc::new(number.into()), Arc::new(AtomicBool::new(log.json)));
+    let writer = LogWriter::new(role, is_stderr_the_journal(), Arc::clone(&json));
+    let layer = LogLayer { writer, level: Arc::clone(&level), ring: Mutex::default() };
+    let _ = tracing_subscriber::registry().with(targets).with(layer).try_init();
+    LogLevel { filter, level, json }
 }
 
 /// Whether standard error is still the stream of systemd. `JOURNAL_STREAM` has the device and inode of that stream. A
@@ -167,107 +132,65 @@ fn is_stderr_the_journal() -> bool {
     stat.is_ok_and(|stat| device.parse() == Ok(stat.dev()) && inode.parse() == Ok(stat.ino()))
 }
 
-/// One event, one line.
-struct LineFormat {
-    role: String,
-    json: Arc<AtomicBool>,
+/// Writes events, counts those with a code, and keeps the last debug lines.
+struct LogLayer {
+    writer: LogWriter,
+    /// Position in [`LEVELS`].
+    level: Arc<AtomicUsize>,
+    ring: Mutex<DebugRing>,
 }
 
-impl<S, N> FormatEvent<S, N> for LineFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let fields = EventFields::from_event(event);
-        let mut time = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut time))?;
-        let level = event.metadata().level();
-        if self.json.load(Ordering::Relaxed) {
-            let mut line = serde_json::Map::new();
-            line.insert("time".into(), time.into());
-            line.insert("level".into(), level_name(level).into());
-            line.insert("role".into(), self.role.as_str().into());
-            line.insert("target".into(), event.metadata().target().into());
-            line.insert("message".into(), fields.message.into());
-            if let Some(code) = fields.code {
-                line.insert(CODE.into(), code.into());
-            }
-            for (name, value) in fields.others {
-                line.entry(name).or_insert_with(|| value.into());
-            }
-            return writeln!(writer, "{}", serde_json::Value::Object(line));
-        }
-        write!(writer, "{time} {:5} {}: {}", level_name(level), self.role, fields.message)?;
-        for (name, value) in fields.others {
-            write!(writer, " {name}={value}")?;
-        }
-        if let Some(code) = fields.code {
-            write!(writer, " [{code}]")?;
-        }
-        writeln!(writer)
-    }
-}
-
-fn level_name(level: &Level) -> &'static str {
-    let named = LEVELS.iter().find(|(_, candidate)| *candidate == *level);
-    named.map_or("off", |(name, _)| name)
-}
-
-/// The fields of an event. Control characters in a directory's values neither end the line nor move a cursor.
-#[derive(Default)]
-struct EventFields {
-    message: String,
-    code: Option<String>,
-    others: Vec<(&'static str, String)>,
-}
-
-impl EventFields {
-    fn from_event(event: &Event<'_>) -> Self {
-        let mut fields = Self::default();
-        event.record(&mut fields);
-        if !has_code(event.metadata()) {
-            let code = fields.code.take();
-            fields.others.extend(code.map(|code| (CODE, code)));
-        } else if let Some(code) = &fields.code
-            // The text of an error ends with the code already.
-            && let Some(text) = fields.message.strip_suffix(&format!(" [{code}]"))
-        {
-            fields.message.truncate(text.len());
-        }
-        fields
+impl LogLayer {
+    /// Whether the level of the log includes an event.
+    fn is_written(&self, metadata: &Metadata<'_>) -> bool {
+        let own = current_level(&self.level);
+        let is_own = metadata.target().starts_with(OWN_TARGET_PREFIX);
+        *metadata.level() <= if is_own { own } else { library_level(own) }
     }
 
-    fn put(&mut self, field: &Field, value: &str) {
-        let mut shown = String::with_capacity(value.len());
-        for char in value.chars() {
-            match char {
-                char if char.is_control() => shown.extend(char.escape_default()),
-                char => shown.push(char),
-            }
-        }
-        let value = shown;
-        match field.name() {
-            "message" => self.message = value,
-            JOURNAL_ID => {}
-            CODE => self.code = Some(value),
-            name => self.others.push((name, value)),
+    fn write_backtrace(&self) {
+        let lines = {
+            let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            ring.take(Instant::now())
+        };
+        for line in &lines {
+            self.writer.write_backtrace(line);
         }
     }
 }
 
-impl Visit for EventFields {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value);
+impl<S: Subscriber> Layer<S> for LogLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let record = LogRecord::from_event(event);
+        if let Some(code) = &record.code {
+            count(code);
+        }
+        if self.is_written(record.metadata) {
+            self.writer.write(&record);
+        } else if record.level() == Level::DEBUG {
+            let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            ring.push(time_text(), record.text());
+        }
+        if is_backtrace_reason(&record) {
+            self.write_backtrace();
+        }
     }
+}
 
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, &format!("{value:?}"));
+/// Counts an event with a code of the table. The table bounds the number of counters.
+fn count(code: &str) {
+    if let Some(message) = roster_messages::find(code) {
+        metrics::counter!("roster_messages_total", "code" => message.code).increment(1);
+    }
+}
+
+/// Whether an event is an error, or a warning about a directory or a login.
+fn is_backtrace_reason(record: &LogRecord) -> bool {
+    let code = record.code.as_deref().unwrap_or_default();
+    match record.level() {
+        Level::ERROR => true,
+        Level::WARN => BACKTRACE_AREAS.iter().any(|area| code.starts_with(area)),
+        _ => false,
     }
 }
 
@@ -276,32 +199,35 @@ mod tests {
     use super::*;
     use crate::metrics::test_counters;
     use roster_messages::table::daemon::{BUS_LOST, ROLE_FAILED};
-    use roster_messages::{CodedError, log};
+    use roster_messages::table::directory::NO_REPLY;
+    use roster_messages::{CodedError, RequestNumber, log};
     use std::os::unix::net::UnixDatagram;
     use std::process::Command;
-    use std::sync::Mutex;
     use tracing::subscriber::with_default;
 
-    /// Returns the lines of events, without their times.
-    fn lines_of(json: bool, events: impl FnOnce()) -> Vec<String> {
-        struct Output(Arc<Mutex<Vec<u8>>>);
-        impl io::Write for Output {
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.0.lock().expect("no panic").write(bytes)
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
+    /// Returns the layer of a log at that level, and its output.
+    fn layer_at(level: Level, json: bool) -> (LogLayer, Arc<Mutex<Vec<u8>>>) {
         let output = Arc::new(Mutex::new(Vec::new()));
-        let writer = Arc::clone(&output);
-        let format = LineFormat { role: "publisher".into(), json: Arc::new(json.into()) };
-        let layer = tracing_subscriber::fmt::layer()
-            .with_writer(move || Output(Arc::clone(&writer)))
-            .event_format(format);
-        with_default(tracing_subscriber::registry().with(layer), events);
+        let writer = LogWriter::to_memory(&RoleName::Publisher, json, Arc::clone(&output));
+        let number = level_number(level_name(level)).expect("a level");
+        (LogLayer { writer, level: Arc::new(number.into()), ring: Mutex::default() }, output)
+    }
+
+    /// Returns the lines of events at that level, without their times.
+    fn lines_at(level: Level, json: bool, events: impl FnOnce()) -> Vec<String> {
+        let (layer, output) = layer_at(level, json);
+        with_default(tracing_subscriber::registry().with(filter(level)).with(layer), events);
         let text = String::from_utf8(output.lock().expect("no panic").clone()).expect("text");
         text.lines().map(str::to_owned).collect()
+    }
+
+    fn lines_of(json: bool, events: impl FnOnce()) -> Vec<String> {
+        lines_at(Level::INFO, json, events)
+    }
+
+    /// Returns the lines of text without their times.
+    fn without_times(lines: &[String]) -> Vec<&str> {
+        lines.iter().filter_map(|line| Some(line.split_once(' ')?.1)).collect()
     }
 
     #[test]
@@ -311,8 +237,7 @@ mod tests {
             log!(ERROR, &ROLE_FAILED, "{}", CodedError::new(&ROLE_FAILED, "cache: damaged"));
             tracing::info!(code = 7, "without a code");
         });
-        let behind_time = |line: &String| line.split_once(' ').map(|(_, text)| text.to_owned());
-        let lines: Vec<_> = lines.iter().filter_map(behind_time).collect();
+        let lines = without_times(&lines);
         let (lost, failed) = (BUS_LOST.code, ROLE_FAILED.code);
         assert_eq!(
             lines,
@@ -341,7 +266,9 @@ mod tests {
     #[test]
     fn logging_counts_messages_by_code() {
         let text = test_counters(|| {
-            with_default(tracing_subscriber::registry().with(message_counter()), || {
+            // Events below the level of the log are counted as well.
+            let (layer, _) = layer_at(Level::ERROR, false);
+            with_default(tracing_subscriber::registry().with(layer), || {
                 for _ in 0..2 {
                     log!(WARN, &BUS_LOST, "the bus: gone");
                 }
@@ -353,8 +280,54 @@ mod tests {
         assert_eq!(text.matches("roster_messages_total{").count(), 1, "{text}");
     }
 
-    /// The socket of journald. The test below has its own one at that path, in a private mount namespace.
-    const JOURNAL: &str = "/run/systemd/journal/socket";
+    #[test]
+    fn logging_line_has_number_of_request() {
+        let number = RequestNumber(12 << 32 | 3);
+        let logged = |json| {
+            let _entered = number.enter();
+            lines_of(json, || tracing::info!(user = "alice", "login"))
+        };
+        let text = "info  publisher: login user=alice request=12-3";
+        assert_eq!(without_times(&logged(false)), [text]);
+        let line: serde_json::Value = serde_json::from_str(&logged(true)[0]).expect("JSON");
+        assert_eq!(line["request"], "12-3");
+    }
+
+    #[test]
+    fn logging_values_are_bounded_and_printable() {
+        let long = "é".repeat(10_000);
+        let lines = lines_of(false, || tracing::info!(name = "a\u{1b}[2J\nb", %long, "text"));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains(" name=a\\u{1b}[2J\\nb "), "{lines:?}");
+        assert!(lines[0].len() < 5_000 && lines[0].ends_with("é…"), "{}", lines[0].len());
+    }
+
+    #[test]
+    fn logging_error_writes_earlier_debug_lines() {
+        let events = || {
+            let _entered = RequestNumber(12 << 32 | 3).enter();
+            tracing::debug!(base = "dc=x", "search");
+            tracing::trace!("not kept");
+            tracing::debug!(target: "zbus", "of a library");
+            log!(WARN, &BUS_LOST, "the bus: gone");
+            log!(ERROR, &ROLE_FAILED, "failed");
+            log!(ERROR, &ROLE_FAILED, "failed again");
+        };
+        let lines = lines_of(false, events);
+        let lines = without_times(&lines);
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert!(lines[2].starts_with("debug publisher: backtrace: "), "{lines:?}");
+        assert!(lines[2].ends_with("Z: search base=dc=x request=12-3"), "{lines:?}");
+        // The lines were written already, or a directory caused the warning.
+        let debug = lines_at(Level::DEBUG, false, events);
+        assert!(!debug.iter().any(|line| line.contains("backtrace")), "{debug:?}");
+        let json = lines_of(true, || {
+            tracing::debug!("search");
+            log!(WARN, &NO_REPLY, "offline");
+        });
+        let line: serde_json::Value = serde_json::from_str(&json[1]).expect("JSON");
+        assert_eq!((&line["backtrace"], &line["level"]), (&true.into(), &"debug".into()));
+    }
 
     #[test]
     fn logging_journal_record_has_code_fields() {
@@ -381,13 +354,15 @@ mod tests {
     #[test]
     #[ignore = "run by logging_journal_record_has_code_fields"]
     fn inside_journal_namespace() {
-        let journal = UnixDatagram::bind(JOURNAL).expect("bind");
-        let layer = journal_layer(&RoleName::Publisher).expect("a layer");
+        let journal = UnixDatagram::bind(journal::SOCKET).expect("bind");
+        let writer = LogWriter::new(&RoleName::Publisher, true, Arc::default());
+        let layer = LogLayer { writer, level: Arc::new(2.into()), ring: Mutex::default() };
         with_default(tracing_subscriber::registry().with(layer), || {
+            let _entered = RequestNumber(12 << 32 | 3).enter();
             log!(WARN, &BUS_LOST, user = "alice", "the bus: gone");
         });
         let mut record = vec![0; 1 << 16];
-        // The layer tries the socket with an empty datagram.
+        // The writer tries the socket with an empty datagram.
         assert_eq!(journal.recv(&mut record).expect("receive"), 0);
         let length = journal.recv(&mut record).expect("receive");
         record.truncate(length);
@@ -396,6 +371,9 @@ mod tests {
             ("CODE", BUS_LOST.code),
             ("MESSAGE", "the bus: gone"),
             ("USER", "alice"),
+            ("REQUEST", "12-3"),
+            ("PRIORITY", "4"),
+            ("SYSLOG_IDENTIFIER", "rosterd:publisher"),
             ("ROSTER_ROLE", "publisher"),
         ] {
             let bytes = (value.len() as u64).to_le_bytes();

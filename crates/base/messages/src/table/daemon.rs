@@ -262,4 +262,9 @@ crate::messages! {
     CLIENT_CERTIFICATE_NOT_APPLIED = 4740, "new client certificate not applied",
         cause: "The certificate of a domain changed, and the monitor could not apply it.",
         fix: "Fix the reason in the following lines, then run `systemctl reload rosterd`.";
+
+    // Log levels.
+    LOG_ROLE_UNKNOWN = 4800, "log level for an unknown role",
+        cause: "The request names a role that this configuration does not have.",
+        fix: "List the roles with `roster status`.";
 }

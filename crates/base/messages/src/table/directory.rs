@@ -441,4 +441,9 @@ crate::messages! {
     CLIENT_CERTIFICATE_REJECTED = 5750, "server rejects the client certificate",
         cause: "The server requires a certificate, or does not trust the one of `tls_cert`, or that has expired or was revoked.",
         fix: "Set `tls_cert` and `tls_key` to a certificate of an authority that the server trusts. rosterd reads a renewed one within 20 seconds.";
+
+    // Slow operations.
+    OPERATION_SLOW = 5800, "directory operation took more than 3 s",
+        cause: "The server or the network is overloaded, or the server lacks an index for the filter of a search.",
+        fix: "Check the load of the named server, and its indexes. `roster log-level debug` adds the filter of each search to the log.";
 }

@@ -294,4 +294,9 @@ crate::messages! {
     KRB5_BIND_FAILED = 6740, "roster-krb5 cannot make binds",
         cause: "The kernel rejected a step of the startup, or the connection to the backend broke.",
         fix: "Fix the reason in the message, then run `systemctl restart rosterd`.";
+
+    // Slow operations.
+    KERBEROS_SLOW = 6800, "Kerberos operation took more than 3 s",
+        cause: "A KDC or the network is overloaded, or the first KDCs of the list do not reply.",
+        fix: "Check the KDCs of the realm, and put one that replies in front of `kdc`. `roster log-level debug` logs each operation.";
 }

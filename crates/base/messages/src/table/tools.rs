@@ -81,9 +81,6 @@ crate::messages! {
     UNKNOWN_ROLE = 9026, "rosterd has no such role",
         cause: "The domain or responder of the role is not configured.",
         fix: "Use a role of `roster status`.";
-    ROLE_NOT_STARTED = 9027, "the responder was not started yet",
-        cause: "systemd starts a responder on its first request.",
-        fix: "Repeat the command after the first request, or set level under [log] in roster.toml.";
     LOG_LEVEL_NOT_SET = 9028, "the log level was not set for all roles",
         cause: "The roles in the message rejected the request or did not reply.",
         fix: "See `roster status`, and try again.";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The log record of a request: the client, the user, the origin and the result. Passwords are never logged. Unknown
+//! The log record of a request: the kind, the client, the user, the origin and the result. Passwords are never logged. Unknown
 //! names are not logged either, because they may be passwords. The origin is logged only if a program of root or of a
 //! trusted user sends it.
 
@@ -38,7 +38,7 @@ impl AuditRecord {
             (LogScope::All, Some(message)) => log!(
                 INFO,
                 message,
-                request = label,
+                kind = label,
                 %user,
                 %service,
                 %rhost,
@@ -50,7 +50,7 @@ impl AuditRecord {
                 "{text}",
             ),
             (LogScope::All, None) => info!(
-                request = label,
+                kind = label,
                 %user,
                 %service,
                 %rhost,
@@ -62,12 +62,12 @@ impl AuditRecord {
                 "{text}",
             ),
             (LogScope::Own, Some(message)) => {
-                log!(INFO, message, request = label, %user, peer, outcome, offline, "{text}");
+                log!(INFO, message, kind = label, %user, peer, outcome, offline, "{text}");
             }
             (LogScope::Own, None) => {
-                info!(request = label, %user, peer, outcome, offline, "{text}");
+                info!(kind = label, %user, peer, outcome, offline, "{text}");
             }
-            (LogScope::Debug, _) => debug!(request = label, %user, peer, outcome, "{text}"),
+            (LogScope::Debug, _) => debug!(kind = label, %user, peer, outcome, "{text}"),
         }
     }
 }

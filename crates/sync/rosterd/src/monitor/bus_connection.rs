@@ -5,11 +5,11 @@
 use super::config_load::LoadedConfig;
 use super::dbus;
 use super::process_plan::ProcessKey;
+use super::role_proxy::role_proxy;
 use super::watched_keys::FoundKeys;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use roster_bus::bus_names::{PREFIX, PUBLISHER, RoleName};
-use roster_bus::interfaces::RoleProxy;
 use roster_bus::zbus::fdo::{DBusProxy, NameOwnerChanged, RequestNameFlags};
 use roster_bus::zbus::names::{BusName, OwnedWellKnownName};
 use roster_bus::zbus::proxy::CacheProperties;
@@ -249,17 +249,4 @@ async fn ping_process(connection: &Connection, key: &ProcessKey) -> zbus::Result
     metrics::histogram!("roster_bus_seconds", "peer" => role.to_string())
         .record(asked.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// Returns the proxy of a role's common interface.
-pub async fn role_proxy(
-    connection: &Connection,
-    role: &RoleName,
-) -> zbus::Result<RoleProxy<'static>> {
-    RoleProxy::builder(connection)
-        .destination(role.bus_name())
-        .path(role.path())
-        .cache_properties(CacheProperties::No)
-        .build()
-        .await
 }

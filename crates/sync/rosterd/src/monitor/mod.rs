@@ -18,8 +18,10 @@ mod config_load;
 mod dbus;
 mod dbus_policy;
 mod keytab_watch;
+mod log_levels;
 mod process_plan;
 mod reload;
+mod role_proxy;
 mod role_users;
 mod runtime_dirs;
 mod spawn;
@@ -35,13 +37,14 @@ use bus_connection::MonitorEvent;
 use config_load::{ConfigReader, LoadedConfig};
 use dbus::{ReloadRequest, SharedStatus};
 use keytab_watch::KeytabWatch;
+use log_levels::LogLevels;
 use process_plan::{DesiredProcess, ProcessKey, plan};
 use role_users::RoleUsers;
 use roster_bus::bus_names::RoleName;
 use roster_bus::bus_names::bus_address;
 use roster_bus::zbus::Connection;
 use roster_bus::zbus::fdo::DBusProxy;
-use roster_config::ListenAddress;
+use roster_config::{ListenAddress, LogConfig};
 use roster_messages::{CodedError, log, table::daemon as messages};
 use roster_role::UserIds;
 use roster_role::directories::{SNAPSHOT_DIR, SNAPSHOT_FILE};
@@ -97,6 +100,8 @@ struct SupervisedProcess {
     exit_message: Option<ExitMessage>,
     /// The user of the child.
     user: Option<UserIds>,
+    /// The level of the log with which the child started.
+    started_level: String,
     since: SystemTime,
     last_exit: String,
     /// Whether the last process ended with exit status 0 and without a message.
@@ -114,6 +119,7 @@ impl SupervisedProcess {
             child: None,
             exit_message: None,
             user: None,
+            started_level: String::new(),
             since: SystemTime::now(),
             last_exit: String::new(),
             last_exit_is_clean: false,
@@ -193,6 +199,8 @@ struct PublicationMark {
 /// The monitor's own process.
 struct MonitorProcess {
     level: LogLevel,
+    /// Levels that were set at run time, for roles that start later.
+    levels: LogLevels,
     counters: Counters,
     started: SystemTime,
     started_at: Instant,
@@ -263,6 +271,7 @@ impl Monitor {
             mark: PublicationMark::default(),
             process: MonitorProcess {
                 level,
+                levels: LogLevels::default(),
                 counters,
                 started: SystemTime::now(),
                 started_at: Instant::now(),
@@ -420,6 +429,7 @@ impl Monitor {
         }
         if event == ProcessEvent::Ready && describe_phase(before) != describe_phase(state.phase) {
             info!("{key}: ready");
+            self.renew_level(key);
         }
         self.watch_socket(key);
     }
@@ -459,10 +469,11 @@ impl Monitor {
                 Some(role.to_string())
             }
         };
+        let level = self.level_of(key);
         let launch = Launch {
             role,
             config,
-            log: self.config.loaded.config.log.clone(),
+            log: LogConfig { level: level.clone(), ..self.config.loaded.config.log.clone() },
             state_dir: self.runtime_dirs.state_dir.clone(),
             run_dir: self.runtime_dirs.run_dir.clone(),
             monitor_pid: std::process::id(),
@@ -480,6 +491,7 @@ impl Monitor {
             minded.child = Some(child);
             minded.exit_message = words;
             minded.user = Some(user);
+            minded.started_level = level;
         }
         if *key == ProcessKey::Bus {
             self.join_bus();
@@ -537,6 +549,7 @@ impl Monitor {
         let (stop, started) = (self.process.stop.clone(), self.process.started);
         let (shared, reloads) = (self.report.status.clone(), self.channels.reloads.clone());
         let uid = rustix::process::geteuid().as_raw();
+        let levels = self.process.levels.clone();
         let objects = move || {
             let role = RoleObject {
                 role: RoleName::Monitor,
@@ -547,7 +560,14 @@ impl Monitor {
                 stop: stop.clone(),
                 monitor_uid: uid,
             };
-            (role, dbus::MonitorObject { status: shared.clone(), reloads: reloads.clone(), uid })
+            let monitor = dbus::MonitorObject {
+                status: shared.clone(),
+                reloads: reloads.clone(),
+                uid,
+                levels: levels.clone(),
+                own_level: level.clone(),
+            };
+            (role, monitor)
         };
         let address = bus_address(&self.runtime_dirs.run_dir);
         let task = tokio::spawn(bus_connection::hold_connection(

@@ -6,9 +6,10 @@ use super::config_load::LoadedConfig;
 use super::dbus;
 use super::dbus::ReloadRequest;
 use super::process_plan::{ProcessKey, plan};
+use super::role_proxy::role_proxy;
 use super::role_users::RoleUsers;
 use super::supervision::{NextPhase, ProcessEvent, ProcessPhase, SupervisionTimes};
-use super::{Monitor, SupervisedProcess, bus_connection, runtime_dirs, startup};
+use super::{Monitor, SupervisedProcess, runtime_dirs, startup};
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::PublisherProxy;
 use roster_bus::zbus::object_server::SignalEmitter;
@@ -139,6 +140,7 @@ impl Monitor {
         }
         self.process.level.set_json(log.json);
         if level_changed {
+            self.process.levels.clear();
             self.set_level(&log.level);
         }
         self.announce_config();
@@ -147,19 +149,39 @@ impl Monitor {
 
     fn set_level(&self, level: &str) {
         let _ = self.process.level.set(level);
-        let Some(connection) = self.bus_link.connection.clone() else { return };
         for key in self.roles() {
-            let ProcessKey::Role(role) = key else { continue };
-            let (connection, level) = (connection.clone(), level.to_owned());
-            tokio::spawn(async move {
-                let Ok(proxy) = bus_connection::role_proxy(&connection, &role).await else {
-                    return;
-                };
-                if let Err(error) = proxy.set_log_level(&level).await {
-                    debug!("{role} logs at its old level until it is started again: {error}");
-                }
-            });
+            if let ProcessKey::Role(role) = key {
+                self.send_level(role, level.to_owned());
+            }
         }
+    }
+
+    /// Returns the level of a role, which may have been set at run time.
+    pub(super) fn level_of(&self, key: &ProcessKey) -> String {
+        self.process.levels.level_of(&key.to_string(), &self.config.loaded.config.log.level)
+    }
+
+    /// Sends the level to a role that is ready, if it was set after the start of the process.
+    pub(super) fn renew_level(&self, key: &ProcessKey) {
+        let level = self.level_of(key);
+        let started_level = self.processes.get(key).map(|minded| &*minded.started_level);
+        if let ProcessKey::Role(role) = key
+            && started_level != Some(&*level)
+        {
+            self.send_level(role.clone(), level);
+        }
+    }
+
+    fn send_level(&self, role: RoleName, level: String) {
+        let Some(connection) = self.bus_link.connection.clone() else { return };
+        tokio::spawn(async move {
+            let Ok(proxy) = role_proxy(&connection, &role).await else {
+                return;
+            };
+            if let Err(error) = proxy.set_log_level(&level).await {
+                debug!("{role} logs at its old level until it is started again: {error}");
+            }
+        });
     }
 
     /// Announces that a configuration is in force, and requests a publication, even without changes. A publisher that

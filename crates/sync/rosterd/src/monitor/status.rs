@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The status, for `roster status` and for systemd.
 
+use super::process_plan::ProcessKey;
 use super::supervision::ProcessPhase;
 use super::{Monitor, describe_phase};
 use roster_bus::bus_names::RoleName;
@@ -26,6 +27,7 @@ impl Monitor {
             pid: std::process::id(),
             uid: rustix::process::geteuid().as_raw(),
             since_unix: unix_seconds(self.process.started),
+            log_level: self.process.level.get(),
             ..SupervisedRole::default()
         }];
         let mut waits_for = Vec::new();
@@ -43,6 +45,10 @@ impl Monitor {
                 since_unix: unix_seconds(minded.since),
                 last_end: minded.last_exit.clone(),
                 last_end_is_clean: minded.last_exit_is_clean,
+                log_level: match key {
+                    ProcessKey::Bus => String::new(),
+                    ProcessKey::Role(_) => self.level_of(key),
+                },
             });
         }
         let all_run = waits_for.is_empty();
