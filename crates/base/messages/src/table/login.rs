@@ -282,4 +282,15 @@ crate::messages! {
     KRB5_SESSION_FAILED = 6564, "session ticket cannot be stored",
         cause: "The file system, the kernel keyring or libkrb5 reported an error.",
         fix: "Fix the reason in the message, and check `krb5_cache`.";
+
+    // Password changes and tried passwords.
+    CHANGE_DAY_NOT_WRITTEN = 6760, "day of a password change not written to the directory",
+        cause: "The server refused to let the user write `shadowLastChange`, or did not reply. The password is changed. The backend logs this once.",
+        fix: "Let users write the attribute, or set `update_shadow_last_change = \"never\"`. Without a written day, leave `password-age` out of `account_checks`.";
+    EXPIRED_CHANGE_REFUSED = 6761, "expired password cannot be changed at the directory",
+        cause: "`change_expired_password` is set, and the server does not accept the change of an expired password from the reader.",
+        fix: "Let the reader change passwords together with the old one, or remove `change_expired_password`.";
+    PASSWORD_CHANGE_NO_ACCESS = 6762, "directory does not permit the password change",
+        cause: "The access control of the server does not let the user, or for an expired password the reader, write `userPassword`.",
+        fix: "Permit users to write their own `userPassword`, for example `by self write` in OpenLDAP.";
 }
