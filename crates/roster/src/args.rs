@@ -570,8 +570,8 @@ pub struct ListCredentialsArgs {
 ///
 /// Sends the request of pam_roster(8) for a login, and shows every rule with its input: lists of users
 /// and groups, the filter, and the account data of the directory. Every rule must allow the login. The
-/// rules are those of the table access of the domain in roster.toml(5). The command checks no password.
-/// Only root may run it.
+/// rules are those of the table access of the domain in roster.toml(5). The command checks no password
+/// without --password. Only root may run it.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("access"))]
 pub struct AccessArgs {
@@ -582,6 +582,17 @@ pub struct AccessArgs {
     /// Check logins by this PAM service, a file name in /etc/pam.d
     #[arg(long, value_name = "SERVICE", default_value = "sshd")]
     pub service: String,
+
+    /// Check logins from this host, for the account check rhost
+    #[arg(long, value_name = "HOST")]
+    pub rhost: Option<String>,
+
+    /// Also try the password of the user
+    ///
+    /// The command asks for it at a terminal, or else reads one line of standard input. rosterd checks it as
+    /// for a login, and the attempt counts: the directory may lock the account after wrong passwords.
+    #[arg(long)]
+    pub password: bool,
 
     /// Print JSON
     #[arg(long)]

@@ -19,6 +19,7 @@ use std::process::Command;
 const RULES: &str = r#"
 [domain.corp.access]
 denied_groups = ["suspended"]
+account_checks = ["shadow-expire", "password-age", "password-policy", "account-lock", "active-directory"]
 filter = "(!(description=contractor))"
 ssh_key_options = ["from", "no-pty"]
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster access`: shows whether a user may log in to this host, rule by rule. The backend of the domain decides.
 
-use super::{BusClient, call_error, run_async};
+use super::pam_socket::PamSocketReply;
+use super::{BusClient, call_error, password_trial, run_async};
 use crate::args::AccessArgs;
 use crate::output::{print_error, printable};
 use anyhow::Result;
@@ -22,6 +23,9 @@ const PASSWD: &str = "/etc/passwd";
 
 /// Runs the command. Returns the exit status.
 pub fn run(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
+    if args.password {
+        password_trial::require_root()?;
+    }
     run_async(async {
         let bus = BusClient::connect(&args.bus.run_dir).await?;
         let found = bus.publisher().await?.find_user(0, args.user.as_bytes()).await;
@@ -34,15 +38,30 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
             user: found.name.clone(),
             uid: found.uid,
             service: args.service.clone(),
+            remote_host: args.rhost.clone().unwrap_or_default(),
             ..LoginRequest::default()
+        };
+        let tried = match args.password {
+            true => Some(password_trial::try_password(
+                &args.bus.run_dir,
+                &found.name,
+                found.uid,
+                &args.service,
+            )?),
+            false => None,
         };
         let explained = bus.backend(&found.domain).await?.explain_access(&who).await;
         let explained = explained.map_err(|error| call_error(&role, &error))?;
         match args.json {
-            true => writeln!(out, "{:#}", as_json(args, &found, &explained))?,
-            false => out.write_all(as_text(args, &found, &explained).as_bytes())?,
+            true => writeln!(out, "{:#}", as_json(args, &found, &explained, tried.as_ref()))?,
+            false => {
+                let password = tried.as_ref().map_or_else(String::new, password_trial::as_text);
+                let text = password + &as_text(args, &found, &explained);
+                out.write_all(text.as_bytes())?;
+            }
         }
-        Ok(if explained.lets_in { 0 } else { EXIT_DENIED })
+        let is_right = tried.is_none_or(|reply| password_trial::is_accepted(reply.result));
+        Ok(if explained.lets_in && is_right { 0 } else { EXIT_DENIED })
     })
 }
 
@@ -63,7 +82,7 @@ fn report_not_served(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
     if args.json {
         let json = json!({ "user": user, "service": args.service, "domain": null,
             "local": local, "verdict": null, "lets_in": false, "rules": [], "messages": [],
-            "code": error.message.code });
+            "password": null, "code": error.message.code });
         writeln!(out, "{json:#}")?;
     }
     print_error(&error);
@@ -107,6 +126,7 @@ fn as_json(
     args: &AccessArgs,
     found: &ServedUser,
     explained: &AccessExplanation,
+    tried: Option<&PamSocketReply>,
 ) -> serde_json::Value {
     let rules: Vec<_> = explained
         .rules
@@ -123,6 +143,7 @@ fn as_json(
         "lets_in": explained.lets_in,
         "rules": rules,
         "messages": explained.messages,
+        "password": tried.map(password_trial::as_json),
     })
 }
 
@@ -160,7 +181,9 @@ mod tests {
              ✗ denied_users   the user is in the list\n  \
              message to the user: Soon.\n"
         );
-        assert_eq!(as_json(&args, &found, &explained)["rules"][1]["verdict"], "locked");
+        let json = as_json(&args, &found, &explained, None);
+        assert_eq!(json["rules"][1]["verdict"], "locked");
+        assert!(json["password"].is_null());
     }
 
     #[test]

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands that query a running rosterd: [`status`], [`domain`], [`cache`], [`access`], [`ssh_keys`],
 //! [`log_level`]. All except [`ssh_keys`] connect to the daemon's bus, whose socket is for root and the users of the
-//! daemon. No decision is made here: the interfaces of `roster-bus` define each request.
+//! daemon. Passwords and keys pass the socket for PAM. No decision is made here: the interfaces of `roster-bus` define each request.
 
 pub mod access;
 pub mod cache;
 pub mod domain;
 pub mod log_level;
 mod old_processes;
+mod pam_socket;
+mod password_trial;
 mod rejected_entries;
 pub mod ssh_keys;
 pub mod status;

@@ -2,27 +2,24 @@
 //! `roster ssh-keys`: prints the keys of a user for sshd, from the cache of rosterd. Sends its request to the socket for
 //! PAM, which every user may use: sshd runs this program as a user without rights.
 
+use super::pam_socket;
 use crate::args::SshKeysArgs;
 use crate::output::print_error;
 use anyhow::Result;
+use roster_messages::CodedError;
 use roster_messages::table::tools;
-use roster_messages::{CodedError, Message};
 use roster_request::{AuthRequestKind, AuthResult};
-use roster_wire::pam::{AuthRequest, AuthResponseHeader, REQUEST_BYTES_MAX, RESPONSE_HEADER_BYTES};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
+use roster_wire::pam::{AuthRequest, REQUEST_BYTES_MAX};
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// Name of the socket in the directory of sockets.
-const PAM_SOCKET: &str = "pam";
 /// Timeout of the reply, for which a login waits.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the command. Returns whether the daemon replied.
 pub fn run(args: &SshKeysArgs, out: &mut dyn Write) -> Result<bool> {
-    let socket = args.bus.run_dir.join(PAM_SOCKET);
+    let socket = pam_socket::path(&args.bus.run_dir);
     let (verdict, keys) = request_keys(&socket, args.user.as_bytes())?;
     match verdict {
         AuthResult::Success => {
@@ -39,24 +36,7 @@ pub fn run(args: &SshKeysArgs, out: &mut dyn Write) -> Result<bool> {
     }
 }
 
-/// Returns the error of a request at that socket.
-fn socket_error(socket: &Path, error: io::Error) -> CodedError {
-    let message: &'static Message = match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => &tools::PAM_SOCKET_MISSING,
-        _ => &tools::PAM_SOCKET_FAILED,
-    };
-    let text = format!("{}: rosterd does not reply", socket.display());
-    CodedError::new(message, text).caused_by(error)
-}
-
 fn request_keys(socket: &Path, user: &[u8]) -> Result<(AuthResult, Vec<u8>), CodedError> {
-    let failed = |error| socket_error(socket, error);
-    // The owner of an untrusted socket could return keys that open the account.
-    let owner = socket.symlink_metadata().map_err(failed)?.uid();
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        let text = format!("{}: the socket belongs to uid {owner}", socket.display());
-        return Err(CodedError::new(&tools::PAM_SOCKET_UNTRUSTED, text));
-    }
     let request = AuthRequest {
         kind: AuthRequestKind::SshKeys,
         user,
@@ -74,27 +54,15 @@ fn request_keys(socket: &Path, user: &[u8]) -> Result<(AuthResult, Vec<u8>), Cod
         // The name is too long for any user.
         return Ok((AuthResult::UnknownUser, Vec::new()));
     };
-    exchange(socket, request).map_err(failed)
-}
-
-fn exchange(socket: &Path, request: &[u8]) -> io::Result<(AuthResult, Vec<u8>)> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(WAIT))?;
-    stream.set_write_timeout(Some(WAIT))?;
-    stream.write_all(request)?;
-    let mut header = [0; RESPONSE_HEADER_BYTES];
-    stream.read_exact(&mut header)?;
-    let header = AuthResponseHeader::parse(&header).ok();
-    let header = header.ok_or_else(|| io::Error::other("the reply is malformed"))?;
-    let mut rest = vec![0; header.messages_bytes + header.blob_bytes];
-    stream.read_exact(&mut rest)?;
-    Ok((header.result, rest.split_off(header.messages_bytes)))
+    let reply = pam_socket::exchange(socket, request, WAIT)?;
+    Ok((reply.result, reply.blob))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_wire::pam::REQUEST_HEADER_BYTES;
+    use roster_wire::pam::{AuthResponseHeader, REQUEST_HEADER_BYTES};
+    use std::io::Read;
     use std::os::unix::net::UnixListener;
     use std::thread;
 
@@ -103,7 +71,7 @@ mod tests {
         rest: &'static [u8],
     ) -> Result<(AuthResult, Vec<u8>), CodedError> {
         let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join(PAM_SOCKET);
+        let socket = pam_socket::path(folder.path());
         let listener = UnixListener::bind(&socket).unwrap();
         let served = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
@@ -145,14 +113,14 @@ mod tests {
     #[test]
     fn ssh_keys_missing_socket_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let error = request_keys(&folder.path().join(PAM_SOCKET), b"alice").unwrap_err();
+        let error = request_keys(&pam_socket::path(folder.path()), b"alice").unwrap_err();
         assert_eq!(error.message, &tools::PAM_SOCKET_MISSING);
     }
 
     #[test]
     fn a_name_that_nobody_has_is_asked_of_nobody() {
         let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join(PAM_SOCKET);
+        let socket = pam_socket::path(folder.path());
         let _listener = UnixListener::bind(&socket).unwrap();
         let (verdict, _) = request_keys(&socket, &[b'x'; 300]).unwrap();
         assert_eq!(verdict, AuthResult::UnknownUser);

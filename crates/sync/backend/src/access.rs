@@ -5,11 +5,12 @@
 //! Collects the facts of a decision from the cache and, for rules with a filter, from the directory. The decision
 //! itself is in `roster_provider::access`.
 
-use super::offline_auth::OfflineAuth;
+use super::offline_auth::{AccessFilter, OfflineAuth};
 use super::on_demand_fetch::OnDemandFetcher;
 use super::user_index::{self, UserIndex, UserLookupError};
+use parking_lot::Mutex;
 use roster_bus::interfaces::{AccessExplanation, LoginRequest, RuleExplanation, TraceContext};
-use roster_config::{AccessConfig as Rules, DomainMode};
+use roster_config::{AccessConfig as Rules, AccountCheck, DomainMode, filter_template};
 use roster_messages::{RequestNumber, log, table::login};
 use roster_provider::access::{
     self, AccessEvaluation, AccessFacts, FilterOutcome, Membership, decide,
@@ -19,6 +20,7 @@ use roster_provider::authenticator::AuthOutcome;
 use roster_provider::reason::Reason;
 use roster_provider::{LookupError, LookupQuery, Provider, ssh_keys};
 use roster_request::AuthResult;
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,6 +33,9 @@ use tracing::trace;
 const DIRECTORY_WAIT: Duration = Duration::from_millis(1500);
 /// The service of ssh keys.
 const SSHD_SERVICE: &str = "sshd";
+/// Limit of the password changes that are remembered.
+const PASSWORD_CHANGES_MAX: usize = 4096;
+
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Directory queries of a decision.
@@ -110,6 +115,16 @@ impl AccessControl {
         }
     }
 
+    /// Records that the user has changed the password.
+    pub async fn note_password_change(&self, who: &LoginRequest) {
+        match self {
+            Self::Rules(ruled) => ruled.note_password_change(who).await,
+            Self::Elsewhere => {}
+            #[cfg(test)]
+            Self::Open => {}
+        }
+    }
+
     /// Returns the decision rule by rule, for people.
     pub async fn explain(&self, who: &LoginRequest) -> AccessExplanation {
         match self {
@@ -143,13 +158,24 @@ pub struct RuleAccess {
     groups: Vec<String>,
     directory: Arc<dyn AccessDirectory>,
     offline: Arc<OfflineAuth>,
+    password_changes: Mutex<HashMap<(Vec<u8>, u32), PasswordChange>>,
+}
+
+/// A change of a password by this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PasswordChange {
+    /// The day of the last change that the account data had then. The change counts until they have another value.
+    seen: Option<Vec<u8>>,
+    /// The day of the change.
+    day: i64,
 }
 
 impl RuleAccess {
-    /// Makes an access check with the rules of a domain.
+    /// Makes an access check with the rules of a domain. `host_names` are the names of this host, if a rule needs them.
     #[must_use]
     pub fn new(
         rules: Rules,
+        host_names: Vec<String>,
         people: Arc<UserIndex>,
         directory: Arc<dyn AccessDirectory>,
         offline: Arc<OfflineAuth>,
@@ -158,11 +184,32 @@ impl RuleAccess {
         groups.sort_unstable();
         groups.dedup();
         Self {
-            evaluator: Arc::new(AccessEvaluator { rules, users: people }),
+            evaluator: Arc::new(AccessEvaluator { rules, host_names, users: people }),
             groups,
             directory,
             offline,
+            password_changes: Mutex::default(),
         }
+    }
+
+    /// Records that the user has changed the password. The directory may not have the day yet, or may refuse it. The
+    /// user would then be asked for a change again.
+    async fn note_password_change(&self, who: &LoginRequest) {
+        if !self.evaluator.rules.account_checks.contains(&AccountCheck::PasswordAge) {
+            return;
+        }
+        let (evaluator, asked) = (Arc::clone(&self.evaluator), who.clone());
+        let seen = spawn_blocking(move || evaluator.change_day(&asked)).await;
+        let Ok(Ok(seen)) = seen else { return };
+        let day = access::today(self.offline.now_unix());
+        let mut changes = self.password_changes.lock();
+        if changes.len() >= PASSWORD_CHANGES_MAX {
+            let oldest = changes.iter().min_by_key(|(_, change)| change.day);
+            if let Some(oldest) = oldest.map(|(user, _)| user.clone()) {
+                changes.remove(&oldest);
+            }
+        }
+        changes.insert((who.user.clone(), who.uid), PasswordChange { seen, day });
     }
 
     /// Whether the user may log in through that service now.
@@ -225,44 +272,60 @@ impl RuleAccess {
     ) -> Result<AccountDecision, UserLookupError> {
         let _ =
             timeout(DIRECTORY_WAIT, self.directory.refresh_entries(&who.user, &self.groups)).await;
-        let matched = self.match_filter(who).await;
-        let now = DecisionTime {
-            unix: self.offline.now_unix(),
+        let (filter, filter_outcome) = self.match_filter(who).await;
+        let circumstances = Circumstances {
+            now_unix: self.offline.now_unix(),
             is_away: !self.offline.is_directory_online(),
+            filter,
+            filter_outcome,
+            password_change: self
+                .password_changes
+                .lock()
+                .get(&(who.user.clone(), who.uid))
+                .cloned(),
         };
         if self.evaluator.users.is_ready(&self.groups) {
-            return self.evaluator.decide(who, now, &matched);
+            return self.evaluator.decide(who, &circumstances);
         }
         let (judge, who, groups) = (Arc::clone(&self.evaluator), who.clone(), self.groups.clone());
         let number = RequestNumber::current();
         let decided = spawn_blocking(move || {
             let _entered = number.enter();
             judge.users.prepare(&groups);
-            judge.decide(&who, now, &matched)
+            judge.decide(&who, &circumstances)
         });
         let decided = decided.await;
         decided.unwrap_or(Err(UserLookupError::Ending))
     }
 
-    async fn match_filter(&self, who: &LoginRequest) -> FilterOutcome {
-        let Some(filter) = &self.evaluator.rules.filter else {
-            return FilterOutcome::Unknown(String::new());
+    /// Returns the filter of this login without templates, and its outcome.
+    async fn match_filter(&self, who: &LoginRequest) -> (String, FilterOutcome) {
+        let Some(template) = &self.evaluator.rules.filter else {
+            return (String::new(), FilterOutcome::Unknown(String::new()));
         };
-        let asked = self.directory.matches_filter(&who.user, who.uid, filter);
-        match timeout(DIRECTORY_WAIT, asked).await {
+        let Some(filter) = self.evaluator.filter_for(template, &who.service) else {
+            let unknown = "the host or the service is unknown".to_owned();
+            return (String::new(), FilterOutcome::Unknown(unknown));
+        };
+        let asked = self.directory.matches_filter(&who.user, who.uid, &filter.text);
+        let last = |why: &str| self.offline.last_match(&who.user, who.uid, &filter.text, why);
+        let outcome = match timeout(DIRECTORY_WAIT, asked).await {
             Ok(Ok(matched)) => {
-                self.offline.record_match(&who.user, who.uid, filter, matched);
+                self.offline.record_match(&who.user, who.uid, &filter, matched);
                 FilterOutcome::Now(matched)
             }
-            Ok(Err(why)) => self.offline.last_match(&who.user, who.uid, filter, &why.to_string()),
-            Err(_) => self.offline.last_match(&who.user, who.uid, filter, "no reply in time"),
-        }
+            Ok(Err(why)) => last(&why.to_string()),
+            Err(_) => last("no reply in time"),
+        };
+        (filter.text, outcome)
     }
 }
 
 /// The rules, and the users.
 struct AccessEvaluator {
     rules: Rules,
+    /// The names of this host. The first is that of hostname(1).
+    host_names: Vec<String>,
     users: Arc<UserIndex>,
 }
 
@@ -270,21 +333,37 @@ struct AccessEvaluator {
 type AccountDecision = (AccessEvaluation, Option<Vec<u8>>);
 
 /// The time and circumstances of a decision.
-#[derive(Clone, Copy)]
-struct DecisionTime {
-    unix: u64,
+struct Circumstances {
+    now_unix: u64,
     /// Whether the directory is unreachable.
     is_away: bool,
+    filter: String,
+    filter_outcome: FilterOutcome,
+    password_change: Option<PasswordChange>,
 }
 
 impl AccessEvaluator {
+    /// Returns the filter of a login by that service. `None` if a value that it needs is unknown.
+    fn filter_for(&self, template: &str, service: &str) -> Option<AccessFilter> {
+        let host = self.host_names.first().map_or("", String::as_str);
+        let text = filter_template::expand(template, host, service)?;
+        Some(AccessFilter { text, is_of_service: filter_template::names_service(template) })
+    }
+
+    /// Returns the day of the last password change in the account data, as the directory has it.
+    fn change_day(&self, who: &LoginRequest) -> Result<Option<Vec<u8>>, UserLookupError> {
+        let person = self.users.find(&who.user, who.uid)?;
+        let account = self.users.account(&person)?;
+        let account = account.as_deref().and_then(Account::from_bytes).unwrap_or_default();
+        Ok(last_change(&account).map(<[u8]>::to_vec))
+    }
+
     fn decide(
         &self,
         who: &LoginRequest,
-        now: DecisionTime,
-        matched: &FilterOutcome,
+        circumstances: &Circumstances,
     ) -> Result<AccountDecision, UserLookupError> {
-        let person = self.find_user(who, now)?;
+        let person = self.find_user(who, circumstances.is_away)?;
         let bytes = match &person {
             Some(person) => self.users.account(person)?,
             None => None,
@@ -294,13 +373,20 @@ impl AccessEvaluator {
         let facts = AccessFacts {
             name: &name,
             service: &who.service,
-            now_unix: now.unix,
+            remote_host: &who.remote_host,
+            host_names: &self.host_names,
+            now_unix: circumstances.now_unix,
             account: account.as_ref(),
             membership: &|group| match &person {
                 Some(person) => self.users.membership(person, group),
                 None => Membership::Unknown,
             },
-            filter_outcome: matched,
+            filter: &circumstances.filter,
+            filter_outcome: &circumstances.filter_outcome,
+            changed_day: circumstances.password_change.as_ref().and_then(|change| {
+                let present = account.as_ref().and_then(last_change);
+                (present == change.seen.as_deref()).then_some(change.day)
+            }),
         };
         let decision = decide(&self.rules, &facts);
         for rule in &decision.rules {
@@ -317,16 +403,21 @@ impl AccessEvaluator {
     fn find_user(
         &self,
         who: &LoginRequest,
-        now: DecisionTime,
+        is_away: bool,
     ) -> Result<Option<user_index::IndexedUser>, UserLookupError> {
         match self.users.find(&who.user, who.uid) {
             Ok(person) => Ok(Some(person)),
             Err(untold) => {
                 let is_known = self.users.has(&who.user, who.uid).is_some();
-                if now.is_away && !is_known { Ok(None) } else { Err(untold) }
+                if is_away && !is_known { Ok(None) } else { Err(untold) }
             }
         }
     }
+}
+
+/// Returns the day of the last password change, as the directory has it.
+fn last_change<'a>(account: &'a Account<'_>) -> Option<&'a [u8]> {
+    account.values_of(AccountFact::LastChange).next()
 }
 
 fn rule_report(rule: access::RuleResult) -> RuleExplanation {
@@ -402,7 +493,8 @@ mod tests {
         let people = Arc::new(UserIndex::new(Arc::clone(engine), mode, true));
         let offline =
             OfflineAuth::open(folder.path(), None, Arc::clone(&people), Some(engine.subscribe()));
-        let ruled = RuleAccess::new(rules, people, Arc::new(SilentDirectory), Arc::new(offline));
+        let directory = Arc::new(SilentDirectory);
+        let ruled = RuleAccess::new(rules, Vec::new(), people, directory, Arc::new(offline));
         let who = LoginRequest {
             user: b"alice".to_vec(),
             uid: uid_of("alice"),
@@ -468,7 +560,7 @@ mod tests {
                     AuthResult::Unreachable,
                 ),
                 (
-                    Rules { account_checks: AccountCheck::ALL.to_vec(), ..Rules::default() },
+                    Rules { account_checks: AccountCheck::DEFAULT.to_vec(), ..Rules::default() },
                     AuthResult::Unreachable,
                 ),
             ] {
@@ -479,6 +571,61 @@ mod tests {
             engine.online("ldap://server", None);
             assert_ne!(verdict(&engine, mode, Rules::default()).await, AuthResult::Success);
         }
+    }
+
+    /// Returns access rules of a mirrored domain, on the host web1.
+    fn ruled(engine: &Arc<Engine>, folder: &std::path::Path, rules: Rules) -> RuleAccess {
+        let people = Arc::new(UserIndex::new(Arc::clone(engine), DomainMode::Replicate, false));
+        let offline =
+            OfflineAuth::open(folder, None, Arc::clone(&people), Some(engine.subscribe()));
+        let names = vec!["web1".to_owned()];
+        RuleAccess::new(rules, names, people, Arc::new(SilentDirectory), Arc::new(offline))
+    }
+
+    fn put_alice(engine: &Arc<Engine>, day: &str) {
+        let mut alice = user("alice", uid_of("alice"));
+        if let roster_provider::DirectoryEntry::User(alice) = &mut alice {
+            let values = [(AccountFact::LastChange, day), (AccountFact::MaxDays, "90")];
+            for (fact, value) in values {
+                alice.account.add(fact, std::borrow::Cow::Owned(value.as_bytes().to_vec()));
+            }
+        }
+        engine.put(USERS, named("alice"), alice);
+        engine.flush();
+    }
+
+    #[tokio::test]
+    async fn access_change_counts_until_entry_has_other_day() {
+        let rules = Rules { account_checks: vec![AccountCheck::PasswordAge], ..Rules::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let engine = engine(DomainMode::Replicate);
+        refresh(&engine, &["alice"], &[], "1");
+        put_alice(&engine, "15000");
+        let ruled = ruled(&engine, folder.path(), rules);
+        let alice = |uid| LoginRequest { user: b"alice".to_vec(), uid, ..LoginRequest::default() };
+        let who = alice(uid_of("alice"));
+        assert_eq!(ruled.decide(&who).await.result, AuthResult::MustChange);
+        ruled.note_password_change(&alice(1)).await;
+        assert_eq!(ruled.decide(&who).await.result, AuthResult::MustChange, "another user");
+        ruled.note_password_change(&who).await;
+        assert_eq!(ruled.decide(&who).await.result, AuthResult::Success);
+        put_alice(&engine, "0");
+        assert_eq!(ruled.decide(&who).await.result, AuthResult::MustChange, "an administrator");
+    }
+
+    #[tokio::test]
+    async fn access_filter_has_host_and_service() {
+        let filter = Some("(&(h=%{host})(s=%{service}))".to_owned());
+        let folder = tempfile::tempdir().unwrap();
+        let engine = engine(DomainMode::Replicate);
+        let ruled = ruled(&engine, folder.path(), Rules { filter, ..Rules::default() });
+        let matched = async |service: &str| {
+            let service = service.to_owned();
+            ruled.match_filter(&LoginRequest { service, ..LoginRequest::default() }).await.0
+        };
+        assert_eq!(matched("sshd").await, "(&(h=web1)(s=sshd))");
+        assert_eq!(matched("*)(s=*").await, "(&(h=web1)(s=\\2a\\29\\28s\\3d\\2a))");
+        assert_eq!(matched("").await, "");
     }
 
     #[tokio::test]

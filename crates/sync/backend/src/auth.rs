@@ -143,7 +143,10 @@ impl<A: Authenticator> LoginService<A> {
         let person = to_person(who);
         let answer = self.authenticator.change(&person, password, new).await;
         match change_outcome(&answer) {
-            PasswordChangeOutcome::Done => self.offline.record_change(&person, new),
+            PasswordChangeOutcome::Done => {
+                self.offline.record_change(&person, new);
+                self.access.note_password_change(who).await;
+            }
             PasswordChangeOutcome::Unclear => {
                 self.offline.record_possible_change(&person, password);
             }

@@ -119,7 +119,7 @@ impl RoleProgram for BackendRole {
     }
 
     fn start_helper(launch: &Launch<BackendRoleConfig>) -> anyhow::Result<Self::Helper> {
-        let BackendRoleConfig { domain, secrets } = &launch.config;
+        let BackendRoleConfig { domain, secrets, .. } = &launch.config;
         let krb5 = domain.auth.krb5.as_ref();
         let gssapi = match &domain.provider {
             Configured::Ldap(ldap) => match &ldap.bind {
@@ -276,7 +276,8 @@ fn login_rules<P: Provider + 'static>(
     let settings = domain.auth.offline.clone();
     let offline = Arc::new(OfflineAuth::open(&dir, settings, Arc::clone(&users), online));
     let directory = ProviderDirectory::new(Arc::clone(fetcher), Arc::clone(provider), domain.mode);
-    let access = RuleAccess::new(rules, users, Arc::new(directory), Arc::clone(&offline));
+    let (names, directory) = (context.config.host_names.clone(), Arc::new(directory));
+    let access = RuleAccess::new(rules, names, users, directory, Arc::clone(&offline));
     (offline, AccessControl::Rules(Box::new(access)))
 }
 

@@ -27,7 +27,8 @@ use parking_lot::Mutex;
 use roster_config::OfflineConfig as Settings;
 use roster_domain_cache::CacheError;
 use roster_domain_cache::credentials::{
-    CredentialChanges, FilterMatch, MeasuredHashParams, StoredCredential,
+    CredentialChanges, FilterMatch, FilterMatches, MATCHES_PER_USER_MAX, MeasuredHashParams,
+    StoredCredential,
 };
 use roster_domain_cache::password_hash::{HashError, HashParams, PasswordHash};
 use roster_messages::{Message, RequestNumber, log, table::login};
@@ -144,6 +145,15 @@ enum UsableCredential {
     Now(StoredCredential, PasswordHash, u64),
     /// Locked until the first time. The second is the present time.
     Later(u64, u64),
+}
+
+/// A filter of access rules for one login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessFilter {
+    /// The text, without templates.
+    pub text: String,
+    /// The text depends on the PAM service.
+    pub is_of_service: bool,
 }
 
 /// The stored credential of a user, for people.
@@ -771,25 +781,33 @@ impl OfflineAuth {
         self.store_fault().map_or(Ok(forgotten), |fault| Err(OfflineError::Unwritten(fault)))
     }
 
-    /// Records whether the directory's filter matched a user.
-    pub fn record_match(self: &Arc<Self>, user: &[u8], uid: u32, filter: &str, matched: bool) {
+    /// Records whether the directory's filter matched a user. A filter that depends on the service has a result for each
+    /// of the last services.
+    pub fn record_match(
+        self: &Arc<Self>,
+        user: &[u8],
+        uid: u32,
+        filter: &AccessFilter,
+        matched: bool,
+    ) {
         let Some(kept) = &self.cached else { return };
         let asked_unix = self.now_unix();
-        let said =
-            FilterMatch { uid, filter: filter.to_owned(), matched, queried_unix: asked_unix };
-        let is_new = match kept.store.last_match(user) {
-            Ok(Some(before)) => {
+        let is_new = match kept.store.last_matches(user) {
+            Ok(Some(before)) => before.find(uid, &filter.text).is_none_or(|before| {
                 let age = asked_unix.saturating_sub(before.queried_unix);
                 let is_old = age >= (self.match_lifetime() / LIFETIME_DIVISOR).as_secs();
-                is_old || FilterMatch { queried_unix: asked_unix, ..before } != said
-            }
+                is_old || before.matched != matched
+            }),
             _ => true,
         };
         if is_new {
+            let text = filter.text.clone();
+            let said = FilterMatch { uid, filter: text, matched, queried_unix: asked_unix };
+            let limit = if filter.is_of_service { MATCHES_PER_USER_MAX } else { 1 };
             let (offline, user, emptied) = (Arc::clone(self), user.to_vec(), kept.clear_count());
             let store = async move {
                 let Some(kept) = &offline.cached else { return };
-                let put = kept.store_match(&user, said, emptied);
+                let put = kept.store_match(&user, said, limit, emptied);
                 if let Err(trouble) = kept.with_user_lock(&user, put).await {
                     log!(
                         ERROR,
@@ -805,10 +823,10 @@ impl OfflineAuth {
     /// Returns the stored filter match, because the directory is unreachable.
     pub fn last_match(&self, user: &[u8], uid: u32, filter: &str, why: &str) -> FilterOutcome {
         let Some(kept) = &self.cached else { return FilterOutcome::Unknown(why.to_owned()) };
-        let before = kept.store.last_match(user);
+        let before = kept.store.last_matches(user);
         let now = self.now_unix();
         let before = match before {
-            Ok(before) => before.filter(|before| before.uid == uid && before.filter == filter),
+            Ok(before) => before.and_then(|before| before.find(uid, filter).cloned()),
             Err(error) => return FilterOutcome::Unknown(format!("{why}; {error}")),
         };
         let Some(before) = before else {
@@ -876,16 +894,20 @@ impl OfflineState {
         &self,
         name: &[u8],
         said: FilterMatch,
+        limit: usize,
         emptied: u64,
     ) -> Result<(), OfflineError> {
-        self.write(CredentialChanges::filter_match(name, Some(said))).await?;
+        // Results that cannot be read are not worth a failure: the next login of the service stores one again.
+        let before = self.store.last_matches(name).ok().flatten().unwrap_or_default();
+        let all = before.with(said, limit);
+        self.write(CredentialChanges::filter_matches(name, Some(all))).await?;
         if self.clear_count() == emptied { Ok(()) } else { self.forget(name).await }
     }
 
     async fn forget(&self, name: &[u8]) -> Result<(), OfflineError> {
         self.remembered_digests.lock().remove(name);
         let is_kept =
-            !matches!((self.store.get(name), self.store.last_match(name)), (Ok(None), Ok(None)));
+            !matches!((self.store.get(name), self.store.last_matches(name)), (Ok(None), Ok(None)));
         if is_kept { self.write(CredentialChanges::forget(name)).await } else { Ok(()) }
     }
 
@@ -901,7 +923,10 @@ impl OfflineState {
         let (store, people) = (Arc::clone(&self.store), Arc::clone(&self.users));
         let find = move || {
             let credentials = store.list()?.into_iter().map(|(name, kept)| (name, kept.uid));
-            let matches = store.all_matches()?.into_iter().map(|(name, kept)| (name, kept.uid));
+            let uids = |(name, kept): (Vec<u8>, FilterMatches)| {
+                kept.0.into_iter().map(move |one| (name.clone(), one.uid))
+            };
+            let matches = store.all_matches()?.into_iter().flat_map(uids);
             let all = credentials.chain(matches);
             let gone = all.filter(|(name, uid)| people.has(name, *uid) == Some(false));
             Ok::<_, CacheError>(gone.map(|(name, _)| name).collect())

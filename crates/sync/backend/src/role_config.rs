@@ -11,4 +11,6 @@ pub struct BackendRoleConfig {
     pub domain: config::DomainConfig,
     /// Content of the secret files in the domain's configuration.
     pub secrets: config::DomainSecrets,
+    /// The names of this host, the one of hostname(1) first. Empty if no access rule needs them.
+    pub host_names: Vec<String>,
 }

@@ -3,6 +3,7 @@
 //!
 //! This module reads the rules and reports contradictions. The backend applies them.
 
+use crate::filter_template;
 use crate::keys::{self, ConfigTable, Key};
 use crate::toml_section::{TomlSection, entry};
 use crate::{AccessConfig, AccessLists, AccountCheck, DomainConfig, NameConfig, ProviderConfig};
@@ -17,16 +18,30 @@ use toml::de::DeValue;
 
 impl AccountCheck {
     /// All checks, in the order in which they run.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::ShadowExpire,
         Self::PasswordAge,
         Self::PasswordPolicy,
         Self::AccountLock,
         Self::ActiveDirectory,
+        Self::Host,
+        Self::AuthorizedService,
+        Self::RemoteHost,
     ];
     /// Names of the checks in the configuration.
-    pub const NAMES: [&'static str; 5] =
-        ["shadow-expire", "password-age", "password-policy", "account-lock", "active-directory"];
+    pub const NAMES: [&'static str; 8] = [
+        "shadow-expire",
+        "password-age",
+        "password-policy",
+        "account-lock",
+        "active-directory",
+        "host",
+        "authorized-service",
+        "rhost",
+    ];
+    /// The checks without a configuration.
+    pub const DEFAULT: [Self; 4] =
+        [Self::ShadowExpire, Self::PasswordPolicy, Self::AccountLock, Self::ActiveDirectory];
 
     fn from_name(name: &str) -> Option<Self> {
         let place = Self::NAMES.iter().position(|known| *known == name)?;
@@ -148,20 +163,40 @@ fn lists(section: &mut TomlSection<'_, '_, '_, '_>, keys: &ListKeys) -> AccessLi
     lists
 }
 
+/// Checks of attributes that entries of text files do not have. They would deny every user.
+const LDAP_CHECKS: [AccountCheck; 3] =
+    [AccountCheck::Host, AccountCheck::AuthorizedService, AccountCheck::RemoteHost];
+
 /// Reports access keys that have no effect with the domain's provider.
 pub(crate) fn check_provider(section: &mut TomlSection<'_, '_, '_, '_>, domain: &DomainConfig) {
-    if domain.access.filter.is_some() && matches!(domain.provider, ProviderConfig::Files(_)) {
+    if !matches!(domain.provider, ProviderConfig::Files(_)) {
+        return;
+    }
+    if domain.access.filter.is_some() {
         let text = "filter requires provider = \"ldap\", and this domain has provider = \"files\"";
         let error = CodedError::new(&codes::ACCESS_FILTER_WITHOUT_DIRECTORY, text);
+        section.subtable_error("access", error);
+    }
+    if domain.access.account_checks.iter().any(|check| LDAP_CHECKS.contains(check)) {
+        let text = "host, authorized-service and rhost require provider = \"ldap\"";
+        let error = CodedError::new(&codes::ACCOUNT_CHECK_WITHOUT_DIRECTORY, text);
         section.subtable_error("access", error);
     }
 }
 
 impl AccessConfig {
-    /// Returns the rules without a configuration: all account checks, and no lists.
+    /// Returns the rules without a configuration: the default account checks, and no lists.
     #[must_use]
     pub fn unconfigured() -> Self {
-        Self { account_checks: AccountCheck::ALL.to_vec(), ..Self::default() }
+        Self { account_checks: AccountCheck::DEFAULT.to_vec(), ..Self::default() }
+    }
+
+    /// Returns whether a rule depends on the names of this host.
+    #[must_use]
+    pub fn needs_host_names(&self) -> bool {
+        let has_template = |filter: &String| filter_template::names_host(filter);
+        self.account_checks.contains(&AccountCheck::Host)
+            || self.filter.as_ref().is_some_and(has_template)
     }
 
     /// Returns all groups in the rules.

@@ -11,7 +11,8 @@ use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
     DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
     KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues, NameCase,
-    NameConfig, OfflineConfig, ProviderConfig, SearchConfig, SecretFile,
+    NameConfig, OfflineConfig, PasswordChangeConfig, PasswordOperation, ProviderConfig,
+    SearchConfig, SecretFile,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -437,7 +438,45 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapCo
         allow_clear_password,
         allow_clear_identities,
         allow_clear_user_passwords,
+        password_change: password_change(section, binds.as_users),
     }
+}
+
+/// Keys without an effect if users are not authenticated by binds.
+const PASSWORD_CHANGE_KEYS: [&ConfigKey; 3] = [
+    &keys::LDAP_PASSWORD_CHANGE.declared,
+    &keys::LDAP_CHANGE_EXPIRED_PASSWORD.declared,
+    &keys::LDAP_UPDATE_SHADOW_LAST_CHANGE.declared,
+];
+
+fn password_change(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    binds_as_users: bool,
+) -> PasswordChangeConfig {
+    let operation: String = section.value(&keys::LDAP_PASSWORD_CHANGE);
+    let shadow: String = section.value(&keys::LDAP_UPDATE_SHADOW_LAST_CHANGE);
+    let change = PasswordChangeConfig {
+        operation: match operation.as_str() {
+            "modify" => PasswordOperation::Modify,
+            _ => PasswordOperation::Extended,
+        },
+        after_expiry: section.value(&keys::LDAP_CHANGE_EXPIRED_PASSWORD),
+        writes_shadow_day: shadow != "never",
+    };
+    if change.after_expiry && change.operation == PasswordOperation::Modify {
+        let text = "change_expired_password requires password_change = \"extended\"";
+        let error = CodedError::new(&codes::EXPIRED_CHANGE_BY_MODIFY, text);
+        section.error(&keys::LDAP_CHANGE_EXPIRED_PASSWORD, error);
+    }
+    if !binds_as_users {
+        for key in PASSWORD_CHANGE_KEYS {
+            if section.has(key) {
+                let text = "has no effect without auth = \"ldap\"";
+                section.warning(key, CodedError::new(&codes::LDAP_AUTH_KEY_UNUSED, text));
+            }
+        }
+    }
+    change
 }
 
 /// Without TLS, each router on the path to a server can change the users and groups of this host.
@@ -750,6 +789,9 @@ fn attributes(section: &mut TomlSection<'_, '_, '_, '_>) -> AttributeNames {
         account_expires: name(&keys::ATTRIBUTE_ACCOUNT_EXPIRES),
         account_control_computed: name(&keys::ATTRIBUTE_ACCOUNT_CONTROL_COMPUTED),
         lockout_time: name(&keys::ATTRIBUTE_LOCKOUT_TIME),
+        host: name(&keys::ATTRIBUTE_HOST),
+        authorized_service: name(&keys::ATTRIBUTE_AUTHORIZED_SERVICE),
+        rhost: name(&keys::ATTRIBUTE_RHOST),
         uuid: None,
     };
     let uuid: Option<String> = section.optional_value(&keys::ATTRIBUTE_UUID);

@@ -135,6 +135,8 @@ pub enum ValueKind {
     Dn,
     /// A search filter (RFC 4515).
     Filter,
+    /// A search filter with templates of access rules.
+    FilterTemplate,
     /// Name of an attribute, as servers write it in replies.
     Attribute,
     /// Names of attributes.
@@ -195,6 +197,7 @@ impl ValueKind {
             | Self::Template { .. }
             | Self::Dn
             | Self::Filter
+            | Self::FilterTemplate
             | Self::Attribute
             | Self::DnsDomain
             | Self::Realm
@@ -230,7 +233,7 @@ impl ValueKind {
             Self::SecretFile => "absolute path or \"credential:NAME\"".to_owned(),
             Self::Template { .. } => "path with templates".to_owned(),
             Self::Dn => "DN".to_owned(),
-            Self::Filter => "LDAP filter".to_owned(),
+            Self::Filter | Self::FilterTemplate => "LDAP filter".to_owned(),
             Self::Attribute => "attribute".to_owned(),
             Self::Attributes => "list of attributes".to_owned(),
             Self::DnsDomain => "DNS domain".to_owned(),
@@ -957,6 +960,28 @@ declare_keys! {
         KeyDefault::Value("false"),
         "Send users' passwords without TLS. Each router on the path can read them. Only with auth = \"ldap\".",
     );
+    LDAP_PASSWORD_CHANGE: String = ldap_key(
+        "password_change",
+        ValueKind::Choice { noun: "operation", of: &["extended", "modify"] },
+        KeyDefault::Value("\"extended\""),
+        "LDAP operation of password changes. extended is the password modify operation (RFC 3062). modify replaces \
+         userPassword. The server then hashes the new password, or stores it in clear text. Only with auth = \"ldap\".",
+    );
+    LDAP_CHANGE_EXPIRED_PASSWORD: bool = ldap_key(
+        "change_expired_password",
+        ValueKind::Boolean,
+        KeyDefault::Value("false"),
+        "Let a user change a password that the server refuses because it has expired, without grace logins. Roster \
+         then sends the old and the new password with the rights of the reader, or anonymously without bind_dn. The \
+         server must permit that. Only with auth = \"ldap\" and password_change = \"extended\".",
+    );
+    LDAP_UPDATE_SHADOW_LAST_CHANGE: String = ldap_key(
+        "update_shadow_last_change",
+        ValueKind::Choice { noun: "mode", of: &["auto", "never"] },
+        KeyDefault::Value("\"auto\""),
+        "auto: a password change writes the day to shadowLastChange if the entry has it, with the rights of the user. \
+         Only with auth = \"ldap\".",
+    );
     LDAP_PAGE_SIZE: u32 = ldap_key(
         "page_size",
         ValueKind::Integer { min: 1, max: 1_000_000 },
@@ -1104,6 +1129,21 @@ declare_keys! {
         KeyDefault::Value("\"lockoutTime\""),
         "Active Directory: time of the lock after failures.",
     );
+    ATTRIBUTE_HOST: String = attribute_key(
+        "host",
+        KeyDefault::Value("\"host\""),
+        "Hosts that the user may log in to, for the account check host.",
+    );
+    ATTRIBUTE_AUTHORIZED_SERVICE: String = attribute_key(
+        "authorized_service",
+        KeyDefault::Value("\"authorizedService\""),
+        "PAM services that the user may use, for the account check authorized-service.",
+    );
+    ATTRIBUTE_RHOST: String = attribute_key(
+        "rhost",
+        KeyDefault::Value("\"rhost\""),
+        "Hosts that the user may log in from, for the account check rhost.",
+    );
     ACCESS_ENABLED: bool = table_key(
         ConfigTable::Access,
         "enabled",
@@ -1135,23 +1175,27 @@ declare_keys! {
     ACCESS_FILTER: String = table_key(
         ConfigTable::Access,
         "filter",
-        ValueKind::Filter,
+        ValueKind::FilterTemplate,
         KeyDefault::Absent,
-        "Filter that must match the user's entry, searched at each login. While no server answers, the last result \
-         counts for offline_credentials_expiration. Without a last result the login is denied. LDAP only.",
+        "Filter that must match the user's entry, searched at each login. %{host} is the name of this host, as \
+         hostname(1) prints it, in lower case. %{service} is the PAM service. While no server answers, the last result \
+         counts for offline_credentials_expiration. A filter with %{service} has a last result for each service, of \
+         the last 8 services of a user. Without a last result the login is denied. LDAP only.",
     );
     ACCESS_ACCOUNT_CHECKS: Vec<String> = table_key(
         ConfigTable::Access,
         "account_checks",
         ValueKind::Choices { noun: "account check", of: &AccountCheck::NAMES },
         KeyDefault::Value(
-            "[\"shadow-expire\", \"password-age\", \"password-policy\", \"account-lock\", \"active-directory\"]",
+            "[\"shadow-expire\", \"password-policy\", \"account-lock\", \"active-directory\"]",
         ),
-        "Attributes that decide about the account. shadow-expire: shadowExpire. password-age: shadowLastChange, \
-         shadowMax, shadowWarning and shadowInactive. password-policy: pwdAccountLockedTime and pwdReset. \
-         account-lock: nsAccountLock and nsRole. active-directory: userAccountControl, accountExpires and \
-         msDS-User-Account-Control-Computed with lockoutTime. A missing or unreadable attribute denies no login. A \
-         malformed one does. Leave out password-age where password changes do not write shadowLastChange.",
+        "Attributes that decide about the account. shadow-expire: shadowExpire. password-policy: \
+         pwdAccountLockedTime and pwdReset. account-lock: nsAccountLock and nsRole. active-directory: \
+         userAccountControl, accountExpires and msDS-User-Account-Control-Computed with lockoutTime. password-age, not \
+         in the default: shadowLastChange, shadowMax, shadowWarning and shadowInactive. A missing or unreadable \
+         attribute denies no login. A malformed one does. host, authorized-service and rhost, not in the default: the \
+         attribute must list this host, the PAM service or the remote host. * allows all, and !VALUE denies whatever \
+         else is listed. A user without a matching value is denied. A login without a remote host passes rhost.",
     );
     ACCESS_TEMPORARY_LOCK: Duration = table_key(
         ConfigTable::Access,

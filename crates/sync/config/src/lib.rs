@@ -16,6 +16,7 @@ mod config_files;
 mod diagnostic;
 mod domain;
 pub mod explain;
+pub mod filter_template;
 pub mod keys;
 mod keytab;
 pub mod ldap_filter;
@@ -262,6 +263,12 @@ pub enum AccountCheck {
     AccountLock,
     /// `userAccountControl` and `accountExpires`.
     ActiveDirectory,
+    /// `host`, against the names of this host.
+    Host,
+    /// `authorizedService`, against the PAM service.
+    AuthorizedService,
+    /// `rhost`, against the remote host of the login.
+    RemoteHost,
 }
 
 /// Authentication and cached credentials.
@@ -410,6 +417,8 @@ pub struct LdapConfig {
     pub allow_clear_identities: bool,
     /// Users' passwords may be sent in clear text.
     pub allow_clear_user_passwords: bool,
+    /// Changes of users' passwords.
+    pub password_change: PasswordChangeConfig,
     /// Entries in a page of paged results.
     pub page_size: u32,
     /// Timeout of connection, TLS, bind and first reply together.
@@ -427,6 +436,27 @@ pub struct LdapConfig {
     pub fail_back: Duration,
     /// Limit of a message from a server, in bytes.
     pub message_bytes_max: u32,
+}
+
+/// Changes of users' passwords, with `auth = "ldap"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PasswordChangeConfig {
+    /// The LDAP operation.
+    pub operation: PasswordOperation,
+    /// An expired password may be changed as the reader.
+    pub after_expiry: bool,
+    /// A change writes the day to `shadowLastChange`.
+    pub writes_shadow_day: bool,
+}
+
+/// `password_change = …`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PasswordOperation {
+    /// The password modify operation (RFC 3062).
+    #[default]
+    Extended,
+    /// A modification of `userPassword`.
+    Modify,
 }
 
 /// A server in `uris`.
@@ -548,6 +578,9 @@ pub struct AttributeNames {
     pub account_expires: String,
     pub account_control_computed: String,
     pub lockout_time: String,
+    pub host: String,
+    pub authorized_service: String,
+    pub rhost: String,
     /// The permanent key. Without a configured one, it depends on the server.
     pub uuid: Option<String>,
 }

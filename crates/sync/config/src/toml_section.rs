@@ -637,6 +637,7 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Cod
         ValueKind::ShortName => checked(value, value_syntax::short_name)?,
         ValueKind::Dn => checked(value, value_syntax::dn)?,
         ValueKind::Filter => checked(value, crate::ldap_filter::check_filter)?,
+        ValueKind::FilterTemplate => checked(value, crate::filter_template::check)?,
         ValueKind::Attribute => checked(value, value_syntax::canonical_attribute)?,
         ValueKind::DnsDomain => CheckedValue::Text(value_syntax::dns_name(text(value)?)?),
         ValueKind::Realm => checked(value, value_syntax::realm)?,

@@ -3,8 +3,8 @@
 
 use roster_config::{
     AccountCheck, AuthConfig, AuthMethod, BindMethod, DomainMode, KdcValidation, LdapServer,
-    ListenAddress, MemberValues, OfflineConfig, ParsedConfig, ProviderConfig, SecretFile,
-    explain::explain, parse,
+    ListenAddress, MemberValues, OfflineConfig, ParsedConfig, PasswordChangeConfig,
+    PasswordOperation, ProviderConfig, SecretFile, explain::explain, parse,
 };
 use roster_messages::table::config;
 use roster_messages::{Diagnostic, Message, Severity};
@@ -165,6 +165,9 @@ fn every_key_can_be_set() {
         allow_clear_password = false
         allow_clear_identities = false
         allow_clear_user_passwords = false
+        password_change = "extended"
+        change_expired_password = true
+        update_shadow_last_change = "never"
         page_size = 500
         connect_timeout = "500ms"
         search_timeout = "1m"
@@ -197,6 +200,9 @@ fn every_key_can_be_set() {
         account_expires = "p"
         account_control_computed = "q"
         lockout_time = "r"
+        host = "s"
+        authorized_service = "t"
+        rhost = "u"
         [domain.corp.access]
         enabled = true
         allowed_users = ["Alice"]
@@ -244,6 +250,12 @@ fn every_key_can_be_set() {
     assert_eq!(ldap.attributes.user_name, "samaccountname");
     assert_eq!(ldap.attributes.uuid.as_deref(), Some("objectguid"));
     assert_eq!(ldap.attributes.ssh_key, "ipasshpubkey");
+    let change = PasswordChangeConfig {
+        operation: PasswordOperation::Extended,
+        after_expiry: true,
+        writes_shadow_day: false,
+    };
+    assert_eq!(ldap.password_change, change);
     let access = &corp.access;
     assert_eq!(access.lists.allowed_users.as_deref(), Some(&["alice".to_owned()][..]));
     assert_eq!(access.account_checks, [AccountCheck::ShadowExpire, AccountCheck::AccountLock]);
@@ -814,6 +826,22 @@ fn contradiction_has_code_of_its_condition() {
             &[("domain.lab.access", &config::ACCESS_FILTER_WITHOUT_DIRECTORY)],
         ),
         (
+            &lab(&access("lab", "account_checks = ['shadow-expire', 'host']")),
+            &[("domain.lab.access", &config::ACCOUNT_CHECK_WITHOUT_DIRECTORY)],
+        ),
+        (
+            &corp(&access("corp", "filter = '(a=%{user})'")),
+            &[("domain.corp.access.filter", &config::FILTER_TEMPLATE_UNKNOWN)],
+        ),
+        (
+            &corp("auth = 'ldap'\npassword_change = 'modify'\nchange_expired_password = true"),
+            &[("domain.corp.change_expired_password", &config::EXPIRED_CHANGE_BY_MODIFY)],
+        ),
+        (
+            &corp("password_change = 'modify'"),
+            &[("domain.corp.password_change", &config::LDAP_AUTH_KEY_UNUSED)],
+        ),
+        (
             "domain = 1\n[host]\ndomains = ['a']",
             &[("domain", &config::NOT_A_TABLE), ("host.domains", &config::DOMAIN_TABLE_MISSING)],
         ),
@@ -1183,6 +1211,19 @@ fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
     ] {
         assert_eq!(said_of_access(table), said, "{table}");
     }
+}
+
+#[test]
+fn account_checks_default_leaves_out_password_age() {
+    let checks = |table: &str| well(&corp(table)).config.domains[0].access.account_checks.clone();
+    assert_eq!(checks(""), AccountCheck::DEFAULT);
+    assert_eq!(checks("[domain.corp.access]\nenabled = true"), AccountCheck::DEFAULT);
+    assert!(!AccountCheck::DEFAULT.contains(&AccountCheck::PasswordAge));
+    let all = format!("[domain.corp.access]\naccount_checks = {:?}", AccountCheck::NAMES);
+    assert_eq!(checks(&all), AccountCheck::ALL);
+    let config = well(&corp("[domain.corp.access]\nfilter = \"(host=%{host})\"")).config;
+    assert!(config.domains[0].access.needs_host_names());
+    assert!(!well(&corp("")).config.domains[0].access.needs_host_names());
 }
 
 #[test]

@@ -20,7 +20,10 @@
 mod file;
 mod values;
 
-pub use values::{ClockMark, CredentialChanges, FilterMatch, MeasuredHashParams, StoredCredential};
+pub use values::{
+    ClockMark, CredentialChanges, FilterMatch, FilterMatches, MATCHES_PER_USER_MAX,
+    MeasuredHashParams, StoredCredential,
+};
 
 use crate::open::{create_atomically, quarantine};
 use crate::{CacheError, FileFault, QuarantinedFile};
@@ -156,13 +159,13 @@ impl CredentialFiles {
         self.file.list()
     }
 
-    /// Returns the last result of a filter for a user.
-    pub fn filter_match(&self, user: &[u8]) -> Result<Option<FilterMatch>, CacheError> {
-        self.file.filter_match(user)
+    /// Returns the last results of filters for a user.
+    pub fn filter_matches_of(&self, user: &[u8]) -> Result<Option<FilterMatches>, CacheError> {
+        self.file.filter_matches_of(user)
     }
 
     /// Returns the last results of filters by user.
-    pub fn filter_matches(&self) -> Result<Vec<(Vec<u8>, FilterMatch)>, CacheError> {
+    pub fn filter_matches(&self) -> Result<Vec<(Vec<u8>, FilterMatches)>, CacheError> {
         self.file.filter_matches()
     }
 

@@ -4,7 +4,7 @@
 //! Before a password is verified, all accounts give the same message to the user. Only the log and the result state
 //! that an account is locked or disabled.
 
-use crate::message::{LdapRequest, LdapResult, PolicyResponse, ResponseOperation, printable};
+use crate::message::{LdapRequest, LdapResult, PolicyResponse, ResponseOperation, code, printable};
 use roster_messages::table::login;
 use roster_provider::authenticator::AuthOutcome;
 use roster_provider::reason::Reason;
@@ -15,6 +15,11 @@ use roster_request::AuthResult;
 pub enum BindOutcome {
     /// The reply decides the login or the change of password.
     Decided(AuthOutcome),
+    /// The server's password policy refuses the right password because it has expired, without grace logins. The
+    /// outcome holds unless the password can be changed now.
+    Expired(AuthOutcome),
+    /// The server changes a password only together with the old one. The outcome holds if both were sent.
+    OldPasswordRequired(AuthOutcome),
     /// There is no entry of that DN, or a user cannot have it. A caller with a cached DN should search again.
     NoSuchEntry(String),
     /// The server cannot do this now. Another server may.
@@ -49,7 +54,8 @@ pub fn interpret_response(
         (LdapRequest::SimpleBind { .. }, ResponseOperation::BindDone(outcome)) => {
             Some(interpret_bind(outcome, said))
         }
-        (LdapRequest::ModifyPassword { .. }, ResponseOperation::Extended(outcome, _)) => {
+        (LdapRequest::ModifyPassword { .. }, ResponseOperation::Extended(outcome, _))
+        | (LdapRequest::Modify { .. }, ResponseOperation::ModifyDone(outcome)) => {
             Some(interpret_change(outcome, said))
         }
         _ => None,
@@ -64,7 +70,7 @@ fn interpret_bind(outcome: LdapResult<'_>, said: PolicyResponse) -> BindOutcome 
         0 => match said.error {
             None | Some(policy::CHANGE_AFTER_RESET) => BindOutcome::Decided(success_outcome(said)),
             // The password policy overrides the success.
-            Some(policy::PASSWORD_EXPIRED) => interpret_expired(outcome),
+            Some(policy::PASSWORD_EXPIRED) => BindOutcome::Decided(expired_outcome(outcome)),
             Some(policy::ACCOUNT_LOCKED) => answer(AuthResult::Locked),
             Some(_) => answer(AuthResult::Denied),
         },
@@ -72,10 +78,10 @@ fn interpret_bind(outcome: LdapResult<'_>, said: PolicyResponse) -> BindOutcome 
         // locked account.
         49 => match said.error {
             Some(policy::ACCOUNT_LOCKED) => answer(AuthResult::Locked),
-            Some(policy::PASSWORD_EXPIRED) => interpret_expired(outcome),
-            _ if said.has_expired => interpret_expired(outcome),
+            Some(policy::PASSWORD_EXPIRED) => BindOutcome::Expired(expired_outcome(outcome)),
+            _ if said.has_expired => BindOutcome::Expired(expired_outcome(outcome)),
             _ => match classify_active_directory(outcome.message) {
-                Some(AuthResult::PasswordExpired) => interpret_expired(outcome),
+                Some(AuthResult::PasswordExpired) => BindOutcome::Decided(expired_outcome(outcome)),
                 Some(verdict) => answer(verdict),
                 None => BindOutcome::Decided(AuthOutcome::from_result(AuthResult::WrongPassword)),
             },
@@ -118,9 +124,21 @@ fn unexpected(outcome: LdapResult<'_>) -> AuthOutcome {
     AuthOutcome::for_reason(AuthResult::Misconfigured, reason)
 }
 
-fn interpret_expired(outcome: LdapResult<'_>) -> BindOutcome {
+fn expired_outcome(outcome: LdapResult<'_>) -> AuthOutcome {
     let answer = AuthOutcome::with_reason(AuthResult::PasswordExpired, outcome.to_string());
-    BindOutcome::Decided(answer.with_message(true, HAS_EXPIRED))
+    answer.with_message(true, HAS_EXPIRED)
+}
+
+/// Returns the outcome of a right password that has expired and can be changed with the old one.
+pub fn changeable_outcome(expired: AuthOutcome) -> AuthOutcome {
+    let answer = AuthOutcome::with_reason(AuthResult::MustChange, expired.reason);
+    answer.with_message(false, MUST_CHANGE)
+}
+
+/// Returns the outcome of a change of an expired password that the server refused. The user cannot repeat it.
+pub fn refused_after_expiry(refused: AuthOutcome) -> AuthOutcome {
+    let answer = AuthOutcome::with_reason(AuthResult::PasswordExpired, refused.reason);
+    answer.with_message(true, HAS_EXPIRED)
 }
 
 fn success_outcome(said: PolicyResponse) -> AuthOutcome {
@@ -202,7 +220,14 @@ fn interpret_change(outcome: LdapResult<'_>, said: PolicyResponse) -> BindOutcom
             (None, own) => format!("The new password is refused: {own}"),
         };
         let answer = AuthOutcome::with_reason(AuthResult::NewPasswordRefused, outcome.to_string());
-        BindOutcome::Decided(answer.with_message(true, text))
+        let mut answer = answer.with_message(true, text);
+        if outcome.code == code::INSUFFICIENT_ACCESS && said.error.is_none() {
+            answer.message = Some(&login::PASSWORD_CHANGE_NO_ACCESS);
+        }
+        match said.error {
+            Some(policy::MUST_SUPPLY_OLD) => BindOutcome::OldPasswordRequired(answer),
+            _ => BindOutcome::Decided(answer),
+        }
     };
     match outcome.code {
         0 => BindOutcome::Decided(AuthOutcome::from_result(AuthResult::Success)),
@@ -243,7 +268,9 @@ mod tests {
 
     fn bind(code: u32, message: &[u8], said: PolicyResponse) -> (Option<AuthResult>, Vec<String>) {
         match interpret_bind(LdapResult { code, message }, said) {
-            BindOutcome::Decided(answer) => {
+            BindOutcome::Decided(answer)
+            | BindOutcome::Expired(answer)
+            | BindOutcome::OldPasswordRequired(answer) => {
                 let messages = answer.messages.into_iter().map(|message| message.text);
                 (Some(answer.result), messages.collect())
             }
@@ -331,6 +358,53 @@ mod tests {
             interpret_response(&change, ResponseOperation::Extended(done, None), NOTHING).is_some()
         );
         assert!(interpret_response(&change, ResponseOperation::BindDone(done), NOTHING).is_none());
+        let modify = LdapRequest::Modify { dn: "cn=a", changes: &[] };
+        assert!(
+            interpret_response(&modify, ResponseOperation::ModifyDone(done), NOTHING).is_some()
+        );
+        for other in [ResponseOperation::Extended(done, None), ResponseOperation::BindDone(done)] {
+            assert!(interpret_response(&modify, other, NOTHING).is_none());
+        }
+    }
+
+    #[test]
+    fn bind_expired_by_policy_is_right_password() {
+        let draft = PolicyResponse { error: Some(policy::PASSWORD_EXPIRED), ..NOTHING };
+        let netscape = PolicyResponse { has_expired: true, ..NOTHING };
+        let refused = LdapResult { code: 49, message: b"" };
+        for said in [draft, netscape] {
+            let BindOutcome::Expired(answer) = interpret_bind(refused, said) else {
+                panic!("{said:?}")
+            };
+            assert_eq!(answer.result, AuthResult::PasswordExpired);
+            let offered = changeable_outcome(answer);
+            assert_eq!(offered.result, AuthResult::MustChange);
+            assert_eq!(offered.messages.len(), 1);
+        }
+        // Neither a success, nor a wrong password, nor Active Directory, which has no such change.
+        let ad = LdapResult { code: 49, message: b"comment: AcceptSecurityContext, data 532, v1" };
+        let done = LdapResult { code: 0, message: b"" };
+        for (outcome, said) in [(done, draft), (refused, NOTHING), (ad, NOTHING)] {
+            assert!(matches!(interpret_bind(outcome, said), BindOutcome::Decided(_)));
+        }
+    }
+
+    #[test]
+    fn change_without_old_password_is_distinguished() {
+        let outcome = LdapResult { code: 50, message: b"Must supply old password" };
+        let said = PolicyResponse { error: Some(policy::MUST_SUPPLY_OLD), ..NOTHING };
+        let BindOutcome::OldPasswordRequired(answer) = interpret_change(outcome, said) else {
+            panic!("not distinguished")
+        };
+        assert_eq!(answer.result, AuthResult::NewPasswordRefused);
+        assert_eq!(answer.message, None);
+        let BindOutcome::Decided(denied) = interpret_change(outcome, NOTHING) else {
+            panic!("no answer")
+        };
+        assert_eq!(denied.message, Some(&login::PASSWORD_CHANGE_NO_ACCESS));
+        let refused = refused_after_expiry(answer);
+        assert_eq!(refused.result, AuthResult::PasswordExpired);
+        assert!(refused.messages[0].text.contains("administrator"));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use crate::user_bind::BindAuthenticator;
 
 use crate::connection::{ConnectionSettings, LdapConnection, RootDse};
 use crate::error::{LdapError, join_reasons};
-use crate::lookup::{KeySearch, LookupSession, Lookups};
+use crate::lookup::{KeySearch, LoginEntry, LookupSession, Lookups};
 use crate::lookup_connection::{LookupConnection, LookupConnector};
 use crate::netlink_watch::NetworkWatch;
 use crate::schema::{AttributeMapping, MirrorSearch};
@@ -309,8 +309,8 @@ impl LdapProvider {
         Err(join_reasons(&reasons).unwrap_or_else(|| self.servers.no_servers_reason()))
     }
 
-    /// Returns the DN and the uid of the only user of that name.
-    async fn find_user(&self, name: &[u8]) -> Result<Option<(String, u32)>, LookupError> {
+    /// Returns the entry of the only user of that name.
+    async fn find_user(&self, name: &[u8]) -> Result<Option<LoginEntry>, LookupError> {
         let mut asker = self.lookup_session().await?;
         self.lookups.find_user(&mut asker, name).await
     }

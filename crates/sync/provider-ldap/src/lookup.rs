@@ -20,6 +20,7 @@ use crate::schema::{
 };
 use parking_lot::Mutex;
 use roster_messages::{log, table::directory};
+use roster_provider::account::{AccountFact, FactValue};
 use roster_provider::reason::Reason;
 use roster_provider::{
     DirectoryEntry, DirectoryGroup, DirectoryUser, EntryId, EntrySink, KeySearchResult,
@@ -76,6 +77,15 @@ impl LookupSession<'_> {
         let ldap = self.ldap;
         ldap.lookup_connector.search(&mut self.open, question, || ldap.connect_lookups()).await
     }
+}
+
+/// The entry of a user that logs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoginEntry {
+    pub dn: String,
+    pub uid: u32,
+    /// The entry has the day of the last password change.
+    pub has_change_day: bool,
 }
 
 /// A user in a search result. The sink already has it.
@@ -403,12 +413,12 @@ impl Lookups {
         Ok(is_found)
     }
 
-    /// Returns the DN and the uid of the only user of that name.
+    /// Returns the entry of the only user of that name.
     pub async fn find_user(
         &self,
         asker: &mut LookupSession<'_>,
         name: &[u8],
-    ) -> Result<Option<(String, u32)>, LookupError> {
+    ) -> Result<Option<LoginEntry>, LookupError> {
         let names = [name.to_vec()];
         let attributes = self.mapping.attributes();
         let (filter, wanted) =
@@ -419,7 +429,10 @@ impl Lookups {
             if let Ok(user) = self.mapping.user(entry)?
                 && wanted.includes_user(&user, &self.mapping)
             {
-                found.push((String::from_utf8(entry.dn.to_vec()), user.uid));
+                let day = user.account.value_of(AccountFact::LastChange);
+                let has_change_day = day != FactValue::Absent;
+                let read = String::from_utf8(entry.dn.to_vec());
+                found.push(read.map(|dn| LoginEntry { dn, uid: user.uid, has_change_day }));
             }
             Ok(())
         })
@@ -427,13 +440,13 @@ impl Lookups {
         let (one, others) = (found.pop(), found.len());
         match one {
             None => Ok(None),
-            Some((Ok(dn), uid)) if others == 0 => Ok(Some((dn, uid))),
-            Some((Ok(_), _)) => {
+            Some(Ok(entry)) if others == 0 => Ok(Some(entry)),
+            Some(Ok(_)) => {
                 let count = others + 1;
                 let text = format!("{count} users have the name {}", printable(name));
                 Err(lookup_failed(asker, Reason::new(&directory::USER_NAME_AMBIGUOUS, text)))
             }
-            Some((Err(_), _)) => Err(lookup_failed(asker, dn_not_utf8())),
+            Some(Err(_)) => Err(lookup_failed(asker, dn_not_utf8())),
         }
     }
 

@@ -96,6 +96,28 @@ pub struct SearchRequest<'a> {
     pub entries_max: u32,
 }
 
+/// A change of one attribute.
+#[derive(Clone, Copy)]
+pub struct AttributeChange<'a> {
+    /// The kind of the change.
+    pub kind: ChangeKind,
+    /// The attribute.
+    pub attribute: &'a str,
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// Kind of an [`AttributeChange`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Adds the value.
+    Add = 0,
+    /// Deletes the value.
+    Delete = 1,
+    /// Replaces all values by the value.
+    Replace = 2,
+}
+
 /// A request.
 #[derive(Clone)]
 pub enum LdapRequest<'a> {
@@ -123,13 +145,20 @@ pub enum LdapRequest<'a> {
         /// The next password.
         new: &'a [u8],
     },
+    /// Modifies an entry. All changes are made, or none.
+    Modify {
+        /// The DN.
+        dn: &'a str,
+        /// The changes, in order.
+        changes: &'a [AttributeChange<'a>],
+    },
     /// Starts TLS.
     StartTls,
     /// Ends the connection.
     Unbind,
 }
 
-/// Omits the password.
+/// Omits passwords and values.
 impl fmt::Debug for LdapRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -139,6 +168,11 @@ impl fmt::Debug for LdapRequest<'_> {
             Self::Search(search) => search.fmt(f),
             Self::Abandon(id) => write!(f, "Abandon({id})"),
             Self::ModifyPassword { dn, .. } => write!(f, "ModifyPassword({dn:?})"),
+            Self::Modify { dn, changes } => {
+                let names: Vec<_> =
+                    changes.iter().map(|change| (change.kind, change.attribute)).collect();
+                write!(f, "Modify({dn:?}, {names:?})")
+            }
             Self::StartTls => f.write_str("StartTls"),
             Self::Unbind => f.write_str("Unbind"),
         }
@@ -180,9 +214,17 @@ impl LdapRequest<'_> {
     fn secret_room(&self) -> usize {
         /// All tags and lengths, the identifier of the operation, and controls.
         const AROUND: usize = 256;
+        /// The same for one change of an attribute.
+        const AROUND_CHANGE: usize = 64;
         match self {
             Self::SimpleBind { dn, password } => AROUND + dn.len() + password.len(),
             Self::ModifyPassword { dn, old, new } => AROUND + dn.len() + old.len() + new.len(),
+            Self::Modify { dn, changes } => changes.iter().fold(
+                AROUND + dn.len(),
+                |sum, AttributeChange { attribute, value, .. }| {
+                    sum + AROUND_CHANGE + attribute.len() + value.len()
+                },
+            ),
             _ => 0,
         }
     }
@@ -212,6 +254,14 @@ impl LdapRequest<'_> {
                     });
                 });
             }
+            Self::Modify { dn, changes } => {
+                writer.constructed(tag::application(6), |writer| {
+                    writer.octets(dn.as_bytes());
+                    writer.constructed(tag::SEQUENCE, |writer| {
+                        changes.iter().for_each(|change| change.write(writer));
+                    });
+                });
+            }
             Self::StartTls => writer.constructed(tag::application(23), |writer| {
                 writer.primitive(tag::context(0), oid::START_TLS.as_bytes());
             }),
@@ -229,6 +279,18 @@ fn write_sasl(writer: &mut BerWriter, mechanism: &[u8], credentials: &[u8]) {
             writer.octets(credentials);
         });
     });
+}
+
+impl AttributeChange<'_> {
+    fn write(&self, writer: &mut BerWriter) {
+        writer.constructed(tag::SEQUENCE, |writer| {
+            writer.number(tag::ENUMERATED, self.kind as u32);
+            writer.constructed(tag::SEQUENCE, |writer| {
+                writer.octets(self.attribute.as_bytes());
+                writer.constructed(tag::SET, |writer| writer.octets(self.value));
+            });
+        });
+    }
 }
 
 impl SearchRequest<'_> {
@@ -319,6 +381,8 @@ pub enum ResponseOperation<'a> {
     Reference,
     /// Result of a search.
     SearchDone(LdapResult<'a>),
+    /// Result of a modification.
+    ModifyDone(LdapResult<'a>),
     /// Result of an extended operation. With id 0 and a name, a notice of the server.
     Extended(LdapResult<'a>, Option<&'a [u8]>),
     /// An intermediate response: name and value.
@@ -402,6 +466,7 @@ impl<'a> LdapResponse<'a> {
                 attributes: body.expect(tag::SEQUENCE)?,
             }),
             0x65 => ResponseOperation::SearchDone(outcome(&mut body)?),
+            0x67 => ResponseOperation::ModifyDone(outcome(&mut body)?),
             0x73 => ResponseOperation::Reference,
             0x78 => {
                 let outcome = outcome(&mut body)?;
@@ -776,14 +841,56 @@ mod tests {
         assert_eq!(format!("{bind:?}"), "SimpleBind(\"cn=a\")");
         let change = LdapRequest::ModifyPassword { dn: "cn=a", old: b"secret", new: b"other" };
         assert_eq!(format!("{change:?}"), "ModifyPassword(\"cn=a\")");
+        let changes = [change_of(ChangeKind::Replace, b"secret")];
+        let modify = LdapRequest::Modify { dn: "cn=a", changes: &changes };
+        assert_eq!(format!("{modify:?}"), "Modify(\"cn=a\", [(Replace, \"userPassword\")])");
+    }
+
+    fn change_of(kind: ChangeKind, value: &[u8]) -> AttributeChange<'_> {
+        AttributeChange { kind, attribute: "userPassword", value }
+    }
+
+    #[test]
+    fn modify_request_is_that_of_the_standard() {
+        let changes = [change_of(ChangeKind::Delete, b"old"), change_of(ChangeKind::Add, b"new")];
+        let bytes = LdapRequest::Modify { dn: "cn=a", changes: &changes }.encode(1, &[]);
+        let mut message = BerReader::new(&bytes).inner(tag::SEQUENCE).unwrap();
+        message.number(tag::INTEGER).unwrap();
+        let mut request = message.inner(tag::application(6)).unwrap();
+        assert_eq!(request.expect(tag::OCTETS), Ok(&b"cn=a"[..]));
+        let mut list = request.inner(tag::SEQUENCE).unwrap();
+        for (kind, value) in [(1, &b"old"[..]), (0, b"new")] {
+            let mut change = list.inner(tag::SEQUENCE).unwrap();
+            assert_eq!(change.number(tag::ENUMERATED), Ok(kind));
+            let mut attribute = change.inner(tag::SEQUENCE).unwrap();
+            assert_eq!(attribute.expect(tag::OCTETS), Ok(&b"userPassword"[..]));
+            assert_eq!(attribute.inner(tag::SET).unwrap().expect(tag::OCTETS), Ok(value));
+        }
+        assert!(list.is_empty() && request.is_empty() && message.is_empty());
+    }
+
+    #[test]
+    fn modify_response_has_a_result() {
+        let bytes = message(7, &[], |writer| {
+            writer.constructed(0x67, |writer| {
+                writer.number(tag::ENUMERATED, 50);
+                writer.octets(b"");
+                writer.octets(b"no write access");
+            });
+        });
+        let response = LdapResponse::parse(&bytes).unwrap();
+        let result = LdapResult { code: 50, message: b"no write access" };
+        assert!(matches!(response.operation, ResponseOperation::ModifyDone(it) if it == result));
     }
 
     #[test]
     fn what_has_a_password_in_it_is_written_without_moving() {
         let (dn, password) = ("x".repeat(1000), vec![b'p'; 1024]);
+        let changes = [ChangeKind::Delete, ChangeKind::Add].map(|kind| change_of(kind, &password));
         let requests = [
             LdapRequest::SimpleBind { dn: &dn, password: &password },
             LdapRequest::ModifyPassword { dn: &dn, old: &password, new: &password },
+            LdapRequest::Modify { dn: &dn, changes: &changes },
         ];
         for request in requests {
             let bytes = request.encode(u32::MAX >> 1, &[RequestControl::PasswordPolicy]);

@@ -49,7 +49,10 @@ enum OperationKind {
     /// A search for the root DSE, which shows that the server replies.
     Keepalive,
     Bind,
+    /// The extended operation of RFC 3062.
     PasswordChange,
+    /// A password change, or the date of one.
+    Modify,
 }
 
 impl OperationKind {
@@ -68,6 +71,7 @@ impl OperationKind {
             | LdapRequest::ExternalBind
             | LdapRequest::GssapiBind(_) => Some(Self::Bind),
             LdapRequest::ModifyPassword { .. } => Some(Self::PasswordChange),
+            LdapRequest::Modify { .. } => Some(Self::Modify),
             // StartTLS is sent before the connection has a log.
             LdapRequest::StartTls | LdapRequest::Abandon(_) | LdapRequest::Unbind => None,
         }
@@ -79,6 +83,7 @@ impl OperationKind {
             Self::Keepalive => "keepalive",
             Self::Bind => "bind",
             Self::PasswordChange => "password change",
+            Self::Modify => "modify",
         }
     }
 }
@@ -108,9 +113,9 @@ impl OperationDetails {
                 },
                 filter: Some(search.filter.clone()),
             },
-            LdapRequest::SimpleBind { dn, .. } | LdapRequest::ModifyPassword { dn, .. } => {
-                Self { base: bounded(dn), ..Self::default() }
-            }
+            LdapRequest::SimpleBind { dn, .. }
+            | LdapRequest::ModifyPassword { dn, .. }
+            | LdapRequest::Modify { dn, .. } => Self { base: bounded(dn), ..Self::default() },
             LdapRequest::ExternalBind => Self { base: "SASL EXTERNAL".into(), ..Self::default() },
             LdapRequest::GssapiBind(_) => Self { base: "SASL GSSAPI".into(), ..Self::default() },
             LdapRequest::StartTls | LdapRequest::Abandon(_) | LdapRequest::Unbind => {
@@ -170,6 +175,7 @@ impl OperationLog {
             }
             ResponseOperation::SearchDone(result)
             | ResponseOperation::BindDone(result)
+            | ResponseOperation::ModifyDone(result)
             | ResponseOperation::Extended(result, _)
                 if response.id != 0 =>
             {
@@ -221,6 +227,7 @@ impl PendingOperation {
             OperationKind::PasswordChange => {
                 debug!(server, dn = base, result, ms, "password change");
             }
+            OperationKind::Modify => debug!(server, dn = base, result, ms, "modify"),
         }
         let is_bulk = kind == OperationKind::ChangeSearch || entries > SLOW_ENTRIES_MAX;
         if duration >= SLOW && !is_bulk {
@@ -239,6 +246,7 @@ impl PendingOperation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{AttributeChange, ChangeKind};
     use roster_system_tests::logged_codes::logged_codes;
     use tokio::time::advance;
 
@@ -288,9 +296,12 @@ mod tests {
     #[test]
     fn operation_details_have_no_password() {
         let (password, old, new) = (&b"secret"[..], &b"secret"[..], &b"secret"[..]);
+        let (kind, attribute) = (ChangeKind::Replace, "userPassword");
+        let change = AttributeChange { kind, attribute, value: new };
         for request in [
             LdapRequest::SimpleBind { dn: "uid=a,dc=x", password },
             LdapRequest::ModifyPassword { dn: "uid=a,dc=x", old, new },
+            LdapRequest::Modify { dn: "uid=a,dc=x", changes: &[change] },
         ] {
             let OperationDetails { base, scope, filter } = OperationDetails::of_request(&request);
             assert_eq!((&*base, scope, filter), ("uid=a,dc=x", "", None));

@@ -9,8 +9,8 @@ use crate::dn;
 use crate::filter::EncodedFilter;
 use crate::message::{AttributeValues, RawEntry, printable};
 use roster_config::{
-    AttributeNames, DomainConfig, HomeShellOverrides, LdapConfig, MemberAttribute, MemberValues,
-    NameCase,
+    AccountCheck, AttributeNames, DomainConfig, HomeShellOverrides, LdapConfig, MemberAttribute,
+    MemberValues, NameCase,
 };
 use roster_messages::table::directory;
 use roster_names::fold;
@@ -49,7 +49,11 @@ impl AttributeMapping {
             case: domain.names.case,
             overrides: domain.overrides.clone(),
             domain: domain.name.clone(),
-            facts: if domain.has_logins() { facts(&ldap.attributes) } else { Vec::new() },
+            facts: if domain.has_logins() {
+                facts(&ldap.attributes, &domain.access.account_checks)
+            } else {
+                Vec::new()
+            },
         }
     }
 
@@ -354,8 +358,9 @@ fn unreadable_list_reason(description: &[u8]) -> Reason {
     Reason::new(&directory::MEMBERS_UNREADABLE, text)
 }
 
-/// Returns the attributes of accounts. Two facts may have the same attribute.
-fn facts(names: &AttributeNames) -> Vec<(String, AccountFact)> {
+/// Returns the attributes of accounts. Two facts may have the same attribute. Lists of hosts and services, which may be
+/// long, are among them only if a check reads them.
+fn facts(names: &AttributeNames, checks: &[AccountCheck]) -> Vec<(String, AccountFact)> {
     let facts = [
         (&names.shadow_last_change, AccountFact::LastChange),
         (&names.shadow_max, AccountFact::MaxDays),
@@ -372,7 +377,18 @@ fn facts(names: &AttributeNames) -> Vec<(String, AccountFact)> {
         (&names.lockout_time, AccountFact::LockoutTime),
         (&names.ssh_key, AccountFact::SshKey),
     ];
-    facts.map(|(name, fact)| (name.clone(), fact)).into()
+    let lists = [
+        (&names.host, AccountFact::Host, AccountCheck::Host),
+        (
+            &names.authorized_service,
+            AccountFact::AuthorizedService,
+            AccountCheck::AuthorizedService,
+        ),
+        (&names.rhost, AccountFact::RemoteHost, AccountCheck::RemoteHost),
+    ];
+    let lists = lists.into_iter().filter(|(_, _, check)| checks.contains(check));
+    let all = facts.into_iter().chain(lists.map(|(name, fact, _)| (name, fact)));
+    all.map(|(name, fact)| (name.clone(), fact)).collect()
 }
 
 /// Roles of locked accounts in 389 Directory Server.
@@ -760,6 +776,9 @@ mod tests {
                 account_expires: text("accountexpires"),
                 account_control_computed: text("msds-user-account-control-computed"),
                 lockout_time: text("lockouttime"),
+                host: text("host"),
+                authorized_service: text("authorizedservice"),
+                rhost: text("rhost"),
                 uuid: None,
             },
             members: vec![
@@ -811,13 +830,26 @@ mod tests {
         let without = mapping(false);
         let user = without.user(&raw(&message)).unwrap().unwrap();
         assert_eq!(user.account, Account::default());
-        let facts = facts(&without.attributes);
+        let facts = facts(&without.attributes, &AccountCheck::DEFAULT);
         let user = AttributeMapping { facts, ..without }.user(&raw(&message)).unwrap().unwrap();
         let values = |fact| user.account.values_of(fact).map(<[u8]>::to_vec).collect::<Vec<_>>();
         assert_eq!(values(AccountFact::SshKey), [&b"ssh-ed25519 AAAA"[..], b"ssh-rsa AAAA"]);
         assert_eq!(values(AccountFact::LockingRole), [b"cn=nsManagedDisabledRole,dc=x"]);
         assert_eq!(values(AccountFact::ExpireDay), [b"20000"]);
         assert_eq!(values(AccountFact::LastChange), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn account_lists_are_read_for_their_checks_only() {
+        let hosts: Values<'_> = ("HOST", &[b"web1", b"!web2"]);
+        let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, hosts, ("rhost", &[b"*"])]);
+        for (checks, count) in [(&[][..], 0), (&[AccountCheck::Host], 2)] {
+            let mapping = mapping(false);
+            let mapping = AttributeMapping { facts: facts(&mapping.attributes, checks), ..mapping };
+            let user = mapping.user(&raw(&message)).unwrap().unwrap();
+            assert_eq!(user.account.values_of(AccountFact::Host).count(), count);
+            assert_eq!(user.account.values_of(AccountFact::RemoteHost).count(), 0);
+        }
     }
 
     #[test]

@@ -11,7 +11,12 @@
 //! others by a slow bind.
 //!
 //! After a bind with a password that must be changed, the change runs on the same connection without another bind. Each
-//! bind would consume one of the grace logins of the policy.
+//! bind would consume one of the grace logins of the policy. After the change, the day is written to
+//! `shadowLastChange` over that connection.
+//!
+//! A server may refuse an expired password, and change it with the rights of the reader if the old one comes with it.
+//! The reader's connection is then opened for this request alone. The request is sent only if the server has just
+//! reported that password as expired, because some readers could change a password without the old one.
 //!
 //! [`bind_result`] interprets the replies.
 
@@ -20,13 +25,20 @@ use crate::ber::BerError;
 use crate::bind_result::{self, BindOutcome};
 use crate::connection::{ConnectionSettings, LdapConnection};
 use crate::error::{LdapError, join_reasons};
-use crate::message::{LdapRequest, RequestControl};
+use crate::lookup::LoginEntry;
+use crate::message::{
+    AttributeChange, ChangeKind, LdapRequest, RequestControl, ResponseOperation, code,
+};
 use crate::server_selection::{ServerCandidate, ServerFailures, describe};
 use parking_lot::Mutex;
-use roster_config::{DomainConfig, DomainSecrets, LdapServer, ProviderConfig as Configured};
+use roster_config::{
+    BindMethod, DomainConfig, DomainSecrets, LdapServer, PasswordChangeConfig, PasswordOperation,
+    ProviderConfig as Configured,
+};
 use roster_messages::table::{directory, login};
 use roster_messages::{RequestNumber, log};
 use roster_provider::LookupError;
+use roster_provider::access::today;
 use roster_provider::authenticator::{AuthOutcome, Authenticator, LoginUser};
 use roster_provider::reason::Reason;
 use roster_request::AuthResult;
@@ -35,7 +47,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -64,6 +76,12 @@ const REFUSED_WITHIN: Duration = Duration::from_millis(50);
 const LIVENESS_CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// … and after a minute of checks without a reply.
 const LIVENESS_CHECK_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The attribute that a change by modification replaces.
+const USER_PASSWORD: &str = "userPassword";
+/// Time limit of the write of `shadowLastChange`. The user waits for it.
+const CHANGE_DAY_WAIT: Duration = Duration::from_secs(2);
+/// The day before which no clock is right, in days since 1970: 2024-10-04.
+const EARLIEST_DAY: i64 = 20_000;
 /// Number of unanswered liveness checks with the shorter pause.
 const EAGER_LIVENESS_CHECKS: u32 = 60;
 
@@ -75,9 +93,12 @@ struct BindPool {
     settings: Arc<ConnectionSettings>,
     allow_clear: bool,
     timeout: Duration,
+    password_change: PasswordChangeConfig,
     permits: Semaphore,
     idle: Mutex<Vec<PooledConnection>>,
     verified: Mutex<Vec<VerifiedUser>>,
+    /// A server refused to write `shadowLastChange`, and the log has that.
+    is_change_day_refused: AtomicBool,
     /// The reason that no server is reachable. `None` while one is.
     unreachable_reason: Mutex<Option<Reason>>,
     /// Servers with recent failures, which are tried after the others.
@@ -91,20 +112,34 @@ struct PooledConnection {
     last_used: Instant,
 }
 
-/// A user with a verified password, and the connection that is bound as the user.
+/// A user with a verified password.
 struct VerifiedUser {
     user: LoginUser,
     password: Secret,
-    dn: String,
-    pooled: PooledConnection,
+    bound: BoundUser,
     until: Instant,
+}
+
+/// The entry of a user, and a connection.
+struct BoundUser {
+    entry: LoginEntry,
+    pooled: PooledConnection,
+    /// The server refused the password because it has expired. The connection is then anonymous, and otherwise bound
+    /// as the user.
+    has_expired: bool,
 }
 
 /// The reply to a bind.
 struct BindReply {
     outcome: AuthOutcome,
-    dn: String,
-    pooled: PooledConnection,
+    bound: BoundUser,
+}
+
+/// The reply to a change of a password.
+enum ChangeReply {
+    Outcome(AuthOutcome),
+    /// The connection ended before the request.
+    ConnectionLost,
 }
 
 /// The reason that no server decided a bind.
@@ -147,9 +182,11 @@ impl BindAuthenticator {
             settings: Arc::new(ConnectionSettings::for_user_binds(config, secrets)?),
             allow_clear: config.allow_clear_user_passwords,
             timeout: domain.auth.timeout,
+            password_change: config.password_change,
             permits: Semaphore::new(BINDS_MAX),
             idle: Mutex::default(),
             verified: Mutex::default(),
+            is_change_day_refused: AtomicBool::new(false),
             unreachable_reason: Mutex::default(),
             server_failures: ServerFailures::new(config.fail_back),
             ldap,
@@ -167,10 +204,10 @@ impl Authenticator for BindAuthenticator {
         let inner = &self.0;
         let _turn = inner.permits.acquire().await;
         match inner.bind(person, password, patience).await {
-            Ok(BindReply { outcome: answer, dn, pooled: warm }) => {
+            Ok(BindReply { outcome: answer, bound }) => {
                 match answer.result {
-                    AuthResult::MustChange => inner.remember_verified(person, password, dn, warm),
-                    _ => inner.keep_idle(warm),
+                    AuthResult::MustChange => inner.remember_verified(person, password, bound),
+                    _ => inner.keep_idle(bound.pooled),
                 }
                 answer
             }
@@ -191,18 +228,12 @@ impl Authenticator for BindAuthenticator {
             inner.put_verified(proven);
             return AuthOutcome::from_result(AuthResult::Success);
         }
-        match inner.bind(person, password, inner.timeout).await {
-            Ok(BindReply { outcome: answer, dn, pooled: warm }) => match answer.result {
-                AuthResult::Success | AuthResult::MustChange => {
-                    inner.remember_verified(person, password, dn, warm);
-                    AuthOutcome::from_result(AuthResult::Success)
-                }
-                _ => {
-                    inner.keep_idle(warm);
-                    answer
-                }
-            },
-            Err(failure) => failure.into_outcome(),
+        match inner.verify(person, password).await {
+            Ok(bound) => {
+                inner.remember_verified(person, password, bound);
+                AuthOutcome::from_result(AuthResult::Success)
+            }
+            Err(answer) => answer,
         }
     }
 
@@ -213,48 +244,58 @@ impl Authenticator for BindAuthenticator {
         for _ in 0..2 {
             let proven = inner.take_verified(person, password);
             let was_proven = proven.is_some();
-            let (dn, mut warm) = match proven {
-                Some(VerifiedUser { dn, pooled: warm, .. }) => (dn, warm),
-                None => match inner.bind(person, password, inner.timeout).await {
-                    Ok(BindReply { outcome: answer, dn, pooled: warm }) => match answer.result {
-                        AuthResult::Success | AuthResult::MustChange => (dn, warm),
-                        _ => {
-                            inner.keep_idle(warm);
-                            return answer;
-                        }
-                    },
-                    Err(failure) => return failure.into_outcome(),
+            let bound = match proven {
+                Some(proven) => proven.bound,
+                None => match inner.verify(person, password).await {
+                    Ok(bound) => bound,
+                    Err(answer) => return answer,
                 },
             };
-            let (old, new) = (password.as_bytes(), new.as_bytes());
-            let request = LdapRequest::ModifyPassword { dn: &dn, old, new };
-            let said = inner.send_request(&mut warm, &request, inner.timeout).await;
-            match said {
-                Ok(BindOutcome::Decided(answer)) => {
-                    match answer.result {
-                        AuthResult::NewPasswordRefused => {
-                            inner.remember_verified(person, password, dn, warm);
-                        }
-                        _ => inner.keep_idle(warm),
-                    }
-                    return answer;
-                }
-                Ok(BindOutcome::NoSuchEntry(reason)) => {
-                    return AuthOutcome::with_reason(AuthResult::UnknownUser, reason);
-                }
-                Ok(BindOutcome::TryAnotherServer(reason)) => {
-                    return AuthOutcome::for_reason(AuthResult::Unreachable, undecided(reason));
-                }
-                Err(error) if was_proven && is_stale_connection(&error) => {}
-                // The server may have changed the password. The next attempt shows it.
-                Err(error) => {
-                    let reason = error.reason(&describe(&warm.server));
-                    return AuthOutcome::for_reason(AuthResult::Unreachable, reason);
-                }
+            let reply = if bound.has_expired {
+                inner.change_expired(person, password, new, bound).await
+            } else {
+                inner.change_as_user(person, password, new, bound, was_proven).await
+            };
+            if let ChangeReply::Outcome(answer) = reply {
+                return answer;
             }
         }
         let reason = Reason::new(&directory::CONNECTION_LOST, "the server closes each connection");
         AuthOutcome::for_reason(AuthResult::Unreachable, reason)
+    }
+}
+
+/// Returns the outcome of a change.
+fn change_outcome(said: Result<BindOutcome, LdapError>, server: &LdapServer) -> AuthOutcome {
+    match said {
+        Ok(
+            BindOutcome::Decided(answer)
+            | BindOutcome::Expired(answer)
+            | BindOutcome::OldPasswordRequired(answer),
+        ) => answer,
+        Ok(BindOutcome::NoSuchEntry(reason)) => {
+            AuthOutcome::with_reason(AuthResult::UnknownUser, reason)
+        }
+        Ok(BindOutcome::TryAnotherServer(reason)) => {
+            AuthOutcome::for_reason(AuthResult::Unreachable, undecided(reason))
+        }
+        // The server may have changed the password. The next attempt shows it.
+        Err(error) => {
+            AuthOutcome::for_reason(AuthResult::Unreachable, error.reason(&describe(server)))
+        }
+    }
+}
+
+/// Sends a modification. Returns the result if the server refuses it.
+async fn write_attribute(
+    connection: &mut LdapConnection,
+    request: &LdapRequest<'_>,
+) -> Result<Option<String>, LdapError> {
+    match connection.exchange(request, &[]).await?.operation {
+        ResponseOperation::ModifyDone(result) => {
+            Ok((result.code != code::SUCCESS).then(|| result.to_string()))
+        }
+        _ => Err(BerError("a reply to another request").into()),
     }
 }
 
@@ -298,6 +339,176 @@ impl BindPool {
         }
     }
 
+    /// Binds as the user for a change of the password.
+    async fn verify(
+        self: &Arc<Self>,
+        person: &LoginUser,
+        password: &Secret,
+    ) -> Result<BoundUser, AuthOutcome> {
+        match self.bind(person, password, self.timeout).await {
+            Ok(BindReply { outcome: answer, bound }) => match answer.result {
+                AuthResult::Success | AuthResult::MustChange => Ok(bound),
+                _ => {
+                    self.keep_idle(bound.pooled);
+                    Err(answer)
+                }
+            },
+            Err(failure) => Err(failure.into_outcome()),
+        }
+    }
+
+    /// Changes the password over the user's own connection.
+    async fn change_as_user(
+        self: &Arc<Self>,
+        person: &LoginUser,
+        old: &Secret,
+        new: &Secret,
+        mut bound: BoundUser,
+        may_be_stale: bool,
+    ) -> ChangeReply {
+        let BoundUser { entry, pooled, .. } = &mut bound;
+        let said = self.send_change(pooled, &entry.dn, old.as_bytes(), new.as_bytes()).await;
+        let answer = match said {
+            Err(error) if may_be_stale && is_stale_connection(&error) => {
+                return ChangeReply::ConnectionLost;
+            }
+            said => change_outcome(said, &pooled.server),
+        };
+        match answer.result {
+            AuthResult::NewPasswordRefused => self.remember_verified(person, old, bound),
+            AuthResult::Success => self.finish_change(bound).await,
+            AuthResult::Unreachable | AuthResult::UnknownUser => {}
+            _ => self.keep_idle(bound.pooled),
+        }
+        ChangeReply::Outcome(answer)
+    }
+
+    /// Sends a change in the configured way. The connection is bound as the user, which proves the old password.
+    async fn send_change(
+        &self,
+        pooled: &mut PooledConnection,
+        dn: &str,
+        old: &[u8],
+        new: &[u8],
+    ) -> Result<BindOutcome, LdapError> {
+        let change = |kind, value| AttributeChange { kind, attribute: USER_PASSWORD, value };
+        if self.password_change.operation == PasswordOperation::Extended {
+            let request = LdapRequest::ModifyPassword { dn, old, new };
+            return self.send_request(pooled, &request, self.timeout).await;
+        }
+        // A value to delete must equal the stored one, which is a hash. Only a server with a policy compares it as a
+        // password, so the old password is left out unless the server requires it.
+        let changes = [change(ChangeKind::Replace, new)];
+        let request = LdapRequest::Modify { dn, changes: &changes };
+        let said = self.send_request(pooled, &request, self.timeout).await?;
+        if !matches!(said, BindOutcome::OldPasswordRequired(_)) {
+            return Ok(said);
+        }
+        let changes = [change(ChangeKind::Delete, old), change(ChangeKind::Add, new)];
+        self.send_request(pooled, &LdapRequest::Modify { dn, changes: &changes }, self.timeout)
+            .await
+    }
+
+    /// Changes a password that the server refuses because it has expired, as the reader. Then binds with the new one.
+    async fn change_expired(
+        self: &Arc<Self>,
+        person: &LoginUser,
+        old: &Secret,
+        new: &Secret,
+        mut bound: BoundUser,
+    ) -> ChangeReply {
+        let BoundUser { entry, pooled, .. } = &mut bound;
+        let dn = &entry.dn;
+        let request = LdapRequest::ModifyPassword { dn, old: old.as_bytes(), new: new.as_bytes() };
+        let said = match self.connect_reader(&pooled.server).await {
+            Ok(Some(mut reader)) => self.send_request(&mut reader, &request, self.timeout).await,
+            Ok(None) => self.send_request(pooled, &request, self.timeout).await,
+            Err(error) => Err(error),
+        };
+        let answer = change_outcome(said, &pooled.server);
+        let is_forbidden = answer.message == Some(&login::PASSWORD_CHANGE_NO_ACCESS)
+            || answer.result == AuthResult::Misconfigured;
+        let answer = if is_forbidden {
+            log!(
+                WARN,
+                &login::EXPIRED_CHANGE_REFUSED,
+                server = describe(&pooled.server),
+                "the server refuses to change an expired password: {}",
+                answer.reason
+            );
+            bind_result::refused_after_expiry(answer)
+        } else {
+            answer
+        };
+        match answer.result {
+            AuthResult::NewPasswordRefused => self.remember_verified(person, old, bound),
+            AuthResult::Success => {
+                let request = LdapRequest::SimpleBind { dn, password: new.as_bytes() };
+                let said = self.send_request(pooled, &request, self.timeout).await;
+                // The change counts, even if the server does not accept the new password yet.
+                if let Ok(BindOutcome::Decided(AuthOutcome {
+                    result: AuthResult::Success, ..
+                })) = said
+                {
+                    self.finish_change(bound).await;
+                }
+            }
+            AuthResult::Unreachable | AuthResult::UnknownUser => {}
+            _ => self.keep_idle(bound.pooled),
+        }
+        ChangeReply::Outcome(answer)
+    }
+
+    /// Opens a connection that is bound as the reader. `None` if the reader is anonymous, as any unbound connection.
+    async fn connect_reader(
+        &self,
+        server: &LdapServer,
+    ) -> Result<Option<PooledConnection>, LdapError> {
+        if self.ldap.config.bind == BindMethod::Anonymous {
+            return Ok(None);
+        }
+        let connection = LdapConnection::connect(server, &self.ldap.settings).await?;
+        let server = server.clone();
+        Ok(Some(PooledConnection { connection, server, last_used: Instant::now() }))
+    }
+
+    /// Writes the day of a password change to `shadowLastChange`, over the user's own connection, and keeps the
+    /// connection. A failure does not concern the change.
+    async fn finish_change(&self, bound: BoundUser) {
+        let BoundUser { entry, mut pooled, .. } = bound;
+        let day =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| today(now.as_secs()));
+        let is_wanted = self.password_change.writes_shadow_day && entry.has_change_day;
+        if !is_wanted || day < EARLIEST_DAY {
+            return self.keep_idle(pooled);
+        }
+        let attribute = self.ldap.config.attributes.shadow_last_change.as_str();
+        let value = day.to_string();
+        let kind = ChangeKind::Replace;
+        let changes = [AttributeChange { kind, attribute, value: value.as_bytes() }];
+        let request = LdapRequest::Modify { dn: &entry.dn, changes: &changes };
+        let written = timeout(CHANGE_DAY_WAIT, write_attribute(&mut pooled.connection, &request));
+        let (refusal, is_usable) = match written.await {
+            Ok(Ok(None)) => (None, true),
+            Ok(Ok(Some(refusal))) => (Some(refusal), true),
+            Ok(Err(error)) => (Some(error.to_string()), false),
+            Err(_) => (Some("no reply".to_owned()), false),
+        };
+        if let Some(refusal) = refusal
+            && !self.is_change_day_refused.swap(true, Relaxed)
+        {
+            log!(
+                WARN,
+                &login::CHANGE_DAY_NOT_WRITTEN,
+                server = describe(&pooled.server),
+                "{attribute} was not written after a password change: {refusal}"
+            );
+        }
+        if is_usable {
+            self.keep_idle(pooled);
+        }
+    }
+
     /// Finds the DN of the user and binds. The DN is looked up each time, because another user may have the name or the
     /// DN since.
     async fn find_and_bind(
@@ -306,10 +517,18 @@ impl BindPool {
         password: &Secret,
         patience: Duration,
     ) -> Result<BindReply, BindFailure> {
-        let dn = self.find_dn(person, patience).await?;
-        let (warm, said) = self.bind_anywhere(&dn, password, patience).await?;
+        let entry = self.find_entry(person, patience).await?;
+        let (warm, said) = self.bind_anywhere(&entry.dn, password, patience).await?;
+        let reply = |outcome, has_expired, pooled| {
+            Ok(BindReply { outcome, bound: BoundUser { entry, pooled, has_expired } })
+        };
         match said {
-            BindOutcome::Decided(answer) => Ok(BindReply { outcome: answer, dn, pooled: warm }),
+            BindOutcome::Expired(answer) if self.password_change.after_expiry => {
+                reply(bind_result::changeable_outcome(answer), true, warm)
+            }
+            BindOutcome::Decided(answer)
+            | BindOutcome::Expired(answer)
+            | BindOutcome::OldPasswordRequired(answer) => reply(answer, false, warm),
             // The entry was removed after the lookup.
             BindOutcome::NoSuchEntry(reason) => {
                 self.keep_idle(warm);
@@ -324,16 +543,20 @@ impl BindPool {
         }
     }
 
-    /// Returns the present DN of the user in the directory.
-    async fn find_dn(&self, person: &LoginUser, patience: Duration) -> Result<String, BindFailure> {
+    /// Returns the present entry of the user in the directory.
+    async fn find_entry(
+        &self,
+        person: &LoginUser,
+        patience: Duration,
+    ) -> Result<LoginEntry, BindFailure> {
         let found = self.lookup_user(&person.name, patience).await?;
         let unknown = |message, text: String| {
             let reason = Reason::new(message, text);
             Err(BindFailure::Answered(AuthOutcome::for_reason(AuthResult::UnknownUser, reason)))
         };
         match found {
-            Ok(Some((dn, uid))) if uid == person.uid && !dn.is_empty() => Ok(dn),
-            Ok(Some((dn, uid))) => {
+            Ok(Some(entry)) if entry.uid == person.uid && !entry.dn.is_empty() => Ok(entry),
+            Ok(Some(LoginEntry { dn, uid, .. })) => {
                 let text = format!("{dn} has uid {uid}; this host serves uid {}", person.uid);
                 unknown(&login::DIRECTORY_UID_MISMATCH, text)
             }
@@ -349,7 +572,7 @@ impl BindPool {
         &self,
         name: &[u8],
         patience: Duration,
-    ) -> Result<Result<Option<(String, u32)>, LookupError>, BindFailure> {
+    ) -> Result<Result<Option<LoginEntry>, LookupError>, BindFailure> {
         let failure = |error: LdapError| {
             let reason = Reason::new(error.message(), error.to_string());
             match error {
@@ -674,14 +897,13 @@ impl BindPool {
         self: &Arc<Self>,
         person: &LoginUser,
         password: &Secret,
-        dn: String,
-        warm: PooledConnection,
+        bound: BoundUser,
     ) {
         let Some(password) = Secret::copy_of(password.as_bytes()) else {
-            return self.keep_idle(warm);
+            return self.keep_idle(bound.pooled);
         };
         let until = Instant::now() + VERIFIED_LIFE;
-        self.put_verified(VerifiedUser { user: person.clone(), password, dn, pooled: warm, until });
+        self.put_verified(VerifiedUser { user: person.clone(), password, bound, until });
         // Removes the password on time, also if no other login comes.
         let inner = Arc::downgrade(self);
         tokio::spawn(async move {

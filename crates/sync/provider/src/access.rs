@@ -6,11 +6,13 @@
 //! provides the facts ([`AccessFacts`]). This module queries nothing.
 
 mod generalized_time;
+mod value_list;
 
-use crate::account::{Account, AccountFact, FactValue};
+use crate::account::{Account, AccountFact, FactValue, LIST_BYTES_MAX};
 use roster_config::{AccessConfig, AccessLists, AccountCheck};
 use std::fmt;
 use std::time::Duration;
+use value_list::{ListMatch, ListedValues, match_list};
 
 pub use generalized_time::parse_generalized_time;
 
@@ -62,14 +64,22 @@ pub struct AccessFacts<'a> {
     pub name: &'a str,
     /// The name of the PAM service.
     pub service: &'a str,
+    /// The remote host as the program reports it. Empty for a local login.
+    pub remote_host: &'a str,
+    /// The names of this host.
+    pub host_names: &'a [String],
     /// Seconds since 1970.
     pub now_unix: u64,
     /// The account data of the directory. `None` if unknown.
     pub account: Option<&'a Account<'a>>,
     /// Whether the user is in a group.
     pub membership: &'a dyn Fn(&str) -> Membership,
+    /// The filter of this login. Empty if it has templates and a value is unknown.
+    pub filter: &'a str,
     /// Whether the filter finds the user. Ignored without a configured filter.
     pub filter_outcome: &'a FilterOutcome,
+    /// The day on which the user changed the password here, if the account data are older.
+    pub changed_day: Option<i64>,
 }
 
 /// A decision of a rule, or of all rules.
@@ -163,7 +173,7 @@ pub fn decide(access: &AccessConfig, facts: &AccessFacts<'_>) -> AccessEvaluatio
     match facts.account {
         Some(account) => {
             for check in &access.account_checks {
-                rules.check(*check, account, facts.now_unix, access.temporary_lock);
+                rules.check(*check, account, facts, access.temporary_lock);
             }
         }
         None if access.account_checks.is_empty() => {}
@@ -174,7 +184,8 @@ pub fn decide(access: &AccessConfig, facts: &AccessFacts<'_>) -> AccessEvaluatio
         ),
     }
     rules.check_lists("", &access.lists, facts);
-    if let Some(filter) = &access.filter {
+    if let Some(template) = &access.filter {
+        let filter = if facts.filter.is_empty() { template } else { facts.filter };
         rules.check_filter(filter, facts.filter_outcome);
     }
     if let Some(lists) = access.services.get(facts.service) {
@@ -195,14 +206,65 @@ impl RuleChecks {
         self.rules.push(RuleResult { name: name.into(), decision: verdict, observed: saw.into() });
     }
 
-    fn check(&mut self, check: AccountCheck, account: &Account<'_>, now: u64, lock: Duration) {
+    fn check(
+        &mut self,
+        check: AccountCheck,
+        account: &Account<'_>,
+        facts: &AccessFacts<'_>,
+        lock: Duration,
+    ) {
+        let now = facts.now_unix;
         match check {
             AccountCheck::ShadowExpire => self.shadow_expire(account, now),
-            AccountCheck::PasswordAge => self.password_age(account, now),
+            AccountCheck::PasswordAge => self.password_age(account, now, facts.changed_day),
             AccountCheck::PasswordPolicy => self.password_policy(account, now, lock),
             AccountCheck::AccountLock => self.account_lock(account),
             AccountCheck::ActiveDirectory => self.active_directory(account, now, lock),
+            AccountCheck::Host => {
+                let names: Vec<&str> = facts.host_names.iter().map(String::as_str).collect();
+                self.value_list("host", account, AccountFact::Host, &names);
+            }
+            AccountCheck::AuthorizedService => {
+                let service: &[&str] =
+                    if facts.service.is_empty() { &[] } else { &[facts.service] };
+                let name = "authorizedService";
+                self.value_list(name, account, AccountFact::AuthorizedService, service);
+            }
+            AccountCheck::RemoteHost if facts.remote_host.is_empty() => {
+                self.add("rhost", AccessDecision::Allowed, "the login has no remote host");
+            }
+            AccountCheck::RemoteHost => {
+                self.value_list("rhost", account, AccountFact::RemoteHost, &[facts.remote_host]);
+            }
         }
+    }
+
+    /// Evaluates a list of hosts or services. `names` is empty if the host or the service is unknown.
+    fn value_list(&mut self, name: &str, account: &Account<'_>, fact: AccountFact, names: &[&str]) {
+        let kind = match fact {
+            AccountFact::AuthorizedService => ListedValues::Services,
+            _ => ListedValues::Hosts,
+        };
+        let (decision, saw) = if account.is_truncated(fact) {
+            (AccessDecision::Unknown, format!("the values exceed {} KiB", LIST_BYTES_MAX >> 10))
+        } else if names.is_empty() {
+            (AccessDecision::Unknown, "the name to compare with is unknown".to_owned())
+        } else {
+            match match_list(kind, account.values_of(fact), names) {
+                ListMatch::DeniedBy(value) => {
+                    (AccessDecision::Denied, format!("{} denies", quoted(value)))
+                }
+                ListMatch::AllowedBy(value) => {
+                    (AccessDecision::Allowed, format!("{} allows", quoted(value)))
+                }
+                ListMatch::NoMatch => {
+                    let names: Vec<_> = names.iter().map(|name| quoted(name.as_bytes())).collect();
+                    (AccessDecision::Denied, format!("no value is {}", names.join(" or ")))
+                }
+                ListMatch::Empty => (AccessDecision::Denied, "the entry has no value".to_owned()),
+            }
+        };
+        self.add(name, decision, saw);
     }
 
     /// Returns the number in a fact. Adds a failed rule for any other value.
@@ -251,8 +313,8 @@ impl RuleChecks {
         }
     }
 
-    /// Evaluates shadow(5) in the way of pam_unix(8).
-    fn password_age(&mut self, account: &Account<'_>, now: u64) {
+    /// Evaluates shadow(5) in the way of pam_unix(8). `changed_here` replaces an older day of the directory.
+    fn password_age(&mut self, account: &Account<'_>, now: u64, changed_here: Option<i64>) {
         let name = "shadowLastChange";
         let mut days = [None; 4];
         let facts = [
@@ -267,6 +329,7 @@ impl RuleChecks {
             *day = number.filter(|number| *number >= 0 || fact == AccountFact::LastChange);
         }
         let [changed, most, warn, inactive] = days;
+        let changed = changed.map(|day| changed_here.map_or(day, |here| here.max(day)));
         let today = today(now);
         match (changed, most) {
             (Some(0), _) => {
@@ -547,7 +610,9 @@ fn unix_of_file_time(time: i64) -> i64 {
     time / FILE_TIME_PER_SEC - FROM_1601_TO_1970_SECS
 }
 
-fn today(now_unix: u64) -> i64 {
+/// Returns the day of a time, counted from 1970 in UTC.
+#[must_use]
+pub fn today(now_unix: u64) -> i64 {
     i64::try_from(now_unix / DAY_SECS).unwrap_or(i64::MAX)
 }
 

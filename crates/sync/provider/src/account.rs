@@ -10,6 +10,8 @@ use std::borrow::Cow;
 const VALUES_MAX: usize = 2;
 /// Limit of the keys of one account.
 pub const SSH_KEYS_MAX: usize = 64;
+/// Limit of the bytes in all values of a list, such as the hosts of a user. Four bytes come with each value.
+pub const LIST_BYTES_MAX: usize = 16 << 10;
 /// Limit of a value. The longest common key is shorter, and other values are much shorter.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
 /// Limit of [`Account::to_bytes`].
@@ -47,11 +49,17 @@ pub enum AccountFact {
     ControlComputed = 13,
     /// Time at which Active Directory locked the account, `lockoutTime`.
     LockoutTime = 14,
+    /// A host that the user may log in to, `host`.
+    Host = 15,
+    /// A PAM service that the user may use, `authorizedService`.
+    AuthorizedService = 16,
+    /// A host that the user may log in from, `rhost`.
+    RemoteHost = 17,
 }
 
 impl AccountFact {
     /// All facts.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::LastChange,
         Self::MaxDays,
         Self::WarnDays,
@@ -66,7 +74,15 @@ impl AccountFact {
         Self::SshKey,
         Self::ControlComputed,
         Self::LockoutTime,
+        Self::Host,
+        Self::AuthorizedService,
+        Self::RemoteHost,
     ];
+
+    /// Returns whether all values count.
+    fn is_list(self) -> bool {
+        matches!(self, Self::Host | Self::AuthorizedService | Self::RemoteHost)
+    }
 
     fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|fact| *fact as u8 == number)
@@ -94,6 +110,9 @@ impl<'a> Account<'a> {
     /// Adds a value. Drops values beyond the limit, and keys that are too long. Another value that is too long makes
     /// the fact [`FactValue::Several`].
     pub fn add(&mut self, fact: AccountFact, value: Cow<'a, [u8]>) {
+        if fact.is_list() {
+            return self.add_to_list(fact, value);
+        }
         let most = if fact == AccountFact::SshKey { SSH_KEYS_MAX } else { VALUES_MAX };
         if self.values_of(fact).count() >= most {
             return;
@@ -105,6 +124,26 @@ impl<'a> Account<'a> {
             self.values.retain(|(kept, _)| *kept != fact);
             self.values.extend([(fact, Cow::Borrowed(&b""[..])), (fact, Cow::Borrowed(&b""[..]))]);
         }
+    }
+
+    /// Adds a value of a list. A list that is too long becomes one empty value, because its missing part may deny.
+    fn add_to_list(&mut self, fact: AccountFact, value: Cow<'a, [u8]>) {
+        if self.is_truncated(fact) {
+            return;
+        }
+        let bytes: usize = self.values_of(fact).map(|value| value.len() + 4).sum();
+        if bytes + value.len() + 4 <= LIST_BYTES_MAX {
+            self.values.push((fact, value));
+        } else {
+            self.values.retain(|(kept, _)| *kept != fact);
+            self.values.push((fact, Cow::Borrowed(b"")));
+        }
+    }
+
+    /// Returns whether a list was too long to store.
+    #[must_use]
+    pub fn is_truncated(&self, fact: AccountFact) -> bool {
+        self.values_of(fact).any(<[u8]>::is_empty)
     }
 
     /// Returns the values of a fact.
@@ -214,6 +253,35 @@ mod tests {
             Account::from_bytes(&bytes).unwrap().value_of(AccountFact::AccountLock),
             FactValue::Single(b"true")
         );
+    }
+
+    #[test]
+    fn account_list_keeps_all_values_or_none() {
+        let hosts: Vec<_> = (0..1000).map(|number| format!("web{number}")).collect();
+        let list = |hosts: &[String]| {
+            let mut said = Account::default();
+            for host in hosts {
+                said.add(AccountFact::Host, Cow::Owned(host.clone().into_bytes()));
+            }
+            let read = Account::from_bytes(&said.to_bytes()).map(|read| {
+                (read.values_of(AccountFact::Host).count(), read.is_truncated(AccountFact::Host))
+            });
+            read.unwrap()
+        };
+        assert_eq!(list(&hosts), (1000, false));
+        let long = "x".repeat(LIST_BYTES_MAX);
+        assert_eq!(list(&[long.clone()]), (1, true));
+        assert_eq!(list(&["a".into(), long, "b".into()]), (1, true));
+        let many: Vec<_> = (0..100_000).map(|number| number.to_string()).collect();
+        assert_eq!(list(&many), (1, true));
+        // All lists fit beside the keys.
+        let mut said = Account::default();
+        for fact in [AccountFact::Host, AccountFact::AuthorizedService, AccountFact::RemoteHost] {
+            (0..4000).for_each(|_| said.add(fact, Cow::Borrowed(b"")));
+            (0..4000).for_each(|_| said.add(fact, Cow::Borrowed(b"x")));
+        }
+        (0..100).for_each(|_| said.add(AccountFact::SshKey, Cow::Owned(vec![b'k'; 16_000])));
+        assert!(Account::from_bytes(&said.to_bytes()).is_some());
     }
 
     #[test]

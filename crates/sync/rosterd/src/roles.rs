@@ -191,7 +191,8 @@ mod tests {
         let backend = |keys: &str| {
             let domain = configured(keys).domains.into_iter().next().unwrap();
             let secrets = roster_config::DomainSecrets::default();
-            RoleConfig::Backend(Box::new(BackendRoleConfig { domain, secrets }))
+            let host_names = Vec::new();
+            RoleConfig::Backend(Box::new(BackendRoleConfig { domain, secrets, host_names }))
         };
         let logins = "auth = \"krb5\"\nkrb5_realm = \"R\"\nkrb5_kdcs = [\"kdc\"]\n";
         let ldap = "provider = \"ldap\"\nuris = [\"ldapi://%2FLDAPI%2Fsocket\"]\nbase = \"dc=x\"\n";
@@ -269,7 +270,7 @@ mod tests {
         let config = roster_config::parse(&text).unwrap().config;
         let domain = config.domains.into_iter().next().unwrap();
         let secrets = roster_config::DomainSecrets::default();
-        let backend = BackendRoleConfig { domain, secrets };
+        let backend = BackendRoleConfig { domain, secrets, host_names: Vec::new() };
         let said = apply(launch(RoleConfig::Backend(Box::new(backend)), &path("state")));
         if said.contains("no landlock") {
             eprintln!("skipped: {said}");

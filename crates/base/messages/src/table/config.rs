@@ -417,4 +417,18 @@ crate::messages! {
     BIND_EXTERNAL_WITHOUT_CERTIFICATE = 1752, "external bind over TLS without a certificate",
         cause: "bind = \"external\" over TLS uses the identity of the client certificate.",
         fix: "Set tls_cert and tls_key, or use ldapi://, or set bind_dn and bind_password_file.";
+
+    // Password changes and access checks.
+    LDAP_AUTH_KEY_UNUSED = 1760, "key of LDAP logins without effect",
+        cause: "The domain does not check passwords by a bind at the directory, so rosterd does not change them there.",
+        fix: "Set auth = \"ldap\", or remove the key.";
+    EXPIRED_CHANGE_BY_MODIFY = 1761, "expired passwords cannot be changed by a modification",
+        cause: "A modification does not show the old password to the server, and would need no proof of it.",
+        fix: "Set password_change = \"extended\", or remove change_expired_password.";
+    FILTER_TEMPLATE_UNKNOWN = 1762, "unknown template in an access filter",
+        cause: "The filter of access rules knows the templates %{host} and %{service}.",
+        fix: "Correct the template. Write \\25{ for the characters %{.";
+    ACCOUNT_CHECK_WITHOUT_DIRECTORY = 1763, "account check without a directory",
+        cause: "host, authorized-service and rhost read attributes of a directory, and the domain has provider = \"files\".",
+        fix: "Remove the check from account_checks, and list users or groups instead.";
 }

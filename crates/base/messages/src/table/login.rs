@@ -296,7 +296,18 @@ crate::messages! {
         fix: "Fix the reason in the message, then run `systemctl restart rosterd`.";
 
     // Slow operations.
+    CHANGE_DAY_NOT_WRITTEN = 6760, "day of a password change not written to the directory",
+        cause: "The server refused to let the user write `shadowLastChange`, or did not reply. The password is changed. The backend logs this once.",
+        fix: "Let users write the attribute, or set `update_shadow_last_change = \"never\"`. Without a written day, leave `password-age` out of `account_checks`.";
+    EXPIRED_CHANGE_REFUSED = 6761, "expired password cannot be changed at the directory",
+        cause: "`change_expired_password` is set, and the server does not accept the change of an expired password from the reader.",
+        fix: "Let the reader change passwords together with the old one, or remove `change_expired_password`.";
+    PASSWORD_CHANGE_NO_ACCESS = 6762, "directory does not permit the password change",
+        cause: "The access control of the server does not let the user, or for an expired password the reader, write `userPassword`.",
+        fix: "Permit users to write their own `userPassword`, for example `by self write` in OpenLDAP.";
     KERBEROS_SLOW = 6800, "Kerberos operation took more than 3 s",
         cause: "A KDC or the network is overloaded, or the first KDCs of the list do not reply.",
         fix: "Check the KDCs of the realm, and put one that replies in front of `kdc`. `roster log-level debug` logs each operation.";
+
+    // Password changes and tried passwords.
 }

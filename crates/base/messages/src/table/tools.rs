@@ -65,7 +65,7 @@ crate::messages! {
     PAM_SOCKET_MISSING = 9021, "rosterd has no socket for logins",
         cause: "rosterd is not running, or no domain has auth.",
         fix: "See `roster status`, and set auth in a domain (roster.toml(5)).";
-    PAM_SOCKET_FAILED = 9022, "rosterd does not reply to the request for keys",
+    PAM_SOCKET_FAILED = 9022, "rosterd does not reply at the socket for logins",
         cause: "The responder is busy, ended, or is of another version.",
         fix: "See `roster status`, and try again.";
     PAM_SOCKET_UNTRUSTED = 9023, "the socket for logins belongs to an untrusted user",
@@ -331,6 +331,15 @@ crate::messages! {
         fix: "Compile fewer entries.";
 
     // The move from SSSD or nslcd: roster migrate-config and roster domain compare-ids.
+    PASSWORD_TRIAL_NOT_ROOT = 9760, "only root may try passwords of users",
+        cause: "roster access --password checks passwords of any user, without a limit for the caller.",
+        fix: "Run the command as root.";
+    PASSWORD_UNREADABLE = 9761, "the password to try cannot be read",
+        cause: "Standard input ended with an error, was interrupted, or has a line of more than 1,024 bytes.",
+        fix: "Enter the password at the prompt, or give one line on standard input.";
+    PASSWORD_NOT_CHECKED = 9762, "rosterd does not check passwords of the user",
+        cause: "The domain of the user has auth = \"none\", so another PAM module checks passwords.",
+        fix: "Set auth in the domain (roster.toml(5)), or try the password with pamtester.";
     MIGRATE_SOURCE_UNREADABLE = 9820, "configuration to convert cannot be read",
         cause: "The file does not exist, or the user may not read it. sssd.conf and nslcd.conf belong to root.",
         fix: "Correct the path, or run the command as root.";
@@ -373,4 +382,6 @@ crate::messages! {
     COMPARE_DOMAIN_MISSING = 9833, "snapshot has no such domain",
         cause: "rosterd has not published the domain yet, or its name differs.",
         fix: "Use a domain of `roster domain list`, and wait until it is complete.";
+
+    // roster access --password.
 }

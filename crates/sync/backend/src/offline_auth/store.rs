@@ -9,7 +9,7 @@
 use parking_lot::Mutex;
 use roster_domain_cache::credentials::MeasuredHashParams;
 use roster_domain_cache::credentials::{
-    CREDENTIALS_FILE, ClockMark, CredentialChanges, CredentialFiles, FilterMatch,
+    CREDENTIALS_FILE, ClockMark, CredentialChanges, CredentialFiles, FilterMatch, FilterMatches,
     OpenedCredentials, StoredCredential,
 };
 use roster_domain_cache::{CacheError, QuarantinedFile};
@@ -121,12 +121,12 @@ impl CredentialStore {
         self.close_on_error(file, |file| file.get(user))
     }
 
-    /// Returns the last filter match of a user.
+    /// Returns the last filter matches of a user.
     ///
     /// # Errors
     ///
     /// As for [`get`](Self::get).
-    pub fn last_match(&self, user: &[u8]) -> Result<Option<FilterMatch>, CacheError> {
+    pub fn last_matches(&self, user: &[u8]) -> Result<Option<FilterMatches>, CacheError> {
         let file = {
             let state = self.state.lock();
             match state.waiting.matches.get(user) {
@@ -135,7 +135,7 @@ impl CredentialStore {
                 None => self.file(&state)?,
             }
         };
-        self.close_on_error(file, |file| file.filter_match(user))
+        self.close_on_error(file, |file| file.filter_matches_of(user))
     }
 
     /// Returns the credentials of all users.
@@ -154,7 +154,7 @@ impl CredentialStore {
     /// # Errors
     ///
     /// The file cannot be read.
-    pub fn all_matches(&self) -> Result<Vec<(Vec<u8>, FilterMatch)>, CacheError> {
+    pub fn all_matches(&self) -> Result<Vec<(Vec<u8>, FilterMatches)>, CacheError> {
         let (file, waiting) = self.file_and_changes()?;
         let listed = self.close_on_error(file, CredentialFiles::filter_matches)?;
         Ok(overlay_changes(listed, waiting.clears_all, waiting.matches))
@@ -203,11 +203,13 @@ impl CredentialStore {
             }
         }
         for (user, before) in self.all_matches()? {
-            let asked_unix = redated(before.queried_unix);
-            if asked_unix != before.queried_unix {
-                changes
-                    .matches
-                    .insert(user, Some(FilterMatch { queried_unix: asked_unix, ..before }));
+            let redated = |one: &FilterMatch| FilterMatch {
+                queried_unix: redated(one.queried_unix),
+                ..one.clone()
+            };
+            let now = FilterMatches(before.0.iter().map(redated).collect());
+            if now != before {
+                changes.matches.insert(user, Some(now));
             }
         }
         self.apply_changes(changes);

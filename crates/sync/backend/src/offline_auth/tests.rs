@@ -448,7 +448,7 @@ async fn offline_filter_reply_counts_for_a_time() {
     let host = Host::new();
     let before = |uid, filter| host.offline.last_match(b"alice", uid, filter, "away");
     assert!(matches!(before(1, "(a=b)"), FilterOutcome::Unknown(_)));
-    host.offline.record_match(b"alice", 1, "(a=b)", true);
+    host.offline.record_match(b"alice", 1, &filter("(a=b)", false), true);
     wait_until("it is stored", || !matches!(before(1, "(a=b)"), FilterOutcome::Unknown(_))).await;
     host.hand.go(60);
     let age = Duration::from_secs(60);
@@ -457,6 +457,28 @@ async fn offline_filter_reply_counts_for_a_time() {
     assert!(matches!(before(1, "(a=c)"), FilterOutcome::Unknown(_)));
     host.hand.go(31 * DAY);
     assert!(matches!(before(1, "(a=b)"), FilterOutcome::Unknown(_)));
+}
+
+fn filter(text: &str, is_of_service: bool) -> AccessFilter {
+    AccessFilter { text: text.to_owned(), is_of_service }
+}
+
+#[tokio::test]
+async fn offline_filter_reply_counts_for_its_service() {
+    let host = Host::new();
+    let before = |filter: &str| host.offline.last_match(b"alice", 1, filter, "away");
+    let is_matched = |filter: &str, wanted| matches!(before(filter), FilterOutcome::Cached { matched, .. } if matched == wanted);
+    for (service, matched) in [("sshd", true), ("cron", false)] {
+        let filter = filter(&format!("(s={service})"), true);
+        host.offline.record_match(b"alice", 1, &filter, matched);
+        wait_until("it is stored", || is_matched(&filter.text, matched)).await;
+    }
+    assert!(is_matched("(s=sshd)", true));
+    assert!(matches!(before("(s=su)"), FilterOutcome::Unknown(_)));
+    // Another filter replaces all of them.
+    host.offline.record_match(b"alice", 1, &filter("(a=b)", false), true);
+    wait_until("it is stored", || is_matched("(a=b)", true)).await;
+    assert!(matches!(before("(s=sshd)"), FilterOutcome::Unknown(_)));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! A file of credentials. There are two of them.
 
 use super::values::{
-    ClockMark, CredentialChanges, FilterMatch, MeasuredHashParams, StoredCredential,
+    ClockMark, CredentialChanges, FilterMatches, MeasuredHashParams, StoredCredential,
 };
 use crate::open::create_atomically;
 use crate::{CacheError, FileFault};
@@ -107,7 +107,7 @@ impl CredentialFile {
         file.sequence = u64::from_le_bytes(file.number(META_SEQUENCE)?);
         let mut odd = false;
         file.for_each_row(USERS, |_, bytes| odd |= StoredCredential::from_bytes(bytes).is_none())?;
-        file.for_each_row(MATCHES, |_, bytes| odd |= FilterMatch::from_bytes(bytes).is_none())?;
+        file.for_each_row(MATCHES, |_, bytes| odd |= FilterMatches::from_bytes(bytes).is_none())?;
         if odd {
             return Err(file.damaged());
         }
@@ -169,18 +169,18 @@ impl CredentialFile {
         Ok(all)
     }
 
-    /// Returns the last result of a filter for a user.
-    pub fn filter_match(&self, user: &[u8]) -> Result<Option<FilterMatch>, CacheError> {
+    /// Returns the last results of filters for a user.
+    pub fn filter_matches_of(&self, user: &[u8]) -> Result<Option<FilterMatches>, CacheError> {
         self.read_row(MATCHES, user)?
-            .map(|bytes| self.decoded(FilterMatch::from_bytes(&bytes)))
+            .map(|bytes| self.decoded(FilterMatches::from_bytes(&bytes)))
             .transpose()
     }
 
     /// Returns the last results of filters by user.
-    pub fn filter_matches(&self) -> Result<Vec<(Vec<u8>, FilterMatch)>, CacheError> {
+    pub fn filter_matches(&self) -> Result<Vec<(Vec<u8>, FilterMatches)>, CacheError> {
         let mut all = Vec::new();
         self.for_each_row(MATCHES, |user, bytes| {
-            all.extend(FilterMatch::from_bytes(bytes).map(|kept| (user.to_vec(), kept)));
+            all.extend(FilterMatches::from_bytes(bytes).map(|kept| (user.to_vec(), kept)));
         })?;
         Ok(all)
     }

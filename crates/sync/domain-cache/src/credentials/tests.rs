@@ -12,8 +12,13 @@ fn opened(folder: &Path) -> OpenedCredentials {
     CredentialFiles::open(folder).expect("files of credentials")
 }
 
-fn matched(matched: bool) -> FilterMatch {
-    FilterMatch { uid: 1, filter: "(a=b)".to_owned(), matched, queried_unix: 7 }
+fn matched(matched: bool) -> FilterMatches {
+    FilterMatches(vec![FilterMatch {
+        uid: 1,
+        filter: "(a=b)".to_owned(),
+        matched,
+        queried_unix: 7,
+    }])
 }
 
 #[test]
@@ -21,14 +26,14 @@ fn credentials_changes_are_one_transaction() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = opened(folder.path()).credentials;
     let mut changes = CredentialChanges::credential(b"alice", Some(credential(1)));
-    changes.add(CredentialChanges::filter_match(b"alice", Some(matched(true))));
+    changes.add(CredentialChanges::filter_matches(b"alice", Some(matched(true))));
     changes.add(CredentialChanges::credential(b"bob", Some(credential(2))));
     changes.clock_mark = Some(ClockMark { unix: 9, ..ClockMark::default() });
     file.write(&changes).expect("written");
     drop(file);
     let file = opened(folder.path()).credentials;
     assert_eq!(file.get(b"alice").expect("read"), Some(credential(1)));
-    assert_eq!(file.filter_match(b"alice").expect("read"), Some(matched(true)));
+    assert_eq!(file.filter_matches_of(b"alice").expect("read"), Some(matched(true)));
     assert_eq!((file.list().expect("read").len(), file.clock_mark().expect("read").unix), (2, 9));
     file.write(&CredentialChanges::credential(b"alice", None)).expect("written");
     assert_eq!(file.get(b"alice").expect("read"), None);

@@ -4,6 +4,10 @@
 use crate::byte_reader::ByteReader;
 use std::collections::BTreeMap;
 
+/// Limit of the filter results of a user: one for each PAM service.
+pub const MATCHES_PER_USER_MAX: usize = 8;
+/// First byte of several filter results. A single one starts with 0 or 1.
+const SEVERAL_MATCHES: u8 = 0xff;
 /// Limit of a hash with its parameters.
 const HASH_BYTES_MAX: usize = 512;
 
@@ -48,6 +52,10 @@ pub struct FilterMatch {
     pub queried_unix: u64,
 }
 
+/// The results of access filters for a user, each for another text of the filter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilterMatches(pub Vec<FilterMatch>);
+
 /// Measured parameters of hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredHashParams {
@@ -67,7 +75,7 @@ pub struct CredentialChanges {
     /// By user; `None` removes the credential.
     pub credentials: BTreeMap<Vec<u8>, Option<StoredCredential>>,
     /// By user; `None` removes the match.
-    pub matches: BTreeMap<Vec<u8>, Option<FilterMatch>>,
+    pub matches: BTreeMap<Vec<u8>, Option<FilterMatches>>,
     /// The latest recorded time.
     pub clock_mark: Option<ClockMark>,
     /// The parameters of hashes.
@@ -81,10 +89,10 @@ impl CredentialChanges {
         Self { credentials: BTreeMap::from([(user.to_vec(), credential)]), ..Self::default() }
     }
 
-    /// Changes the result of an access filter for one user.
+    /// Changes the results of access filters for one user.
     #[must_use]
-    pub fn filter_match(user: &[u8], matched: Option<FilterMatch>) -> Self {
-        Self { matches: BTreeMap::from([(user.to_vec(), matched)]), ..Self::default() }
+    pub fn filter_matches(user: &[u8], matches: Option<FilterMatches>) -> Self {
+        Self { matches: BTreeMap::from([(user.to_vec(), matches)]), ..Self::default() }
     }
 
     /// Removes all data of one user.
@@ -131,6 +139,54 @@ impl StoredCredential {
             return None;
         }
         Some(Self { uid, hash: hash.to_owned(), verified_unix, failures, failed_unix })
+    }
+}
+
+impl FilterMatches {
+    /// Returns the result of this text of a filter.
+    #[must_use]
+    pub fn find(&self, uid: u32, filter: &str) -> Option<&FilterMatch> {
+        self.0.iter().find(|one| one.uid == uid && one.filter == filter)
+    }
+
+    /// Adds a result. Removes an earlier one of the same text, those of another uid, and the oldest beyond `limit`.
+    #[must_use]
+    pub fn with(mut self, added: FilterMatch, limit: usize) -> Self {
+        self.0.retain(|one| one.uid == added.uid && one.filter != added.filter);
+        self.0.sort_by_key(|one| one.queried_unix);
+        let limit = limit.clamp(1, MATCHES_PER_USER_MAX);
+        self.0.drain(..(self.0.len() + 1).saturating_sub(limit));
+        self.0.push(added);
+        self
+    }
+
+    /// Encodes one result as such, and several with their lengths.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        if let [one] = &self.0[..] {
+            return one.to_bytes();
+        }
+        let mut bytes = vec![SEVERAL_MATCHES];
+        for one in &self.0 {
+            let one = one.to_bytes();
+            bytes.extend(u32::try_from(one.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend(one);
+        }
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let Some(rest) = bytes.strip_prefix(&[SEVERAL_MATCHES]) else {
+            return FilterMatch::from_bytes(bytes).map(|one| Self(vec![one]));
+        };
+        let mut all = Vec::new();
+        let mut rest = ByteReader(rest);
+        while !rest.0.is_empty() {
+            let length = usize::try_from(rest.u32()?).ok()?;
+            let (one, after) = rest.0.split_at_checked(length)?;
+            rest = ByteReader(after);
+            all.push(FilterMatch::from_bytes(one)?);
+        }
+        (all.len() <= MATCHES_PER_USER_MAX).then_some(Self(all))
     }
 }
 
@@ -197,6 +253,45 @@ impl MeasuredHashParams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn match_of(filter: &str, queried_unix: u64) -> FilterMatch {
+        FilterMatch { uid: 1, filter: filter.to_owned(), matched: true, queried_unix }
+    }
+
+    #[test]
+    fn filter_matches_are_read_as_written() {
+        let one = match_of("(a=b)", 7);
+        assert_eq!(FilterMatches::from_bytes(&one.to_bytes()), Some(FilterMatches(vec![one])));
+        for count in 0..=MATCHES_PER_USER_MAX {
+            let all = (0..count).map(|number| match_of(&format!("(a={number})"), 7)).collect();
+            let all = FilterMatches(all);
+            let bytes = all.to_bytes();
+            assert_eq!(FilterMatches::from_bytes(&bytes), Some(all), "{count}");
+            if count > 1 {
+                assert_eq!(FilterMatches::from_bytes(&bytes[..bytes.len() - 1]), None, "{count}");
+            }
+        }
+        let many = (0..=MATCHES_PER_USER_MAX).map(|_| match_of("(a=b)", 7)).collect();
+        assert_eq!(FilterMatches::from_bytes(&FilterMatches(many).to_bytes()), None);
+        assert_eq!(FilterMatches::from_bytes(&[2, 0, 0]), None);
+    }
+
+    #[test]
+    fn filter_matches_keep_latest_of_each_text() {
+        let mut all = FilterMatches::default();
+        for number in 0..20 {
+            all = all.with(match_of(&format!("(a={number})"), number), MATCHES_PER_USER_MAX);
+        }
+        assert_eq!(all.0.len(), MATCHES_PER_USER_MAX);
+        assert!(all.find(1, "(a=12)").is_some() && all.find(1, "(a=11)").is_none());
+        assert!(all.find(2, "(a=12)").is_none());
+        all = all.with(match_of("(a=12)", 99), MATCHES_PER_USER_MAX);
+        assert_eq!(all.find(1, "(a=12)").map(|one| one.queried_unix), Some(99));
+        assert_eq!(all.0.len(), MATCHES_PER_USER_MAX);
+        let other = FilterMatch { uid: 2, ..match_of("(a=12)", 100) };
+        assert_eq!(all.clone().with(other.clone(), MATCHES_PER_USER_MAX).0, [other]);
+        assert_eq!(all.with(match_of("(b=c)", 100), 1).0, [match_of("(b=c)", 100)]);
+    }
 
     #[test]
     fn credentials_mark_of_earlier_builds_is_read() {

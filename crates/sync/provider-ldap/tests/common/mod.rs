@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use roster_config::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
     DomainSecrets, HomeShellOverrides, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
-    MemberValues, NameCase, NameConfig, ProviderConfig as Configured, SearchConfig, SecretFile,
+    MemberValues, NameCase, NameConfig, PasswordChangeConfig, ProviderConfig as Configured,
+    SearchConfig, SecretFile,
 };
 use roster_provider::account::Account;
 use roster_provider::reason::Reason;
@@ -353,6 +354,9 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
             account_expires: "accountexpires".to_owned(),
             account_control_computed: "msds-user-account-control-computed".to_owned(),
             lockout_time: "lockouttime".to_owned(),
+            host: "host".to_owned(),
+            authorized_service: "authorizedservice".to_owned(),
+            rhost: "rhost".to_owned(),
             uuid: None,
         },
         member_attributes: vec![
@@ -370,6 +374,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         allow_clear_password: true,
         allow_clear_identities: true,
         allow_clear_user_passwords: true,
+        password_change: PasswordChangeConfig::default(),
         page_size: 500,
         connect_timeout: Duration::from_secs(5),
         search_timeout: Duration::from_secs(10),

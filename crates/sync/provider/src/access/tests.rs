@@ -13,8 +13,12 @@ fn account(values: &[(AccountFact, &'static str)]) -> Account<'static> {
 }
 
 fn access() -> AccessConfig {
-    AccessConfig { account_checks: Check::ALL.to_vec(), ..AccessConfig::default() }
+    let checks = Check::ALL.into_iter().filter(|check| !LIST_CHECKS.contains(check));
+    AccessConfig { account_checks: checks.collect(), ..AccessConfig::default() }
 }
+
+/// Checks that deny an account without data.
+const LIST_CHECKS: [Check; 3] = [Check::Host, Check::AuthorizedService, Check::RemoteHost];
 
 fn texts(texts: &[&str]) -> Option<Vec<String>> {
     Some(texts.iter().map(|&text| text.to_owned()).collect())
@@ -30,6 +34,24 @@ fn membership(group: &str) -> Membership {
     }
 }
 
+const NO_MATCH: &FilterOutcome = &FilterOutcome::Now(false);
+
+/// Facts without an account, without a group and without a filter.
+fn facts<'a>(name: &'a str, service: &'a str) -> AccessFacts<'a> {
+    AccessFacts {
+        name,
+        service,
+        remote_host: "",
+        host_names: &[],
+        now_unix: NOW,
+        account: None,
+        membership: &|_| Membership::Unknown,
+        filter: "",
+        filter_outcome: NO_MATCH,
+        changed_day: None,
+    }
+}
+
 fn decided(
     access: &AccessConfig,
     account: Option<&Account<'_>>,
@@ -39,7 +61,7 @@ fn decided(
     let membership = &membership;
     decide(
         access,
-        &AccessFacts { name, service, now_unix: NOW, account, membership, filter_outcome: matched },
+        &AccessFacts { account, membership, filter_outcome: matched, ..facts(name, service) },
     )
 }
 
@@ -333,12 +355,10 @@ fn what_is_not_known_never_becomes_an_allowance() {
                                 false => Membership::Unknown,
                             };
                             let facts = AccessFacts {
-                                name: "alice",
-                                service: "sshd",
-                                now_unix: NOW,
                                 account: has_account.then_some(&account),
                                 membership: &answer,
                                 filter_outcome: matched,
+                                ..facts("alice", "sshd")
                             };
                             let all = known
                                 && has_account
@@ -353,4 +373,69 @@ fn what_is_not_known_never_becomes_an_allowance() {
             }
         }
     }
+}
+
+/// Returns the decision of one list check.
+fn list_decision(
+    check: Check,
+    values: &[(AccountFact, &'static str)],
+    facts: AccessFacts<'_>,
+) -> (AccessDecision, String) {
+    let access = AccessConfig { account_checks: vec![check], ..AccessConfig::default() };
+    let account = account(values);
+    let said = decide(&access, &AccessFacts { account: Some(&account), ..facts });
+    (said.decision, said.rules[0].observed.clone())
+}
+
+#[test]
+fn access_list_checks_compare_their_own_attribute() {
+    use AccessDecision::{Allowed, Denied, Unknown};
+    let names = ["web1".to_owned(), "web1.example.com".to_owned()];
+    let login =
+        AccessFacts { remote_host: "192.0.2.7", host_names: &names, ..facts("alice", "sshd") };
+    let all = [
+        (AccountFact::Host, "web1.example.com"),
+        (AccountFact::AuthorizedService, "sshd"),
+        (AccountFact::RemoteHost, "192.0.2.7"),
+    ];
+    for (check, (fact, value)) in LIST_CHECKS.into_iter().zip(all) {
+        let (decision, saw) = list_decision(check, &all, login);
+        assert_eq!((decision, saw), (Allowed, format!("“{value}” allows")), "{check:?}");
+        let others: Vec<_> = all.into_iter().filter(|(other, _)| *other != fact).collect();
+        assert_eq!(list_decision(check, &others, login).0, Denied, "{check:?}: no value");
+        assert_eq!(list_decision(check, &[(fact, "other")], login).0, Denied, "{check:?}");
+    }
+    let saw = list_decision(Check::Host, &[(AccountFact::Host, "!WEB1"), all[0]], login);
+    assert_eq!(saw, (Denied, "“!WEB1” denies".to_owned()));
+    // The host and the service are always known, or the login is refused.
+    let unknown = AccessFacts { host_names: &[], service: "", ..login };
+    assert_eq!(list_decision(Check::Host, &[(AccountFact::Host, "*")], unknown).0, Unknown);
+    let any = [(AccountFact::AuthorizedService, "*")];
+    assert_eq!(list_decision(Check::AuthorizedService, &any, unknown).0, Unknown);
+    let local = AccessFacts { remote_host: "", ..login };
+    assert_eq!(list_decision(Check::RemoteHost, &[], local).0, Allowed);
+}
+
+#[test]
+fn access_truncated_list_denies() {
+    let names = ["web1".to_owned()];
+    let mut long = account(&[(AccountFact::Host, "*")]);
+    long.add(AccountFact::Host, Cow::Owned(vec![b'x'; LIST_BYTES_MAX]));
+    let access = AccessConfig { account_checks: vec![Check::Host], ..AccessConfig::default() };
+    let facts = AccessFacts { account: Some(&long), host_names: &names, ..facts("alice", "sshd") };
+    assert_eq!(decide(&access, &facts).decision, AccessDecision::Unknown);
+}
+
+#[test]
+fn access_password_changed_here_is_not_old() {
+    let values = [(AccountFact::LastChange, "15000"), (AccountFact::MaxDays, "90")];
+    let decision = |changed_day| {
+        let account = account(&values);
+        let facts = AccessFacts { changed_day, account: Some(&account), ..facts("alice", "sshd") };
+        decide(&access(), &facts).decision
+    };
+    assert_eq!(decision(None), AccessDecision::MustChange);
+    assert_eq!(decision(Some(TODAY)), AccessDecision::Allowed);
+    assert_eq!(decision(Some(TODAY - 91)), AccessDecision::MustChange);
+    assert_eq!(decision(Some(0)), AccessDecision::MustChange);
 }

@@ -17,6 +17,7 @@ mod bus_connection;
 mod config_load;
 mod dbus;
 mod dbus_policy;
+mod host_names;
 mod keytab_watch;
 mod log_levels;
 mod process_plan;

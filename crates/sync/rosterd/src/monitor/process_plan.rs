@@ -2,6 +2,7 @@
 //! Derives the required processes from a configuration.
 
 use super::config_load::LoadedConfig;
+use super::host_names;
 use super::role_users::{RESPONDER_USERS, RoleUsers};
 use crate::roles::RoleConfig;
 use roster_backend::BackendRoleConfig;
@@ -110,7 +111,12 @@ impl Planner<'_> {
     fn add_backends(&mut self) -> Result<(), CodedError> {
         let settings = self.settings;
         for (domain, secrets) in settings.config.domains.iter().zip(&settings.secrets) {
-            let backend = BackendRoleConfig { domain: domain.clone(), secrets: secrets.clone() };
+            let needs_names = domain.access.needs_host_names();
+            let backend = BackendRoleConfig {
+                domain: domain.clone(),
+                secrets: secrets.clone(),
+                host_names: if needs_names { host_names::read() } else { Vec::new() },
+            };
             let role = RoleName::Backend(domain.name.clone());
             self.add(role, RoleConfig::Backend(Box::new(backend)), None)?;
         }
