@@ -242,7 +242,7 @@ mod tests {
         PolicyResponse { expires_in: None, grace: None, error: None, has_expired: false };
 
     fn bind(code: u32, message: &[u8], said: PolicyResponse) -> (Option<AuthResult>, Vec<String>) {
-        match interpret_bind(LdapResult { code, message }, said) {
+        match interpret_bind(LdapResult { code, message, referral: b"" }, said) {
             BindOutcome::Decided(answer) => {
                 let messages = answer.messages.into_iter().map(|message| message.text);
                 (Some(answer.result), messages.collect())
@@ -321,7 +321,7 @@ mod tests {
     fn an_answer_to_something_else_is_none_to_a_bind_or_a_change() {
         let bind = LdapRequest::SimpleBind { dn: "cn=a", password: b"b" };
         let change = LdapRequest::ModifyPassword { dn: "cn=a", old: b"b", new: b"c" };
-        let done = LdapResult { code: 0, message: b"" };
+        let done = LdapResult { code: 0, message: b"", referral: b"" };
         assert!(interpret_response(&bind, ResponseOperation::BindDone(done), NOTHING).is_some());
         assert!(
             interpret_response(&bind, ResponseOperation::Extended(done, None), NOTHING).is_none()
@@ -360,7 +360,11 @@ mod tests {
 
     #[test]
     fn a_refused_password_says_why_in_our_words_and_the_servers() {
-        let outcome = LdapResult { code: 19, message: b"Password fails quality\nchecking policy" };
+        let outcome = LdapResult {
+            code: 19,
+            message: b"Password fails quality\nchecking policy",
+            referral: b"",
+        };
         let said = PolicyResponse { error: Some(policy::TOO_SHORT), ..NOTHING };
         let BindOutcome::Decided(answer) = interpret_change(outcome, said) else {
             panic!("no answer")
@@ -384,7 +388,7 @@ mod tests {
             for error in [None, Some(2), Some(5)] {
                 let said = PolicyResponse { error, ..NOTHING };
                 let changed = matches!(
-                    interpret_change(LdapResult { code, message: b"" }, said),
+                    interpret_change(LdapResult { code, message: b"", referral: b"" }, said),
                     BindOutcome::Decided(AuthOutcome { result: AuthResult::Success, .. })
                 );
                 assert_eq!(changed, code == 0, "{code} {error:?}");

@@ -16,6 +16,7 @@ use crate::filter::EncodedFilter;
 use crate::keepalive::{KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, keepalive_error, queue_keepalive};
 use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest, code};
 use crate::netlink_watch::NetworkWatch;
+use crate::referrals::Referrals;
 use crate::server_selection::ServerFailures;
 use roster_messages::{log, table::directory};
 use roster_provider::LookupError;
@@ -111,12 +112,14 @@ impl LookupConnection {
         root: RootDse,
         server: &str,
         passed_over: Option<Reason>,
+        referrals: Arc<Referrals>,
     ) -> Self {
         let (asks, asked) = mpsc::channel(WAITING_MAX);
         let calls = Arc::new(ConnectionSignals::default());
         let serving = ConnectionTask {
             connection,
             signals: Arc::clone(&calls),
+            referrals,
             pending: HashMap::new(),
             bytes: 0,
             last_received: Instant::now(),
@@ -373,6 +376,7 @@ struct PendingSearch {
 struct ConnectionTask {
     connection: LdapConnection,
     signals: Arc<ConnectionSignals>,
+    referrals: Arc<Referrals>,
     pending: HashMap<u32, PendingSearch>,
     /// Total bytes of the results in `pending`.
     bytes: usize,
@@ -479,6 +483,7 @@ impl ConnectionTask {
     fn handle_response(&mut self) -> Result<(), LdapError> {
         let message = self.connection.take_bytes()?;
         let response = LdapResponse::parse(message)?;
+        self.referrals.note(&response.operation);
         match response.operation {
             ResponseOperation::Entry(_) => {
                 let Some(one) = self.pending.get_mut(&response.id) else { return Ok(()) };

@@ -74,6 +74,8 @@ pub mod code {
 pub enum Scope {
     /// The base alone.
     Base = 0,
+    /// The entries directly below the base.
+    One = 1,
     /// The base and all entries below.
     Subtree = 2,
 }
@@ -302,8 +304,8 @@ pub enum ResponseOperation<'a> {
     BindDone(LdapResult<'a>),
     /// An entry.
     Entry(RawEntry<'a>),
-    /// A reference to another server, which is not followed.
-    Reference,
+    /// A reference to other servers, which is not followed: the encoded URIs.
+    Reference(&'a [u8]),
     /// Result of a search.
     SearchDone(LdapResult<'a>),
     /// Result of an extended operation. With id 0 and a name, a notice of the server.
@@ -321,6 +323,8 @@ pub struct LdapResult<'a> {
     pub code: u32,
     /// The diagnostic message of the server.
     pub message: &'a [u8],
+    /// The encoded URIs of other servers. Empty without a referral.
+    pub referral: &'a [u8],
 }
 
 impl fmt::Display for LdapResult<'_> {
@@ -379,10 +383,9 @@ impl<'a> LdapResponse<'a> {
                 attributes: body.expect(tag::SEQUENCE)?,
             }),
             0x65 => ResponseOperation::SearchDone(outcome(&mut body)?),
-            0x73 => ResponseOperation::Reference,
+            0x73 => ResponseOperation::Reference(content),
             0x78 => {
                 let outcome = outcome(&mut body)?;
-                let _referral = body.optional(tag::context_constructed(3))?;
                 ResponseOperation::Extended(outcome, body.optional(tag::context(10))?)
             }
             0x79 => ResponseOperation::Intermediate(
@@ -399,7 +402,9 @@ impl<'a> LdapResponse<'a> {
 fn outcome<'a>(body: &mut BerReader<'a>) -> Result<LdapResult<'a>, BerError> {
     let code = body.number(tag::ENUMERATED)?;
     let _matched = body.expect(tag::OCTETS)?;
-    Ok(LdapResult { code, message: body.expect(tag::OCTETS)? })
+    let message = body.expect(tag::OCTETS)?;
+    let referral = body.optional(tag::context_constructed(3))?.unwrap_or_default();
+    Ok(LdapResult { code, message, referral })
 }
 
 /// The controls of a response.
@@ -931,7 +936,8 @@ mod tests {
 
     #[test]
     fn what_a_server_says_becomes_one_bounded_line() {
-        let outcome = LdapResult { code: 32, message: b"gone\nfor\x1b[1m ever" };
+        let message = b"gone\nfor\x1b[1m ever";
+        let outcome = LdapResult { code: 32, message, referral: b"" };
         assert!(!outcome.to_string().contains(['\n', '\u{1b}']));
         assert!(printable(&[b'x'; 5000]).len() <= 512);
     }

@@ -13,7 +13,7 @@
 
 use super::domain_model::DomainModel;
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
-use roster_admission::{Admitted, Id, Locals, Owner, Refusal, Rules};
+use roster_admission::{Admitted, AsGroup as _, Id, Locals, Owner, Refusal, Rules};
 use std::borrow::Borrow;
 use std::collections::hash_map::Entry as Place;
 use std::collections::{BTreeSet, HashMap};
@@ -61,7 +61,7 @@ pub fn merge<'a>(sources: &[DomainSource<'a>], locals: &Locals) -> MergedDomains
     // All higher-priority owners of an entry's name and id are known before its check.
     let mut claims = Ownership::with_capacity(users, groups);
     for (domain, DomainSource { domain: entries, rules }) in sources.iter().enumerate() {
-        for (number, group) in entries.groups() {
+        for (number, group) in entries.groups().filter(|(_, group)| group.gid.is_some()) {
             let admitted = rules.group(group, locals).and_then(|entry| {
                 claims.add_group((domain, number), group);
                 claims.check_group((domain, number), group).map(|()| entry)
@@ -130,7 +130,7 @@ impl Ownership {
 
     fn add_group(&mut self, me: EntryOwner, group: &ModelGroup) {
         self.group_names.add(group.name.clone(), me);
-        self.gids.add(group.gid, me);
+        self.gids.add(group.gid(), me);
     }
 
     /// Releases the names and ids of an entry before it changes or is removed.
@@ -148,7 +148,7 @@ impl Ownership {
             ModelEntry::User(_) => {}
             ModelEntry::Group(group) => {
                 self.group_names.remove(&*group.name, me);
-                self.gids.remove(&group.gid, me);
+                self.gids.remove(&group.gid(), me);
             }
         }
     }
@@ -181,11 +181,12 @@ impl Ownership {
         if let Some(owner) = higher_owner(me, self.group_names.first(&*group.name)) {
             return Err(Refusal::NameTaken(owner));
         }
-        if let Some(owner) = higher_owner(me, self.gids.first(&group.gid)) {
-            return Err(Refusal::IdTaken(Id::Gid, group.gid, owner));
+        let gid = group.gid();
+        if let Some(owner) = higher_owner(me, self.gids.first(&gid)) {
+            return Err(Refusal::IdTaken(Id::Gid, gid, owner));
         }
-        if (0..me.0).any(|domain| self.primary.contains_key(&(domain, group.gid))) {
-            return Err(Refusal::ForeignMembers(group.gid));
+        if (0..me.0).any(|domain| self.primary.contains_key(&(domain, gid))) {
+            return Err(Refusal::ForeignMembers(gid));
         }
         Ok(())
     }

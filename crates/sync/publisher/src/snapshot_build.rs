@@ -6,7 +6,7 @@ use super::domain_model::DomainModel;
 use super::memory_limit;
 use super::merge::{MergedDomains, MergedEntry};
 use super::model_entry::{ModelEntry, ModelGroup};
-use roster_admission::Refusal;
+use roster_admission::{AsGroup as _, Refusal};
 use roster_passwd_format as record;
 use roster_snapshot::layout::SnapshotKind;
 use roster_snapshot_build::parallel::{self, cut, threads};
@@ -73,7 +73,7 @@ pub fn build(
     for (group, list) in merged.groups.iter().zip(lists) {
         let (domain, budget) = (domains[group.domain], &mut budgets[group.domain]);
         let entry = group.entry.entry();
-        let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
+        let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid() };
         if ask_first(group.domain) {
             // Each member name may be another user there.
             let gaps = IncompleteFlags { responder_first: true, list_unknown: true };
@@ -138,7 +138,7 @@ fn add_on_demand_groups(
 ) -> Result<(), TooLarge> {
     let groups = merged.groups.iter().filter(|group| group.domain == position);
     let mut members: BTreeMap<u32, (u32, Vec<&[u8]>)> =
-        groups.map(|group| (group.number, (group.entry.entry().gid, Vec::new()))).collect();
+        groups.map(|group| (group.number, (group.entry.entry().gid(), Vec::new()))).collect();
     for user in merged.users.iter().filter(|user| user.domain == position) {
         let user = user.entry.entry();
         for group in user.groups.iter().flatten() {

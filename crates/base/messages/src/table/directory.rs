@@ -400,4 +400,10 @@ crate::messages! {
     GROUPS_NESTED_TOO_LARGE = 5128, "nested groups exceed the membership limit",
         cause: "The members of the nested groups of the domain add up to more than a snapshot can hold.",
         fix: "Flatten or reduce the nested groups in the directory.";
+    GROUP_ONLY_NESTS = 5720, "group has no gid",
+        cause: "The group has no gidNumber. Other groups get its members, and access rules may name it. Programs do not see it.",
+        fix: "If programs must see the group, give it a gidNumber in the directory.";
+    GID_LOST = 5721, "group has lost its gid",
+        cause: "The directory no longer shows the gidNumber of a group that is served, and too many groups changed at once.",
+        fix: "Grant the bind DN read access to gidNumber. If the groups are meant to have none, run `roster domain approve-removals NAME`.";
 }
