@@ -198,17 +198,20 @@ impl LookupConnector {
         }
     }
 
-    /// Checks that the server answers plain searches. A result limit of the server is also an answer.
+    /// Checks that the server answers a plain search and has all bases. A result limit of the server is also an answer.
     pub async fn try_queries(&self, open: &LookupConnection) -> Result<(), LdapError> {
-        let mut outcome = Ok(());
+        let (mut refusal, mut is_answered) = (None, false);
         for question in &self.trial_queries {
             match open.search(question.clone(), self.search_timeout).await {
-                Err(error) if error.suggests_server_unusable() => outcome = Err(error),
-                Ok(_) | Err(LdapError::Search { .. }) => return Ok(()),
+                Err(error @ LdapError::Search { code: code::NO_SUCH_OBJECT, .. }) => {
+                    return Err(error);
+                }
+                Err(error) if error.suggests_server_unusable() => refusal = Some(error),
+                Ok(_) | Err(LdapError::Search { .. }) => is_answered = true,
                 Err(error) => return Err(error),
             }
         }
-        outcome
+        refusal.filter(|_| !is_answered).map_or(Ok(()), Err)
     }
 
     /// Tries the server after it refused a search. Returns whether the lookups leave it. One caller at a time runs the

@@ -510,14 +510,14 @@ pub fn group_id(id: EntryId) -> EntryId {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub(crate) mod testing {
     use super::*;
-    use crate::message::testing::{entry, raw};
 
     fn attribute(name: &str, values: MemberValues) -> MemberAttribute {
         MemberAttribute { name: name.to_owned(), values }
     }
 
+    /// A mapping with the usual attributes.
     pub(crate) fn mapping(case_sensitive: bool) -> AttributeMapping {
         let text = |text: &str| text.to_owned();
         AttributeMapping {
@@ -557,6 +557,13 @@ pub(crate) mod tests {
             facts: Vec::new(),
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::mapping;
+    use super::*;
+    use crate::message::testing::{entry, raw};
 
     type Values<'a> = (&'a str, &'a [&'a [u8]]);
 

@@ -290,7 +290,7 @@ impl SearchList<'_> {
 mod tests {
     use super::*;
     use crate::message::testing::{entry, raw};
-    use crate::schema::tests::mapping;
+    use crate::schema::testing::mapping;
     use roster_config::{SearchBase, SearchScope};
 
     type Values<'a> = (&'a str, &'a [&'a [u8]]);

@@ -3,7 +3,9 @@
 //! result follows the rule in any order of queries.
 
 use super::model_entry::ModelEntry;
-use super::on_demand::{DomainAnswer, LookupReply, LookupRequest, LookupSource, Unavailable, lookup};
+use super::on_demand::{
+    DomainAnswer, LookupReply, LookupRequest, LookupSource, Unavailable, lookup,
+};
 use super::state::PublisherState;
 use super::tests::{Image, apply_image, host, learn, published};
 use roster_bus::domain_image::Records;
