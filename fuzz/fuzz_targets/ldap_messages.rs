@@ -10,7 +10,8 @@ use roster_provider_ldap::ber::{MessageFrame, frame};
 use roster_provider_ldap::dn;
 use roster_provider_ldap::filter::EncodedFilter;
 use roster_provider_ldap::message::{LdapResponse, ResponseOperation, SyncInfo};
-use roster_provider_ldap::schema::{AttributeMapping, entry_id, mirror_searches};
+use roster_provider_ldap::schema::{AttributeMapping, entry_id};
+use roster_provider_ldap::search::mirror_searches;
 use std::sync::LazyLock;
 
 const BYTES_MAX: usize = 1 << 20;

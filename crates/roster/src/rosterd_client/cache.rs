@@ -180,11 +180,16 @@ fn as_text(map: EntryMap, entry: &EntryDetails) -> String {
             row("groups", &related());
         }
         EntryMap::Group => {
-            row("gid", &entry.id.to_string());
+            row("gid", &group_gid(entry).map_or_else(|| "none".to_owned(), |gid| gid.to_string()));
             row("members", &related());
         }
     }
     text
+}
+
+/// Returns the gid of a group. `None` for a group that only nests.
+fn group_gid(entry: &EntryDetails) -> Option<u32> {
+    Some(entry.id).filter(|&gid| gid != u32::MAX)
 }
 
 fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
@@ -206,7 +211,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
         EntryMap::Group => json!({
             "domain": entry.domain,
             "name": entry.name,
-            "gid": entry.id,
+            "gid": group_gid(entry),
             "members": entry.related,
             "refused": refused,
             "code": Some(&entry.refused_code).filter(|code| !code.is_empty()),

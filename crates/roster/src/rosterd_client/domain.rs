@@ -113,6 +113,7 @@ fn as_text(
     };
     row("in the cache", &entries(status.users, status.groups));
     row("mixed groups", &status::mixed_groups(status).unwrap_or_default());
+    row("nested only", &status::nested_groups(status).unwrap_or_default());
     if let Some(counts) = counts.filter(|counts| counts.present) {
         row("served", &entries(counts.users, counts.groups));
         row("waits for", &counts.waits_for);

@@ -164,7 +164,7 @@ pub fn call_error(role: &RoleName, error: &BusError) -> CodedError {
         CodedError::new(message, format!("{role}: {why}"))
     };
     match error {
-        BusError::Unavailable(why) => of(&tools::ROLE_UNAVAILABLE, why),
+        BusError::Unavailable(why) | BusError::Away(why) => of(&tools::ROLE_UNAVAILABLE, why),
         BusError::Invalid(why) => of(&tools::REQUEST_INVALID, why),
         BusError::Busy(why) => of(&tools::ROLE_BUSY, why),
         BusError::Denied(why) => of(&tools::REQUEST_DENIED, why),

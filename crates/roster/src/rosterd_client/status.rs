@@ -120,6 +120,13 @@ pub fn mixed_groups(status: &DomainStatus) -> Option<String> {
     (status.mixed_groups > 0).then(|| format!("{groups} {name} members both by name and by DN"))
 }
 
+/// Returns the text that counts groups without gid. `None` without such groups.
+pub fn nested_groups(status: &DomainStatus) -> Option<String> {
+    let groups = count_with_noun(status.nested_groups, "group");
+    (status.nested_groups > 0)
+        .then(|| format!("{groups} without gid, for nesting and access rules"))
+}
+
 fn snapshot_text(now: u64, publisher: &PublisherStatus) -> String {
     if publisher.generation == 0 {
         return format!("snapshot       {}, not published yet\n", publisher.snapshot);
@@ -298,7 +305,9 @@ pub fn domain_json(
                 "users": status.users,
                 "groups": status.groups,
                 "mixed_groups": status.mixed_groups,
+                "nested_groups": status.nested_groups,
                 "parse_errors": status.rejected,
+                "referrals": status.referrals,
                 "last_change_unix": known_time(status.last_change_unix),
                 "last_refresh_unix": known_time(status.last_refresh_unix),
                 "credentials_error": non_empty(&status.credentials_error),

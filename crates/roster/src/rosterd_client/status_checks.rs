@@ -47,7 +47,7 @@ const PUBLISHER_CHECKS: [fn(&PublisherStatus) -> Option<Finding>; 6] = [
 ];
 
 /// The checks of a domain, except for entries that the publisher rejects.
-const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 17] = [
+const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 18] = [
     check_backend,
     check_directory,
     check_credentials_file,
@@ -56,6 +56,7 @@ const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 17] = [
     check_cache,
     check_login_error,
     check_login_warning,
+    check_referrals,
     check_polling,
     check_full_polling,
     check_resumption,
@@ -260,6 +261,20 @@ fn check_login_error(domain: &ExaminedDomain<'_>) -> Option<Finding> {
 fn check_login_warning(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let DomainStatus { login_warning, login_warning_code, .. } = domain.status.ok()?;
     fault(domain, (login_warning, login_warning_code), warning)
+}
+
+fn check_referrals(domain: &ExaminedDomain<'_>) -> Option<Finding> {
+    let servers = &domain.status.ok()?.referrals;
+    (!servers.is_empty()).then(|| {
+        let servers: Vec<String> = servers.iter().map(|server| printable(server)).collect();
+        let servers = servers.join(", ");
+        let text = format!(
+            "{}: the directory refers to {servers} for a part of the search bases; rosterd does not \
+             follow referrals",
+            domain.name
+        );
+        warning(CHECK, &status::REFERRALS_NOT_FOLLOWED, text)
+    })
 }
 
 fn check_polling(domain: &ExaminedDomain<'_>) -> Option<Finding> {

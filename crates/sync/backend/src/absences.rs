@@ -34,7 +34,7 @@ pub struct AbsenceCheck<P> {
 fn request_for(kind: CachedKind) -> LookupScope {
     match kind {
         CachedKind::User => LookupScope::Users,
-        CachedKind::Group => LookupScope::Groups,
+        CachedKind::Group | CachedKind::NestedGroup => LookupScope::Groups,
     }
 }
 
@@ -140,7 +140,10 @@ impl<P: Provider> AbsenceCheck<P> {
             held += chunk.missing.len() as u64;
             absent.extend(chunk.absent_keys(&looked));
         }
-        let gone = self.engine.confirm_removals(&absent);
+        let (gone, unreadable) = self.engine.confirm_removals(&absent);
+        if self.engine.is_mirror() {
+            self.provider.reread_groups(&unreadable, &[]);
+        }
         Ok((gone, held.saturating_sub(gone)))
     }
 }

@@ -4,14 +4,14 @@
 //! then stay as old as the entries there.
 
 use super::engine::{CacheOpenFault, Engine, LoadedCache};
-use roster_config::{DomainConfig, DomainMode, NameCase, ProviderConfig};
+use roster_config::{DomainConfig, DomainMode, LdapConfig, NameCase, ProviderConfig, SearchBase};
 use roster_domain_cache::{
     self as store, CacheError, DomainCache, FileFault, OpenedCache, QuarantinedFile,
 };
 use roster_messages::{CodedError, log, table::directory};
 use roster_provider::reason::Reason;
 #[cfg(feature = "ldap")]
-use roster_provider_ldap::schema::mirror_searches;
+use roster_provider_ldap::search::mirror_searches;
 use roster_role::Shutdown;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,6 +69,30 @@ fn log_quarantine(QuarantinedFile { path, fault: was, reason }: QuarantinedFile)
     }
 }
 
+/// Returns a text of the bases. The bases of users and of groups count if a list has them, because the searches of a list
+/// have numbers by their order.
+fn bases_text(ldap: &LdapConfig) -> String {
+    let is_plain = |bases: &[SearchBase]| matches!(bases, [one] if one.is_plain());
+    let mut text = list_text(&ldap.bases);
+    for (kind, search) in [("users", &ldap.users), ("groups", &ldap.groups)] {
+        if search.bases != ldap.bases && !is_plain(&search.bases) {
+            text += &format!(" {kind} {}", list_text(&search.bases));
+        }
+    }
+    text
+}
+
+fn list_text(bases: &[SearchBase]) -> String {
+    let text = |base: &SearchBase| match (base.is_plain(), &base.filter) {
+        (true, _) => base.base.clone(),
+        (false, filter) => {
+            let filter = filter.as_deref().unwrap_or_default();
+            format!("{}?{}?{filter}", base.base, base.scope.word())
+        }
+    };
+    bases.iter().map(text).collect::<Vec<_>>().join(" | ")
+}
+
 fn cache_reason(error: &CacheError) -> Reason {
     Reason::new(error.message(), error.to_string())
 }
@@ -78,7 +102,7 @@ fn not_closed(text: &str) -> CodedError {
 }
 
 impl CacheWriter {
-    /// Makes the writer for the cache of a domain. A cache of another base or of other files belongs to another
+    /// Makes the writer for the cache of a domain. A cache of other bases or of other files belongs to another
     /// directory. A mirror does not start from the cache of an on-demand domain: the two have unrelated entries. The
     /// cache must also be of the same searches. Entries of a search that is no longer made would otherwise stay
     /// forever.
@@ -89,11 +113,11 @@ impl CacheWriter {
                 format!("files {} {}", files.passwd.display(), files.group.display())
             }
             #[cfg(not(feature = "ldap"))]
-            ProviderConfig::Ldap(ldap) => format!("ldap {}", ldap.base),
+            ProviderConfig::Ldap(ldap) => format!("ldap {}", bases_text(ldap)),
             #[cfg(feature = "ldap")]
             ProviderConfig::Ldap(ldap) => {
                 let searches = mirror_searches(ldap, &[]).map_or(0, |searches| searches.len());
-                format!("ldap {} searches {searches}", ldap.base)
+                format!("ldap {} searches {searches}", bases_text(ldap))
             }
         };
         let kept = match domain.mode {

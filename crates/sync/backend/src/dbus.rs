@@ -251,6 +251,7 @@ impl<P: Provider + 'static> BackendObject<P> {
             login_error_code,
             login_warning,
             login_warning_code,
+            referrals: self.provider.referred_servers(),
             ..self.engine.status()
         }
     }

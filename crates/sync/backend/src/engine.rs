@@ -370,6 +370,7 @@ impl Engine {
                 && state.is_complete(&self.settings),
             users: state.entries.count(CachedKind::User),
             groups: state.entries.count(CachedKind::Group),
+            nested_groups: state.entries.count(CachedKind::NestedGroup),
             mixed_groups: state.entries.mixed(),
             rejected: state.rejected.count(),
             last_change_unix: state.served.last_change_unix,
@@ -392,6 +393,12 @@ impl Engine {
         // The clock was set back, so the age is unknown.
         let read = read.filter(|&read| read > 0 && read <= unix_now())?;
         Some(Duration::from_secs(unix_now().saturating_sub(read)))
+    }
+
+    /// Whether the domain is mirrored.
+    #[must_use]
+    pub fn is_mirror(&self) -> bool {
+        self.settings.mode == DomainMode::Replicate
     }
 
     /// Whether the directory is reachable, and no refresh is in progress.
@@ -612,13 +619,23 @@ impl EngineState {
     }
 
     fn put(&mut self, settings: &EngineSettings, key: EntryKey, entry: &DirectoryEntry<'_>) {
+        let known = self.entries.get(key).copied();
+        if let DirectoryEntry::Group(group) = entry
+            && group.gid.is_none()
+            && known.is_some_and(|slot| slot.kind == CachedKind::Group)
+            && self.served.is_serving()
+        {
+            return self.note_lost_gid(settings, key, group);
+        }
         self.clear_rejection(key);
         self.release_held(key);
-        let known = self.entries.get(key).copied();
+        if known.is_none() {
+            self.remove_moved(key, entry);
+        }
         let number = known.map_or(self.next_number, |slot| slot.number);
         let (kind, name) = match entry {
             DirectoryEntry::User(user) => (CachedKind::User, &user.name),
-            DirectoryEntry::Group(group) => (CachedKind::Group, &group.name),
+            DirectoryEntry::Group(group) => (CachedKind::of_group(group.gid), &group.name),
         };
         let encoded = match number < NUMBERS_MAX {
             true => self
@@ -666,6 +683,24 @@ impl EngineState {
         self.store_entry(settings.mode, slot, seen);
         if let Some(account) = account.filter(|_| is_other) {
             self.batches.open.set_account(number, &account);
+        }
+    }
+
+    /// Removes an entry of another search with the same key: it has moved to the base of this search, which may report it
+    /// before the other one reports its absence.
+    fn remove_moved(&mut self, key: EntryKey, entry: &DirectoryEntry<'_>) {
+        if self.searches.by_number.len() < 2 {
+            return;
+        }
+        let kinds = match entry {
+            DirectoryEntry::User(_) => CachedKind::USERS,
+            DirectoryEntry::Group(_) => CachedKind::GROUPS,
+        };
+        let others = self.known_parts().filter(|part| *part != key.search);
+        if let Some(slot) = self.entries.find(kinds, EntryId(key.id), others) {
+            let moved = slot.key;
+            self.release_held(moved);
+            self.remove(moved);
         }
     }
 

@@ -15,11 +15,23 @@ pub enum CachedKind {
     User = 0,
     /// A group.
     Group = 1,
+    /// A group without gid, which only nests.
+    NestedGroup = 2,
 }
 
 impl CachedKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::User, Self::Group];
+    pub const ALL: [Self; 3] = [Self::User, Self::Group, Self::NestedGroup];
+    /// The kinds of users.
+    pub const USERS: &[Self] = &[Self::User];
+    /// The kinds of groups, served or not.
+    pub const GROUPS: &[Self] = &[Self::Group, Self::NestedGroup];
+
+    /// Returns the kind of a group with this gid.
+    #[must_use]
+    pub fn of_group(gid: Option<u32>) -> Self {
+        if gid.is_some() { Self::Group } else { Self::NestedGroup }
+    }
 
     /// Returns the kind of that number.
     #[must_use]
@@ -33,6 +45,7 @@ impl CachedKind {
         match self {
             Self::User => "user",
             Self::Group => "group",
+            Self::NestedGroup => "nested group",
         }
     }
 }
@@ -170,16 +183,16 @@ impl EntryIndex {
         self.mixed
     }
 
-    /// Returns the entry of that kind with the directory's key, of any search.
+    /// Returns the entry of one of these kinds with the directory's key, of any search.
     #[must_use]
     pub fn find(
         &self,
-        kind: CachedKind,
+        kinds: &[CachedKind],
         id: EntryId,
         parts: impl Iterator<Item = u8>,
     ) -> Option<&EntrySlot> {
         let mut slots = parts.filter_map(|part| self.get(EntryKey { search: part, id: id.0 }));
-        slots.find(|slot| slot.kind == kind)
+        slots.find(|slot| kinds.contains(&slot.kind))
     }
 
     /// Returns the number of entries of a kind.

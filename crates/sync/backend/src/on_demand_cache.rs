@@ -37,6 +37,9 @@ pub struct SeenTimes {
     pub list: u64,
 }
 
+/// The id of a group without gid in this index. No query asks for it.
+const NO_ID: u32 = u32::MAX;
+
 /// Whether a report is recent. A report from the future is not: a clock that was set back must not make old replies
 /// recent.
 fn is_fresh(said: u64, since: u64, now: u64) -> bool {
@@ -79,7 +82,8 @@ impl CachedEntry {
                     (CachedKind::User, user.name.into(), user.uid, user.reference, user.by_name)
                 }
                 Record::Group(group) => {
-                    (CachedKind::Group, group.name.into(), group.gid, group.reference, NO_REFERENCE)
+                    let (kind, gid) = (CachedKind::of_group(group.gid), group.gid);
+                    (kind, group.name.into(), gid.unwrap_or(NO_ID), group.reference, NO_REFERENCE)
                 }
                 Record::Removed { .. } | Record::GroupsOf { .. } => return None,
             };
@@ -124,7 +128,7 @@ impl CachedEntry {
     pub fn write_bare(&self, out: &mut Vec<u8>) {
         match self.kind {
             CachedKind::User => out.extend_from_slice(&self.record),
-            CachedKind::Group => self.write_without_members(out),
+            CachedKind::Group | CachedKind::NestedGroup => self.write_without_members(out),
         }
     }
 
@@ -142,7 +146,7 @@ impl CachedEntry {
     pub fn has_list(&self) -> bool {
         match self.kind {
             CachedKind::User => self.groups.is_some(),
-            CachedKind::Group => self.members().is_some(),
+            CachedKind::Group | CachedKind::NestedGroup => self.members().is_some(),
         }
     }
 
@@ -153,9 +157,13 @@ impl CachedEntry {
         let old_list = self.has_list() && is_old(self.seen.list);
         match self.kind {
             CachedKind::User if old_list => Some(LookupScope::UsersWithGroups),
-            CachedKind::Group if old_list => Some(LookupScope::GroupsWithMembers),
+            CachedKind::Group | CachedKind::NestedGroup if old_list => {
+                Some(LookupScope::GroupsWithMembers)
+            }
             CachedKind::User if is_old(self.seen.entry) => Some(LookupScope::Users),
-            CachedKind::Group if is_old(self.seen.entry) => Some(LookupScope::Groups),
+            CachedKind::Group | CachedKind::NestedGroup if is_old(self.seen.entry) => {
+                Some(LookupScope::Groups)
+            }
             _ => None,
         }
     }
@@ -372,6 +380,11 @@ impl OnDemandCache {
         self.entries.get(&number).is_some_and(|answer| answer.kind == CachedKind::User)
     }
 
+    /// Whether programs can ask for the entry.
+    fn is_served(&self, number: u32) -> bool {
+        self.entries.get(&number).is_some_and(|answer| answer.kind != CachedKind::NestedGroup)
+    }
+
     fn has_list(&self, number: u32) -> bool {
         self.entries.get(&number).is_some_and(CachedEntry::has_list)
     }
@@ -391,7 +404,7 @@ impl OnDemandCache {
         let users = users.filter_map(|user| self.entries.get(user));
         let groups = users.flat_map(|user| user.groups.iter().flatten().copied());
         let groups = groups.chain([group]).filter(|group| self.entries.contains_key(group));
-        groups.filter(|&group| !self.has_list(group)).collect()
+        groups.filter(|&group| self.is_served(group) && !self.has_list(group)).collect()
     }
 
     /// Returns the records that answer a query about an entry. They include every known entry of a list in them, so
@@ -409,7 +422,7 @@ impl OnDemandCache {
                 }
                 records
             }
-            CachedKind::Group => {
+            CachedKind::Group | CachedKind::NestedGroup => {
                 let all = self.nested_groups(number).into_iter();
                 all.filter_map(|number| self.entries.get(&number))
                     .flat_map(|answer| answer.record.iter().copied())
@@ -521,7 +534,7 @@ mod tests {
     fn group_of(number: u32, name: &str, reference: u32, members: Option<&[u32]>) -> CachedEntry {
         let mut record = Vec::new();
         let name = name.as_bytes();
-        write_group(&mut record, number, reference, 500, name, members).expect("fits");
+        write_group(&mut record, number, reference, Some(500), name, members).expect("fits");
         CachedEntry::from_records(KEY, SEEN, &record).expect("a group")
     }
 

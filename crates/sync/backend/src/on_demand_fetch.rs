@@ -94,6 +94,13 @@ fn busy_error() -> BusError {
     BusError::Busy(format!("{QUEUED_QUERIES_MAX} lookups are waiting"))
 }
 
+/// Returns the error of a lookup that the directory did not answer.
+fn unanswered(error: LookupError) -> BusError {
+    let is_away = matches!(error, LookupError::Unreachable(_));
+    let text = error.into_reason().with_code();
+    if is_away { BusError::Away(text) } else { BusError::Unavailable(text) }
+}
+
 /// Returns the reply if it fits into a bus message.
 fn check_reply_size(answer: OnDemandEntry) -> Result<OnDemandEntry, BusError> {
     if answer.records.len() <= REPLY_BYTES_MAX {
@@ -177,7 +184,7 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
                 // As for a single query: cached records answer while the directory is unreachable.
                 && !untold.iter().all(|what| self.engine.has_entry(what))
             {
-                return Err(BusError::Unavailable(error.into_reason().with_code()));
+                return Err(unanswered(error));
             }
         }
         check_reply_size(self.engine.cached_entries(what))
@@ -295,10 +302,7 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
             },
             Err(error) => match self.engine.cached_entry(what) {
                 Some(found) => ("stale", Ok(found)),
-                None => {
-                    let text = error.into_reason().with_code();
-                    ("unreachable", Err(BusError::Unavailable(text)))
-                }
+                None => ("unreachable", Err(unanswered(error))),
             },
         }
     }

@@ -3,6 +3,7 @@
 
 mod absences;
 mod auth;
+mod nested_groups;
 mod on_demand;
 
 use super::cache_writer::{CacheWriter, ExistingCache};
@@ -11,7 +12,7 @@ use super::engine::{Engine, EngineSettings, LoadedCache, PendingRereads};
 use super::rejected::LISTED_MAX;
 use roster_bus::domain_image::{COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, Numbers, Record};
 use roster_config::{
-    AuthConfig, AuthMethod, DomainConfig, DomainMode, FilesConfig, HomeShellOverrides,
+    AuthConfig, AuthMethod, DomainConfig, DomainMode, FilesConfig, HomeShellOverrides, WhenAway,
 };
 use roster_domain_cache::{self as store, DomainCache, OpenedCache};
 use roster_messages::CodedError;
@@ -119,7 +120,7 @@ pub(super) fn group<'a>(
 ) -> DirectoryEntry<'a> {
     DirectoryEntry::Group(DirectoryGroup {
         name: name.as_bytes().into(),
-        gid,
+        gid: Some(gid),
         reference: Cow::Borrowed(b""),
         members: members.map(|all| all.iter().map(|name| dn(name)).collect()),
     })
@@ -134,7 +135,7 @@ pub(super) fn dn(dn: &str) -> Member<'_> {
 pub(super) fn mixed<'a>(name: &'a str, names: &[&'a str], dns: &[&'a str]) -> DirectoryEntry<'a> {
     let names = names.iter().map(|name| Member::Name(name.as_bytes().into()));
     let members = Some(names.chain(dns.iter().map(|name| dn(name))).collect());
-    let (reference, gid) = (name.as_bytes().into(), uid_of(name));
+    let (reference, gid) = (name.as_bytes().into(), Some(uid_of(name)));
     DirectoryEntry::Group(DirectoryGroup { name: name.as_bytes().into(), gid, reference, members })
 }
 
@@ -226,7 +227,8 @@ impl Known {
                 (user.number, Fact { name, id, reference, by_name, members: None, groups: None })
             }
             Record::Group(group) => {
-                let (name, id, reference) = (text(group.name), group.gid, group.reference);
+                let (name, id, reference) =
+                    (text(group.name), group.gid.unwrap_or_default(), group.reference);
                 let members = group.members.map(list);
                 let by_name = NO_REFERENCE;
                 (group.number, Fact { name, id, reference, by_name, members, groups: None })
@@ -727,7 +729,7 @@ fn confirm_all(engine: &Engine) -> u64 {
     let none = KeySearchResult::default();
     let chunks = engine.held_searches();
     let absent: Vec<_> = chunks.iter().flat_map(|chunk| chunk.absent_keys(&none)).collect();
-    engine.confirm_removals(&absent)
+    engine.confirm_removals(&absent).0
 }
 
 #[test]
@@ -820,7 +822,7 @@ fn unreadable_entries_wait_through_restarts_and_listings() {
     engine.put(USERS, named("user3"), user("user3", 1003));
     engine.flush();
     assert_eq!(engine.status().held_removals, 9);
-    assert_eq!(engine.confirm_removals(&[]), 9, "though the directory has them");
+    assert_eq!(engine.confirm_removals(&[]).0, 9, "though the directory has them");
     let status = engine.status();
     assert_eq!((status.users, status.held_removals, status.rejected), (11, 0, 9));
     end(engine);
@@ -909,6 +911,7 @@ fn cache_in(folder: &Path, mode: DomainMode) -> CacheWriter {
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
+        when_away: WhenAway::Wait,
         provider: roster_config::ProviderConfig::Files(files),
         auth: AuthConfig {
             method: AuthMethod::None,

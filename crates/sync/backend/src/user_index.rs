@@ -76,7 +76,8 @@ struct IndexState {
 
 struct IndexedGroup {
     name: Box<[u8]>,
-    gid: u32,
+    /// `None` for a group that only nests.
+    gid: Option<u32>,
     reference: u32,
 }
 
@@ -278,15 +279,18 @@ impl IndexState {
         of_groups
     }
 
-    /// Returns the members of all groups of that name; `None` if there is no such group.
+    /// Returns the members of all groups of that name; `None` if there is no such group. A group without gid counts only
+    /// if no group with a gid has the name.
     fn expand_group(
         &self,
         engine: &Engine,
         mode: DomainMode,
         is_called: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<GroupMembers>, ViewUnavailable> {
-        let named = self.groups.iter().filter(|(_, group)| is_called(&group.name));
-        let mut next: Vec<u32> = named.map(|(number, _)| *number).collect();
+        let mut next = self.groups_called(is_called, true);
+        if next.is_empty() {
+            next = self.groups_called(is_called, false);
+        }
         if next.is_empty() {
             return Ok(None);
         }
@@ -301,7 +305,7 @@ impl IndexState {
             if !members.numbers.insert(number) {
                 continue;
             }
-            members.gids.insert(group.gid);
+            members.gids.extend(group.gid);
             // On demand a user's groups are known with their parents, so members of groups are not needed.
             if mode == DomainMode::OnDemand {
                 continue;
@@ -324,6 +328,16 @@ impl IndexState {
             }
         }
         Ok(Some(members))
+    }
+}
+
+impl IndexState {
+    /// Returns the groups of that name, those with a gid or those without.
+    fn groups_called(&self, is_called: &dyn Fn(&[u8]) -> bool, has_gid: bool) -> Vec<u32> {
+        let is_one =
+            |group: &IndexedGroup| group.gid.is_some() == has_gid && is_called(&group.name);
+        let named = self.groups.iter().filter(|(_, group)| is_one(group));
+        named.map(|(number, _)| *number).collect()
     }
 }
 

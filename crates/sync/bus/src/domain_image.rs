@@ -10,7 +10,7 @@ use std::mem::size_of;
 /// Magic bytes. The line ends reveal damage by a transfer in text mode.
 pub const MAGIC: [u8; 8] = *b"RSTDOM\r\n";
 /// Version of this format. A reader accepts only its own version: both sides are one executable.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Length of the header.
 pub const HEADER_BYTES: usize = 48;
 /// Longest image that a reader accepts. No domain within the publisher's limits needs more.
@@ -32,6 +32,8 @@ pub const CURRENT: u32 = 2;
 pub const REMOVALS_JUDGED: u32 = 4;
 /// Bit of a group's flags: its members are known. The list may be empty.
 pub const MEMBERS_KNOWN: u8 = 1;
+/// Bit of a group's flags: the group has no gid, and only nests.
+pub const WITHOUT_GID: u8 = 2;
 
 const RECORD_HEADER_BYTES: usize = 12;
 
@@ -108,8 +110,8 @@ pub struct GroupRecord<'a> {
     pub number: u32,
     /// The group's reference in member lists, by DN.
     pub reference: u32,
-    /// Group id.
-    pub gid: u32,
+    /// Group id. `None` for a nested-only group, which is not served.
+    pub gid: Option<u32>,
     /// Group name.
     pub name: &'a [u8],
     /// References of users and nested groups. `None` if they are unknown: they were not queried yet, or there are too
@@ -270,6 +272,7 @@ fn parse(record: &[u8]) -> Option<Record<'_>> {
             let members = body.numbers(count)?;
             let name = body.take_bytes(len as usize)?;
             let members = (flags & MEMBERS_KNOWN != 0).then_some(members);
+            let gid = (flags & WITHOUT_GID == 0).then_some(gid);
             Record::Group(GroupRecord { number, reference, gid, name, members })
         }
         op if op == RecordKind::Removed as u8 => Record::Removed { number },
@@ -342,16 +345,17 @@ pub fn write_group(
     out: &mut Vec<u8>,
     number: u32,
     reference: u32,
-    gid: u32,
+    gid: Option<u32>,
     name: &[u8],
     members: Option<&[u32]>,
 ) -> Result<(), FieldTooLong> {
     let name_len = u16::try_from(name.len()).map_err(|_| FieldTooLong("the name of a group"))?;
     let known = if members.is_some() { MEMBERS_KNOWN } else { 0 };
+    let flags = known | if gid.is_none() { WITHOUT_GID } else { 0 };
     let members = members.unwrap_or_default();
     let count = u32::try_from(members.len()).map_err(|_| FieldTooLong("a list of members"))?;
-    record(out, RecordKind::Group, known, number, |out| {
-        for number in [reference, gid, count, name_len.into()] {
+    record(out, RecordKind::Group, flags, number, |out| {
+        for number in [reference, gid.unwrap_or_default(), count, name_len.into()] {
             out.extend(number.to_le_bytes());
         }
         members.iter().for_each(|member| out.extend(member.to_le_bytes()));
@@ -415,8 +419,8 @@ mod tests {
         let header = ImageHeader { flags: COMPLETE, epoch: 1, since: 0, sequence: 9, records: 5 };
         let mut bytes = header.to_bytes().to_vec();
         write_user(&mut bytes, &ALICE).expect("fits");
-        write_group(&mut bytes, 8, 5, 500, b"staff", Some(&[3, 9])).expect("fits");
-        write_group(&mut bytes, 9, 6, 501, b"unasked", None).expect("fits");
+        write_group(&mut bytes, 8, 5, Some(500), b"staff", Some(&[3, 9])).expect("fits");
+        write_group(&mut bytes, 9, 6, Some(501), b"unasked", None).expect("fits");
         write_groups_of(&mut bytes, 7, &[8, 9]).expect("fits");
         write_removed(&mut bytes, 2);
         bytes

@@ -31,6 +31,8 @@ pub enum BusError {
     ZBus(zbus::Error),
     /// The directory, or the role in charge of it, is unavailable.
     Unavailable(String),
+    /// No server of the directory replies.
+    Away(String),
     /// An argument is invalid. The text states valid ones.
     Invalid(String),
     /// The role has reached its limit of requests.
@@ -327,8 +329,12 @@ pub struct DomainStatus {
     pub groups: u64,
     /// Groups among them with members both by name and by DN.
     pub mixed_groups: u64,
+    /// Groups without gid, which only nest. They are not among `groups`.
+    pub nested_groups: u64,
     /// Entries that cannot be parsed, see `Backend::rejected`.
     pub rejected: u64,
+    /// Servers to which the directory refers. They are not asked.
+    pub referrals: Vec<String>,
     /// Last change that the directory reported, in seconds since 1970; 0 without any.
     pub last_change_unix: u64,
     /// Last complete refresh, in seconds since 1970; 0 without any.
@@ -515,7 +521,7 @@ pub struct EntryDetails {
     pub domain: String,
     /// Name.
     pub name: String,
-    /// uid or gid.
+    /// uid or gid; 4294967295 of a group without gid.
     pub id: u32,
     /// Primary gid, of a user.
     pub gid: u32,

@@ -5,14 +5,14 @@
 
 use crate::access::{self, ListNames};
 use crate::keys::{self, ConfigKey, ConfigTable, Key};
-use crate::toml_section::{LoadReport, TomlSection};
+use crate::toml_section::{self, LoadReport, TomlSection};
 use crate::value_syntax;
 use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
     DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
     KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues, NameCase,
-    NameConfig, OfflineConfig, PasswordChangeConfig, PasswordOperation, ProviderConfig,
-    SearchConfig, SecretFile,
+    NameConfig, OfflineConfig, PasswordChangeConfig, PasswordOperation, ProviderConfig, SearchBase,
+    SearchConfig, SecretFile, WhenAway,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -20,11 +20,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 /// Returns the path of a domain's table, as written between brackets.
 pub(crate) fn domain_path(name: &str) -> String {
-    format!("domain.{}", crate::toml_section::bare_or_quoted(name))
+    format!("domain.{}", toml_section::bare_or_quoted(name))
 }
 
 /// Reads `[domain.NAME]`.
@@ -53,6 +53,7 @@ pub(crate) fn domain<'d>(
         mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
         refresh: on_demand_duration(&mut section, mode, &keys::DOMAIN_REFRESH),
         negative: on_demand_duration(&mut section, mode, &keys::DOMAIN_NEGATIVE),
+        when_away: when_away(&mut section, mode),
         provider: provider_of(&mut section, &provider, mode, host, binds),
         auth,
         access: AccessConfig::unconfigured(),
@@ -325,6 +326,50 @@ fn on_demand_duration(
     section.value(key)
 }
 
+fn when_away(section: &mut TomlSection<'_, '_, '_, '_>, mode: DomainMode) -> WhenAway {
+    let word: String = section.value(&keys::DOMAIN_WHEN_AWAY);
+    if mode == DomainMode::Replicate && section.has(&keys::DOMAIN_WHEN_AWAY) {
+        let text = "has no effect in a mirrored domain";
+        let error = CodedError::new(&codes::ON_DEMAND_KEY_UNUSED, text);
+        section.warning(&keys::DOMAIN_WHEN_AWAY, error);
+        return WhenAway::Wait;
+    }
+    if word != "next" {
+        return WhenAway::Wait;
+    }
+    if !section.has(&keys::DOMAIN_MIN_ID) || !section.has(&keys::DOMAIN_MAX_ID) {
+        let text = "when_away = \"next\" requires min_id and max_id of this domain";
+        let error = CodedError::new(&codes::AWAY_WITHOUT_ID_RANGE, text);
+        section.error(&keys::DOMAIN_WHEN_AWAY, error);
+    }
+    WhenAway::Next
+}
+
+/// Checks that no other domain can have an id of a domain that is skipped while it is away.
+pub(crate) fn check_away_ranges(
+    report: &mut LoadReport<'_>,
+    tables: &DeTable<'_>,
+    domains: &[DomainConfig],
+) {
+    for domain in domains.iter().filter(|domain| domain.when_away == WhenAway::Next) {
+        let shares = |other: &&DomainConfig| {
+            other.name != domain.name
+                && other.min_id <= domain.max_id
+                && domain.min_id <= other.max_id
+        };
+        let Some(other) = domains.iter().find(shares) else { continue };
+        let path = domain_path(&domain.name);
+        let found = toml_section::entry(tables, &domain.name);
+        let mut section = TomlSection::new(report, ConfigTable::Domain, &path, found);
+        let text = format!(
+            "when_away = \"next\": the ids {} to {} are also ids of domain {} ({} to {})",
+            domain.min_id, domain.max_id, other.name, other.min_id, other.max_id
+        );
+        let error = CodedError::new(&codes::AWAY_ID_RANGE_SHARED, text);
+        section.error(&keys::DOMAIN_WHEN_AWAY, error);
+    }
+}
+
 fn provider_of(
     section: &mut TomlSection<'_, '_, '_, '_>,
     provider: &str,
@@ -376,10 +421,10 @@ fn files(section: &mut TomlSection<'_, '_, '_, '_>, host: &HostConfig) -> FilesC
 
 fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapConfig {
     let (servers, discover) = servers(section);
-    let base: String = section.value(&keys::LDAP_BASE);
+    let bases: Vec<SearchBase> = section.value(&keys::LDAP_BASE);
     let member_attributes = member_attributes(section);
-    let mut search = |base_key: &Key<String>, filter_key: &Key<String>| SearchConfig {
-        base: section.value_or(base_key, base.clone()),
+    let mut search = |base_key: &Key<Vec<SearchBase>>, filter_key: &Key<String>| SearchConfig {
+        bases: section.value_or(base_key, bases.clone()),
         filter: section.value(filter_key),
     };
     let users = search(&keys::LDAP_USER_BASE, &keys::LDAP_USER_FILTER);
@@ -427,9 +472,10 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapCo
         attributes: attributes(section),
         servers,
         discover,
-        base,
+        bases,
         users,
         groups,
+        nested_group_filter: section.value(&keys::LDAP_NESTED_GROUP_FILTER),
         member_attributes,
         bind,
         start_tls,

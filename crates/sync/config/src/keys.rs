@@ -4,7 +4,7 @@
 //! The parser reads a key by its [`Key`], and has no other list of names, types or defaults. `roster check-config
 //! --explain` and roster.toml(5) use the same declarations. This module reads no file.
 
-use crate::{AccountCheck, LdapServer, ListenAddress, SecretFile};
+use crate::{AccountCheck, LdapServer, ListenAddress, SearchBase, SecretFile};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -133,6 +133,8 @@ pub enum ValueKind {
     },
     /// A distinguished name (RFC 4514).
     Dn,
+    /// A distinguished name, or a list of search bases.
+    Bases,
     /// A search filter (RFC 4515).
     Filter,
     /// A search filter with templates of access rules.
@@ -215,6 +217,7 @@ impl ValueKind {
             | Self::KeyOptions => ValueType::Texts,
             Self::Gids => ValueType::Integers,
             Self::Uris => ValueType::Servers,
+            Self::Bases => ValueType::Bases,
             Self::Listen => ValueType::Listen,
         }
     }
@@ -233,6 +236,7 @@ impl ValueKind {
             Self::SecretFile => "absolute path or \"credential:NAME\"".to_owned(),
             Self::Template { .. } => "path with templates".to_owned(),
             Self::Dn => "DN".to_owned(),
+            Self::Bases => "DN or list of bases".to_owned(),
             Self::Filter | Self::FilterTemplate => "LDAP filter".to_owned(),
             Self::Attribute => "attribute".to_owned(),
             Self::Attributes => "list of attributes".to_owned(),
@@ -347,6 +351,7 @@ pub enum ValueType {
     Texts,
     Integers,
     Servers,
+    Bases,
     Listen,
 }
 
@@ -375,6 +380,7 @@ key_types! {
     Texts: Vec<String>;
     Integers: Vec<u32>;
     Servers: Vec<LdapServer>;
+    Bases: Vec<SearchBase>;
     Listen: ListenAddress;
 }
 
@@ -694,6 +700,15 @@ declare_keys! {
         KeyDefault::Value("\"15s\""),
         "On-demand mode: how long an absent name is cached.",
     );
+    DOMAIN_WHEN_AWAY: String = table_key(
+        ConfigTable::Domain,
+        "when_away",
+        ValueKind::Choice { noun: "behaviour", of: &["wait", "next"] },
+        KeyDefault::Value("\"wait\""),
+        "On-demand mode: what happens to unknown names while no server of the domain replies. wait: their lookups fail. \
+         next: Roster looks them up in the next domains. A user of a next domain then has the name of any user of this \
+         domain that the host does not know yet. next requires a min_id and a max_id that no other domain shares.",
+    );
     DOMAIN_AUTH: String = table_key(
         ConfigTable::Domain,
         "auth",
@@ -852,11 +867,12 @@ declare_keys! {
          last servers stay in use. If DNS reports none, the backend makes no new connection, and an existing one \
          stays.",
     );
-    LDAP_BASE: String = ldap_key(
+    LDAP_BASE: Vec<SearchBase> = ldap_key(
         "base",
-        ValueKind::Dn,
+        ValueKind::Bases,
         KeyDefault::Required,
-        "Base of all searches, as the server spells it. See DISTINGUISHED NAMES.",
+        "Base of all searches, as the server spells it: a DN, or a list of at most 8 bases. See DISTINGUISHED NAMES \
+         and SEARCH BASES.",
     );
     LDAP_SCHEMA: String = ldap_key(
         "schema",
@@ -872,11 +888,11 @@ declare_keys! {
         "Attributes that list the members of a group. A group has the members of all of them, and of nested groups. A \
          shorter list also applies to [domain.NAME.access]. Use [\"member\"] with Active Directory.",
     );
-    LDAP_USER_BASE: String = ldap_key(
+    LDAP_USER_BASE: Vec<SearchBase> = ldap_key(
         "user_base",
-        ValueKind::Dn,
+        ValueKind::Bases,
         KeyDefault::Follows("as base"),
-        "Base of searches for users.",
+        "Base of searches for users, in the same form.",
     );
     LDAP_USER_FILTER: String = ldap_key(
         "user_filter",
@@ -884,17 +900,28 @@ declare_keys! {
         KeyDefault::Value("\"(objectClass=posixAccount)\""),
         "Entries that are users.",
     );
-    LDAP_GROUP_BASE: String = ldap_key(
+    LDAP_GROUP_BASE: Vec<SearchBase> = ldap_key(
         "group_base",
-        ValueKind::Dn,
+        ValueKind::Bases,
         KeyDefault::Follows("as base"),
-        "Base of searches for groups.",
+        "Base of searches for groups, in the same form.",
     );
     LDAP_GROUP_FILTER: String = ldap_key(
         "group_filter",
         ValueKind::Filter,
         KeyDefault::Value("\"(objectClass=posixGroup)\""),
         "Entries that are groups.",
+    );
+    LDAP_NESTED_GROUP_FILTER: String = ldap_key(
+        "nested_group_filter",
+        ValueKind::Filter,
+        KeyDefault::Value(
+            "\"(|(objectClass=posixGroup)(objectClass=groupOfNames)\
+             (objectClass=groupOfUniqueNames)(objectClass=groupOfMembers))\"",
+        ),
+        "Groups without gidNumber that only nest. Programs do not see them. Other groups have their members, and \
+         access rules may name them. If a group with a gidNumber has the same name, a rule means that one. Every group \
+         without gidNumber that group_filter matches only nests, too.",
     );
     LDAP_BIND: String = ldap_key(
         "bind",

@@ -23,6 +23,7 @@ pub mod ldap_filter;
 mod load;
 mod merge;
 mod ownership;
+mod search_bases;
 mod secret_files;
 mod toml_section;
 mod value_syntax;
@@ -167,6 +168,8 @@ pub struct DomainConfig {
     pub refresh: Duration,
     /// On demand: time for which the absence of a name is cached.
     pub negative: Duration,
+    /// On demand: the treatment of unknown names while no server replies.
+    pub when_away: WhenAway,
     /// The source of the entries.
     pub provider: ProviderConfig,
     /// Authentication and cached credentials.
@@ -353,6 +356,15 @@ pub enum DomainMode {
     OnDemand,
 }
 
+/// The treatment of unknown names while no server of an on-demand domain replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhenAway {
+    /// Their lookups fail.
+    Wait,
+    /// The next domains answer.
+    Next,
+}
+
 /// Home directories and shells that replace the directory's values. In templates `%u` is the user name, `%U` the uid,
 /// `%d` the domain, `%o` the original value, `%%` a percent sign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -392,12 +404,14 @@ pub struct LdapConfig {
     pub servers: Vec<LdapServer>,
     /// Domain with SRV records `_ldap._tcp` for further servers.
     pub discover: Option<String>,
-    /// Base of all searches.
-    pub base: String,
-    /// Base and filter of users. By default the common `base` and all users.
+    /// Bases of all searches.
+    pub bases: Vec<SearchBase>,
+    /// Bases and filter of users. By default the common bases and all users.
     pub users: SearchConfig,
-    /// Base and filter of groups.
+    /// Bases and filter of groups.
     pub groups: SearchConfig,
+    /// Filter of groups without gid, which only nest.
+    pub nested_group_filter: String,
     /// Names of attributes, from `[domain.NAME.attributes]`.
     pub attributes: AttributeNames,
     /// Attributes that list the members of a group.
@@ -523,13 +537,75 @@ impl fmt::Display for LdapServer {
     }
 }
 
-/// Base and filter of a search.
+/// Bases and filter of searches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchConfig {
-    /// DN of the base.
-    pub base: String,
+    /// The bases.
+    pub bases: Vec<SearchBase>,
     /// Filter in the syntax of RFC 4515.
     pub filter: String,
+}
+
+/// Limit of the bases of one key.
+pub const SEARCH_BASES_MAX: usize = 8;
+
+/// A base of searches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SearchBase {
+    /// Its DN.
+    pub base: String,
+    /// The entries below that count.
+    pub scope: SearchScope,
+    /// A further filter that entries must match.
+    pub filter: Option<String>,
+}
+
+impl SearchBase {
+    /// Returns a base with its whole subtree.
+    #[must_use]
+    pub fn subtree(base: &str) -> Self {
+        Self { base: base.to_owned(), scope: SearchScope::Subtree, filter: None }
+    }
+
+    /// Returns whether a DN alone describes the base.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.scope == SearchScope::Subtree && self.filter.is_none()
+    }
+}
+
+/// The entries of a base that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SearchScope {
+    /// The entry of the base alone.
+    Base,
+    /// The entries directly below the base.
+    One,
+    /// The base and all entries below.
+    Subtree,
+}
+
+impl SearchScope {
+    /// The words of the configuration.
+    pub(crate) const WORDS: [&str; 3] = ["subtree", "one", "base"];
+
+    /// Returns the word of the configuration.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Subtree => "subtree",
+            Self::One => "one",
+            Self::Base => "base",
+        }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Self {
+        match word {
+            "one" => Self::One,
+            "base" => Self::Base,
+            _ => Self::Subtree,
+        }
+    }
 }
 
 /// An attribute in which groups name their members.

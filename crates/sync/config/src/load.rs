@@ -4,7 +4,7 @@
 
 use crate::config_files::{ConfigFiles, TEXT_BYTES_MAX};
 use crate::diagnostic::{SourceIndex, nearest, with_position};
-use crate::domain::{HOST_ID_KEYS, check_ids, domain, domain_path};
+use crate::domain::{HOST_ID_KEYS, check_away_ranges, check_ids, domain, domain_path};
 use crate::explain::{EffectiveSetting, ValueOrigin};
 use crate::keys::{self, ConfigTable, DOMAINS_MAX};
 use crate::merge::{merge_table, shift};
@@ -354,6 +354,7 @@ fn domains(
             None => report_missing_table(report, root, tables, name, names),
         }
     }
+    check_away_ranges(report, tables, &domains);
     for (key, value) in tables {
         let name = &**key.get_ref();
         if names.iter().any(|used| used == name) {

@@ -8,7 +8,10 @@
 use crate::diagnostic::{SourceIndex, nearest, with_position};
 use crate::explain::{EffectiveSetting, ValueOrigin};
 use crate::keys::{self, ConfigKey, ConfigTable, Key, KeyDefault, ValueKind, keys_of};
-use crate::{LdapServer, ListenAddress, SecretFile, value_syntax};
+use crate::{
+    LdapServer, ListenAddress, SEARCH_BASES_MAX, SearchBase, SearchScope, SecretFile, ldap_filter,
+    search_bases, value_syntax,
+};
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Severity};
 use std::ops::Range;
@@ -30,6 +33,7 @@ pub(crate) enum CheckedValue {
     Texts(Vec<String>),
     Integers(Vec<u32>),
     Servers(Vec<LdapServer>),
+    Bases(Vec<SearchBase>),
     Listen(ListenAddress),
 }
 
@@ -50,6 +54,7 @@ impl CheckedValue {
             Self::Servers(values) => {
                 list(values.iter().map(|value| string(&value.to_string())).collect())
             }
+            Self::Bases(values) => search_bases::value(values),
             Self::Listen(ListenAddress::Unix(path)) => string(&format!("unix:{}", path.display())),
             Self::Listen(ListenAddress::Tcp(address)) => string(&address.to_string()),
         }
@@ -96,6 +101,7 @@ values! {
     Texts: Vec<String>;
     Integers: Vec<u32>;
     Servers: Vec<LdapServer>;
+    Bases: Vec<SearchBase>;
     Listen: ListenAddress;
 }
 
@@ -311,7 +317,10 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
     /// Checks a value by the kind of its key, and records its mistakes.
     fn read(&mut self, key: &ConfigKey, value: &Spanned<DeValue<'i>>) -> Option<CheckedValue> {
         let mut errors = Vec::new();
-        let read = read(key.kind, value, &mut errors);
+        let read = match key.kind {
+            ValueKind::Bases => read_bases(key.name, value, &mut errors),
+            kind => read(kind, value, &mut errors),
+        };
         let path = self.key_path(key.name);
         for (place, error) in errors {
             self.report.error(&place, &path, error);
@@ -467,7 +476,7 @@ fn example(key: &ConfigKey) -> String {
         (ValueKind::Domains, _) => "[\"corp\"]",
         (ValueKind::Domain, _) => "\"corp\"",
         (ValueKind::ShortName, _) => "\"CORP\"",
-        (ValueKind::Dn, _) => "\"dc=example,dc=com\"",
+        (ValueKind::Dn | ValueKind::Bases, _) => "\"dc=example,dc=com\"",
         (ValueKind::Uris, _) => "[\"ldaps://ldap1.example.com\"]",
         (ValueKind::Listen, _) => "\"unix:/run/roster/metrics\"",
         (ValueKind::Path, name) => return format!("{name} = \"/path/{name}\""),
@@ -561,6 +570,61 @@ fn read(
     }
 }
 
+/// Reads a DN, or a list of bases, as the value of the key of this name.
+fn read_bases(
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+    errors: &mut ElementErrors,
+) -> Option<CheckedValue> {
+    if let DeValue::String(text) = value.get_ref() {
+        return match search_bases::base_dn(text, &format!("{key} = ")) {
+            Ok(()) => Some(CheckedValue::Bases(vec![SearchBase::subtree(text)])),
+            Err(error) => {
+                errors.push((value.span(), error));
+                None
+            }
+        };
+    }
+    let bases = read_elements(value, "bases", errors, read_base)?;
+    let count = value.get_ref().as_array().map_or(0, |list| list.len());
+    if !(1..=SEARCH_BASES_MAX).contains(&count) {
+        let text = format!("the list has {count} bases");
+        errors.push((value.span(), CodedError::new(&codes::BASES_COUNT, text)));
+    }
+    Some(CheckedValue::Bases(bases))
+}
+
+/// Reads an element of a list of bases: a DN, or a table with `base`, `scope` and `filter`.
+fn read_base(value: &DeValue<'_>) -> Result<SearchBase, CodedError> {
+    let Some(table) = value.as_table() else {
+        let text = text(value)?;
+        search_bases::base_dn(text, "")?;
+        return Ok(SearchBase::subtree(text));
+    };
+    let mut base = SearchBase::subtree("");
+    for (name, value) in table {
+        let value = value.get_ref();
+        match &**name.get_ref() {
+            "base" => text(value)?.clone_into(&mut base.base),
+            "scope" => {
+                base.scope = SearchScope::from_word(&choice(value, "scope", &SearchScope::WORDS)?);
+            }
+            "filter" => {
+                let filter = text(value)?;
+                ldap_filter::check_filter(filter)?;
+                base.filter = Some(filter.to_owned());
+            }
+            other => {
+                let text = format!("{other:?} is not a key of a search base");
+                let error = CodedError::new(&codes::UNKNOWN_KEY, text);
+                return Err(error.fix("Write base, scope and filter only."));
+            }
+        }
+    }
+    value_syntax::dn(&base.base)?;
+    Ok(base)
+}
+
 /// Returns the valid elements of a list. Records duplicates.
 fn read_elements<T: PartialEq>(
     value: &Spanned<DeValue<'_>>,
@@ -636,7 +700,7 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Cod
         ValueKind::Domain => checked(value, value_syntax::domain_name)?,
         ValueKind::ShortName => checked(value, value_syntax::short_name)?,
         ValueKind::Dn => checked(value, value_syntax::dn)?,
-        ValueKind::Filter => checked(value, crate::ldap_filter::check_filter)?,
+        ValueKind::Filter => checked(value, ldap_filter::check_filter)?,
         ValueKind::FilterTemplate => checked(value, crate::filter_template::check)?,
         ValueKind::Attribute => checked(value, value_syntax::canonical_attribute)?,
         ValueKind::DnsDomain => CheckedValue::Text(value_syntax::dns_name(text(value)?)?),
@@ -646,6 +710,7 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Cod
         ValueKind::Characters => checked(value, value_syntax::name_characters)?,
         ValueKind::Listen => CheckedValue::Listen(value_syntax::listen(text(value)?)?),
         ValueKind::Uris
+        | ValueKind::Bases
         | ValueKind::Domains
         | ValueKind::Users
         | ValueKind::Hosts { .. }

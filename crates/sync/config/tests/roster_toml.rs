@@ -4,7 +4,7 @@
 use roster_config::{
     AccountCheck, AuthConfig, AuthMethod, BindMethod, DomainMode, KdcValidation, LdapServer,
     ListenAddress, MemberValues, OfflineConfig, ParsedConfig, PasswordChangeConfig,
-    PasswordOperation, ProviderConfig, SecretFile, explain::explain, parse,
+    PasswordOperation, ProviderConfig, SearchBase, SecretFile, explain::explain, parse,
 };
 use roster_messages::table::config;
 use roster_messages::{Diagnostic, Message, Severity};
@@ -78,7 +78,7 @@ fn the_example_means_what_it_says() {
     let ldap = ldap(&parsed);
     let server = |host: &str| LdapServer::Ldaps { host: host.to_owned(), port: 636 };
     assert_eq!(ldap.servers, [server("ldap1.example.com"), server("ldap2.example.com")]);
-    assert_eq!(ldap.users.base, "dc=example,dc=com");
+    assert_eq!(ldap.users.bases, [SearchBase::subtree("dc=example,dc=com")]);
     assert_eq!(ldap.users.filter, "(objectClass=posixAccount)");
     assert_eq!(ldap.groups.filter, "(objectClass=posixGroup)");
     assert_eq!(ldap.member_attributes.len(), 3);

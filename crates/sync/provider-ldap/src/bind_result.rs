@@ -267,7 +267,7 @@ mod tests {
         PolicyResponse { expires_in: None, grace: None, error: None, has_expired: false };
 
     fn bind(code: u32, message: &[u8], said: PolicyResponse) -> (Option<AuthResult>, Vec<String>) {
-        match interpret_bind(LdapResult { code, message }, said) {
+        match interpret_bind(LdapResult { code, message, referral: b"" }, said) {
             BindOutcome::Decided(answer)
             | BindOutcome::Expired(answer)
             | BindOutcome::OldPasswordRequired(answer) => {
@@ -348,7 +348,7 @@ mod tests {
     fn an_answer_to_something_else_is_none_to_a_bind_or_a_change() {
         let bind = LdapRequest::SimpleBind { dn: "cn=a", password: b"b" };
         let change = LdapRequest::ModifyPassword { dn: "cn=a", old: b"b", new: b"c" };
-        let done = LdapResult { code: 0, message: b"" };
+        let done = LdapResult { code: 0, message: b"", referral: b"" };
         assert!(interpret_response(&bind, ResponseOperation::BindDone(done), NOTHING).is_some());
         assert!(
             interpret_response(&bind, ResponseOperation::Extended(done, None), NOTHING).is_none()
@@ -371,7 +371,7 @@ mod tests {
     fn bind_expired_by_policy_is_right_password() {
         let draft = PolicyResponse { error: Some(policy::PASSWORD_EXPIRED), ..NOTHING };
         let netscape = PolicyResponse { has_expired: true, ..NOTHING };
-        let refused = LdapResult { code: 49, message: b"" };
+        let refused = LdapResult { code: 49, message: b"", referral: b"" };
         for said in [draft, netscape] {
             let BindOutcome::Expired(answer) = interpret_bind(refused, said) else {
                 panic!("{said:?}")
@@ -382,8 +382,12 @@ mod tests {
             assert_eq!(offered.messages.len(), 1);
         }
         // Neither a success, nor a wrong password, nor Active Directory, which has no such change.
-        let ad = LdapResult { code: 49, message: b"comment: AcceptSecurityContext, data 532, v1" };
-        let done = LdapResult { code: 0, message: b"" };
+        let ad = LdapResult {
+            code: 49,
+            message: b"comment: AcceptSecurityContext, data 532, v1",
+            referral: b"",
+        };
+        let done = LdapResult { code: 0, message: b"", referral: b"" };
         for (outcome, said) in [(done, draft), (refused, NOTHING), (ad, NOTHING)] {
             assert!(matches!(interpret_bind(outcome, said), BindOutcome::Decided(_)));
         }
@@ -391,7 +395,7 @@ mod tests {
 
     #[test]
     fn change_without_old_password_is_distinguished() {
-        let outcome = LdapResult { code: 50, message: b"Must supply old password" };
+        let outcome = LdapResult { code: 50, message: b"Must supply old password", referral: b"" };
         let said = PolicyResponse { error: Some(policy::MUST_SUPPLY_OLD), ..NOTHING };
         let BindOutcome::OldPasswordRequired(answer) = interpret_change(outcome, said) else {
             panic!("not distinguished")
@@ -434,7 +438,11 @@ mod tests {
 
     #[test]
     fn a_refused_password_says_why_in_our_words_and_the_servers() {
-        let outcome = LdapResult { code: 19, message: b"Password fails quality\nchecking policy" };
+        let outcome = LdapResult {
+            code: 19,
+            message: b"Password fails quality\nchecking policy",
+            referral: b"",
+        };
         let said = PolicyResponse { error: Some(policy::TOO_SHORT), ..NOTHING };
         let BindOutcome::Decided(answer) = interpret_change(outcome, said) else {
             panic!("no answer")
@@ -458,7 +466,7 @@ mod tests {
             for error in [None, Some(2), Some(5)] {
                 let said = PolicyResponse { error, ..NOTHING };
                 let changed = matches!(
-                    interpret_change(LdapResult { code, message: b"" }, said),
+                    interpret_change(LdapResult { code, message: b"", referral: b"" }, said),
                     BindOutcome::Decided(AuthOutcome { result: AuthResult::Success, .. })
                 );
                 assert_eq!(changed, code == 0, "{code} {error:?}");

@@ -565,10 +565,11 @@ impl LdapConnection {
     pub async fn try_search(
         &mut self,
         base: &str,
+        scope: Scope,
         filter: &EncodedFilter,
         deadline: Duration,
     ) -> Result<(), LdapError> {
-        let (scope, attributes) = (Scope::Subtree, &["1.1"][..]);
+        let attributes = &["1.1"][..];
         let request = SearchRequest { base, scope, filter, attributes, entries_max: 1 };
         match timeout(deadline, self.search(request, |_| Ok(()))).await {
             Err(_) => Err(LdapError::NoReply { what: "a search", deadline }),

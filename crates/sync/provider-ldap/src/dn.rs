@@ -21,6 +21,18 @@ pub fn is_within(dn: &[u8], base: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || base.is_empty() || rest.ends_with(b","))
 }
 
+/// Returns the DN above this one, which is in canonical form. `None` for a DN of one part.
+#[must_use]
+pub fn parent(dn: &[u8]) -> Option<&[u8]> {
+    let mut is_escaped = false;
+    let comma = dn.iter().position(|&byte| {
+        let is_separator = byte == b',' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_separator
+    })?;
+    dn.get(comma + 1..)
+}
+
 /// Classes of bytes for [`is_canonical`].
 const PLAIN: u8 = 0;
 /// A space, which is canonical between two bytes of a value.

@@ -102,8 +102,8 @@ impl EncodedFilter {
         self.class.as_deref()
     }
 
-    /// Returns whether the filter names an attribute that servers compute. Only filters of [`parse`](Self::parse) have
-    /// this information.
+    /// Returns whether the filter names an attribute that servers compute. Only filters of [`parse`](Self::parse), and
+    /// combinations of them, have this information.
     #[must_use]
     pub fn has_computed_attribute(&self) -> bool {
         self.has_computed_attribute
@@ -114,13 +114,16 @@ impl EncodedFilter {
     }
 
     fn combined<'a>(tag: u8, filters: impl IntoIterator<Item = &'a Self>) -> Self {
-        Self::written(|writer| {
+        let mut is_computed = false;
+        let filter = Self::written(|writer| {
             writer.constructed(tag, |writer| {
                 for filter in filters {
+                    is_computed |= filter.has_computed_attribute;
                     writer.raw(&filter.encoded);
                 }
             });
-        })
+        });
+        Self { has_computed_attribute: is_computed, ..filter }
     }
 
     fn written(fill: impl FnOnce(&mut BerWriter)) -> Self {

@@ -22,8 +22,11 @@ mod lookup_connection;
 pub mod message;
 mod netlink_watch;
 mod operation_log;
+mod referrals;
 mod resolve_host;
 pub mod schema;
+pub mod search;
+mod search_region;
 mod server_selection;
 mod track;
 mod user_bind;
@@ -39,7 +42,9 @@ use crate::error::{LdapError, join_reasons};
 use crate::lookup::{KeySearch, LoginEntry, LookupSession, Lookups};
 use crate::lookup_connection::{LookupConnection, LookupConnector};
 use crate::netlink_watch::NetworkWatch;
-use crate::schema::{AttributeMapping, MirrorSearch};
+use crate::referrals::Referrals;
+use crate::schema::AttributeMapping;
+use crate::search::MirrorSearch;
 use crate::server_selection::{
     Backoff, ServerCandidate, ServerFailures, ServerSelection, describe,
 };
@@ -88,6 +93,7 @@ pub struct LdapProvider {
     sink: Arc<dyn EntrySink>,
     refresh: Notify,
     rereads: Arc<RereadQueue>,
+    referrals: Arc<Referrals>,
     tracking: Mutex<Option<TrackingMethod>>,
     /// The attribute that identifies entries in a mirror.
     mirror_key: Mutex<String>,
@@ -125,7 +131,7 @@ impl LdapProvider {
             return Err(bad("the provider is not ldap".to_owned()));
         };
         let mapping = Arc::new(AttributeMapping::new(domain, config));
-        let searches = schema::mirror_searches(config, mapping.facts()).map_err(bad)?;
+        let searches = search::mirror_searches(config, mapping.facts()).map_err(bad)?;
         let look_ups = Lookups::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?;
         let setbacks = Arc::new(ServerFailures::new(config.fail_back));
         let is_tended = domain.mode == DomainMode::OnDemand;
@@ -147,6 +153,7 @@ impl LdapProvider {
             sink,
             refresh: Notify::new(),
             rereads: Arc::default(),
+            referrals: Arc::default(),
             tracking: Mutex::default(),
             mirror_key: Mutex::default(),
             unstamped: Arc::default(),
@@ -169,6 +176,7 @@ impl LdapProvider {
             Err(error) => return ServiceEnd::Failed(error),
         };
         let named = describe(server);
+        self.referrals.clear();
         let renew_at = connection.renew_at();
         let stop = async {
             tokio::select! {
@@ -282,7 +290,14 @@ impl LdapProvider {
     ) -> Result<LookupConnection, LdapError> {
         let server = &candidate.server;
         let (connection, root) = LdapConnection::open(server, &self.settings).await?;
-        let open = LookupConnection::spawn(connection, root, &describe(server), passed_over);
+        // The searches of a mirror see more referrals than its lookups.
+        let referrals = match self.mode {
+            DomainMode::OnDemand => Arc::clone(&self.referrals),
+            DomainMode::Replicate => Arc::default(),
+        };
+        referrals.clear();
+        let open =
+            LookupConnection::spawn(connection, root, &describe(server), passed_over, referrals);
         self.lookup_connector.try_queries(&open).await?;
         Ok(open)
     }
@@ -412,8 +427,8 @@ impl LdapProvider {
     /// Requests one entry of each search from the server.
     async fn try_searches(&self, server: &LdapServer) -> Result<(), LdapError> {
         let (mut connection, _) = LdapConnection::open(server, &self.settings).await?;
-        for MirrorSearch { base, filter, .. } in &self.searches {
-            connection.try_search(base, filter, self.config.search_timeout).await?;
+        for MirrorSearch { base, scope, filter, .. } in &self.searches {
+            connection.try_search(base, *scope, filter, self.config.search_timeout).await?;
         }
         connection.close().await;
         Ok(())
@@ -450,13 +465,18 @@ impl Provider for LdapProvider {
         }
     }
 
+    fn referred_servers(&self) -> Vec<String> {
+        self.referrals.servers()
+    }
+
     async fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> Reason {
         if self.mode == DomainMode::OnDemand {
             return self.keep_lookups_connected().await;
         }
         let network = NetworkWatch::listen();
         let (sink, mapping) = (Arc::clone(&self.sink), Arc::clone(&self.mapping));
-        let mut track_sink = TrackSink::new(sink, mapping, Arc::clone(&self.rereads), cookies);
+        let (rereads, referrals) = (Arc::clone(&self.rereads), Arc::clone(&self.referrals));
+        let mut track_sink = TrackSink::new(sink, mapping, rereads, referrals, cookies);
         let mut backoff = Backoff::new();
         loop {
             let Err(reason) = self.try_servers(&mut track_sink, &network).await else {
@@ -519,8 +539,15 @@ impl Provider for LdapProvider {
             // The connection that follows changes re-reads these entries, because it knows the other changes that it
             // reported of them.
             let found = missing.iter().filter(|(_, id)| looked.found.contains(id));
-            self.rereads.add(found.map(|&(part, id)| {
-                (part, RereadTarget::Entry(if of_groups { schema::group_id(id) } else { id }))
+            let entry = |id| if of_groups { schema::group_id(id) } else { id };
+            // It may have moved from the base of one search to the base of another.
+            self.rereads.add(found.flat_map(|&(_, id)| {
+                let is_one = move |search: &&MirrorSearch| match of_groups {
+                    true => search.has_groups(),
+                    false => search.has_users(),
+                };
+                let searches = self.searches.iter().filter(is_one);
+                searches.map(move |search| (search.id, RereadTarget::Entry(entry(id))))
             }));
         }
         Ok(looked)

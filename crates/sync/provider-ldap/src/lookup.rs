@@ -15,10 +15,13 @@ use crate::filter::EncodedFilter;
 use crate::lookup_connection::{EntryMessages, LookupConnection, SearchQuery};
 use crate::message::{LdapResponse, RawEntry, ResponseOperation, Scope, printable};
 use crate::schema::{
-    AttributeMapping, MemberSyntax, MirrorSearch, PartialGroup, ReadResult, RemainingMembers,
-    dn_not_utf8, group_id, incomplete_list_reason,
+    AttributeMapping, MemberSyntax, PartialGroup, ReadResult, RemainingMembers, dn_not_utf8,
+    group_id, incomplete_list_reason,
 };
+use crate::search::{MirrorSearch, group_filter};
+use crate::search_region::{SearchRegion, regions};
 use parking_lot::Mutex;
+use roster_config::SearchConfig;
 use roster_messages::{log, table::directory};
 use roster_provider::account::{AccountFact, FactValue};
 use roster_provider::reason::Reason;
@@ -40,13 +43,57 @@ const FETCHED_MAX: usize = 10_000;
 /// Limit of the groups with too many members that are logged, each once.
 const LOGGED_GROUPS_MAX: usize = 1_000;
 
-/// Base, filter and attributes of the searches for one kind of entry.
+/// Regions, filters and attributes of the searches for one kind of entry.
 struct EntrySearch {
     part: SearchId,
-    base: Arc<str>,
-    filter: EncodedFilter,
+    regions: Arc<[EntryRegion]>,
     /// The first is the attribute of the name.
     attributes: Vec<String>,
+}
+
+/// A region, and the filter of its entries.
+struct EntryRegion {
+    region: SearchRegion,
+    base: Arc<str>,
+    filter: EncodedFilter,
+}
+
+impl EntryRegion {
+    /// Returns the query for the entries that match this filter as well.
+    fn query(&self, filter: &EncodedFilter, attributes: Arc<[String]>) -> SearchQuery {
+        SearchQuery {
+            base: Arc::clone(&self.base),
+            scope: self.region.scope(),
+            filter: EncodedFilter::all([&self.filter, filter]),
+            attributes,
+            entries_max: 0,
+        }
+    }
+
+    /// Drops the entries that another region has.
+    fn retain_own(&self, found: &mut EntryMessages) {
+        if self.region.has_exclusions() {
+            found.retain(|message| match LdapResponse::parse(message) {
+                Ok(LdapResponse { operation: ResponseOperation::Entry(entry), .. }) => {
+                    self.region.owns_found(entry.dn)
+                }
+                // Reported when the entries are read.
+                _ => true,
+            });
+        }
+    }
+}
+
+fn entry_regions(
+    search: &SearchConfig,
+    filter: &EncodedFilter,
+) -> Result<Arc<[EntryRegion]>, String> {
+    let regions = regions(&search.bases)?.into_iter().map(|region| EntryRegion {
+        base: region.base.as_str().into(),
+        filter: region.narrow(filter.clone()),
+        region,
+    });
+    Ok(regions.collect())
 }
 
 impl EntrySearch {
@@ -160,8 +207,7 @@ impl Lookups {
         };
         let users = EntrySearch {
             part: part(true),
-            base: ldap.users.base.as_str().into(),
-            filter: parse(&ldap.users.filter)?,
+            regions: entry_regions(&ldap.users, &parse(&ldap.users.filter)?)?,
             attributes: vec![
                 names.user_name.clone(),
                 names.user_uid.clone(),
@@ -176,15 +222,13 @@ impl Lookups {
         };
         let groups = EntrySearch {
             part: part(false),
-            base: ldap.groups.base.as_str().into(),
-            filter: parse(&ldap.groups.filter)?,
+            regions: entry_regions(&ldap.groups, &group_filter(ldap)?)?,
             attributes: vec![names.group_name.clone(), names.group_gid.clone()],
         };
         let members = ldap.member_attributes.iter().map(|attribute| attribute.name.clone());
         let groups_with_members = EntrySearch {
             part: groups.part,
-            base: Arc::clone(&groups.base),
-            filter: groups.filter.clone(),
+            regions: Arc::clone(&groups.regions),
             attributes: groups.attributes.iter().cloned().chain(members).collect(),
         };
         Ok(Self {
@@ -199,17 +243,12 @@ impl Lookups {
 
     /// Returns the most frequent kinds of lookups. They are cheap for any server that can answer them.
     pub fn trial_queries(&self) -> Vec<SearchQuery> {
-        let plain = |target: &EntrySearch| SearchQuery {
-            base: Arc::clone(&target.base),
-            scope: Scope::Subtree,
-            filter: EncodedFilter::all([
-                &target.filter,
-                &EncodedFilter::equals(target.name(), b"roster"),
-            ]),
-            attributes: Arc::new(["1.1".to_owned()]),
-            entries_max: 0,
+        let plain = |target: &EntrySearch| {
+            let named = EncodedFilter::equals(target.name(), b"roster");
+            let query = |one: &EntryRegion| one.query(&named, Arc::new(["1.1".to_owned()]));
+            target.regions.iter().map(query).collect::<Vec<_>>()
         };
-        [&self.users, &self.groups].map(plain).into()
+        [&self.users, &self.groups].map(plain).concat()
     }
 
     /// Runs one lookup and reports the entries to the sink. Returns whether it found an entry.
@@ -341,7 +380,7 @@ impl Lookups {
                 }
             }
         }
-        let is_credible = self.shows_base(asker, target).await?
+        let is_credible = self.shows_bases(asker, target).await?
             && (!needs_any || self.shows_any(asker, target).await?);
         if mirror_key.is_none() {
             sink.flush();
@@ -356,30 +395,28 @@ impl Lookups {
         filter: &EncodedFilter,
         key: &str,
     ) -> Result<EntryMessages, LookupError> {
-        let question = SearchQuery {
-            base: Arc::clone(&target.base),
-            scope: Scope::Subtree,
-            filter: EncodedFilter::all([&target.filter, filter]),
-            attributes: Arc::new([key.to_owned()]),
-            entries_max: 0,
-        };
-        asker.search(question).await
+        self.search_regions(asker, target, filter, Arc::new([key.to_owned()])).await
     }
 
-    /// Returns whether the search base itself is readable.
-    async fn shows_base(
+    /// Returns whether the search bases themselves are readable.
+    async fn shows_bases(
         &self,
         asker: &mut LookupSession<'_>,
         target: &EntrySearch,
     ) -> Result<bool, LookupError> {
-        let question = SearchQuery {
-            base: Arc::clone(&target.base),
-            scope: Scope::Base,
-            filter: EncodedFilter::present("objectClass"),
-            attributes: Arc::new(["1.1".to_owned()]),
-            entries_max: 0,
-        };
-        self.has_entry(asker, question).await
+        for EntryRegion { base, .. } in &*target.regions {
+            let question = SearchQuery {
+                base: Arc::clone(base),
+                scope: Scope::Base,
+                filter: EncodedFilter::present("objectClass"),
+                attributes: Arc::new(["1.1".to_owned()]),
+                entries_max: 0,
+            };
+            if !self.has_entry(asker, question).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns whether the directory shows any entry of the kind.
@@ -388,14 +425,19 @@ impl Lookups {
         asker: &mut LookupSession<'_>,
         target: &EntrySearch,
     ) -> Result<bool, LookupError> {
-        let question = SearchQuery {
-            base: Arc::clone(&target.base),
-            scope: Scope::Subtree,
-            filter: target.filter.clone(),
-            attributes: Arc::new(["1.1".to_owned()]),
-            entries_max: 1,
-        };
-        self.has_entry(asker, question).await
+        for EntryRegion { region, base, filter } in &*target.regions {
+            let question = SearchQuery {
+                base: Arc::clone(base),
+                scope: region.scope(),
+                filter: filter.clone(),
+                attributes: Arc::new(["1.1".to_owned()]),
+                entries_max: 1,
+            };
+            if self.has_entry(asker, question).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn has_entry(
@@ -781,7 +823,7 @@ impl Lookups {
             let question = SearchQuery {
                 base: base.into(),
                 scope: Scope::Base,
-                filter: self.groups.filter.clone(),
+                filter: EncodedFilter::present("objectClass"),
                 attributes: Arc::new([self.mapping.remaining_members_attribute(rest)]),
                 entries_max: 0,
             };
@@ -831,14 +873,24 @@ impl Lookups {
         filter: &EncodedFilter,
     ) -> Result<EntryMessages, LookupError> {
         let attributes = target.attributes.iter().cloned().chain([self.key(asker)]).collect();
-        let question = SearchQuery {
-            base: Arc::clone(&target.base),
-            scope: Scope::Subtree,
-            filter: EncodedFilter::all([&target.filter, filter]),
-            attributes,
-            entries_max: 0,
-        };
-        asker.search(question).await
+        self.search_regions(asker, target, filter, attributes).await
+    }
+
+    /// Searches all regions, one after the other.
+    async fn search_regions(
+        &self,
+        asker: &mut LookupSession<'_>,
+        target: &EntrySearch,
+        filter: &EncodedFilter,
+        attributes: Arc<[String]>,
+    ) -> Result<EntryMessages, LookupError> {
+        let mut all = EntryMessages::new();
+        for region in &*target.regions {
+            let mut found = asker.search(region.query(filter, Arc::clone(&attributes))).await?;
+            region.retain_own(&mut found);
+            all.append(&mut found);
+        }
+        Ok(all)
     }
 }
 

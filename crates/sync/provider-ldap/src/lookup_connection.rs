@@ -16,6 +16,7 @@ use crate::filter::EncodedFilter;
 use crate::keepalive::{KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, keepalive_error, queue_keepalive};
 use crate::message::{LdapRequest, ResponseOperation, Scope, SearchRequest, code};
 use crate::netlink_watch::NetworkWatch;
+use crate::referrals::Referrals;
 use crate::server_selection::ServerFailures;
 use roster_messages::{RequestNumber, log, table::directory};
 use roster_provider::LookupError;
@@ -113,6 +114,7 @@ impl LookupConnection {
         root: RootDse,
         server: &str,
         passed_over: Option<Reason>,
+        referrals: Arc<Referrals>,
     ) -> Self {
         let (asks, asked) = mpsc::channel(WAITING_MAX);
         let calls = Arc::new(ConnectionSignals::default());
@@ -121,6 +123,7 @@ impl LookupConnection {
             renew_at,
             connection,
             signals: Arc::clone(&calls),
+            referrals,
             pending: HashMap::new(),
             bytes: 0,
             last_received: Instant::now(),
@@ -200,17 +203,20 @@ impl LookupConnector {
         }
     }
 
-    /// Checks that the server answers plain searches. A result limit of the server is also an answer.
+    /// Checks that the server answers a plain search and has all bases. A result limit of the server is also an answer.
     pub async fn try_queries(&self, open: &LookupConnection) -> Result<(), LdapError> {
-        let mut outcome = Ok(());
+        let (mut refusal, mut is_answered) = (None, false);
         for question in &self.trial_queries {
             match open.search(question.clone(), self.search_timeout).await {
-                Err(error) if error.suggests_server_unusable() => outcome = Err(error),
-                Ok(_) | Err(LdapError::Search { .. }) => return Ok(()),
+                Err(error @ LdapError::Search { code: code::NO_SUCH_OBJECT, .. }) => {
+                    return Err(error);
+                }
+                Err(error) if error.suggests_server_unusable() => refusal = Some(error),
+                Ok(_) | Err(LdapError::Search { .. }) => is_answered = true,
                 Err(error) => return Err(error),
             }
         }
-        outcome
+        refusal.filter(|_| !is_answered).map_or(Ok(()), Err)
     }
 
     /// Tries the server after it refused a search. Returns whether the lookups leave it. One caller at a time runs the
@@ -378,6 +384,7 @@ struct PendingSearch {
 struct ConnectionTask {
     connection: LdapConnection,
     signals: Arc<ConnectionSignals>,
+    referrals: Arc<Referrals>,
     pending: HashMap<u32, PendingSearch>,
     /// Total bytes of the results in `pending`.
     bytes: usize,
@@ -489,6 +496,7 @@ impl ConnectionTask {
 
     fn handle_response(&mut self) -> Result<(), LdapError> {
         let (message, response) = self.connection.take_message()?;
+        self.referrals.note(&response.operation);
         match response.operation {
             ResponseOperation::Entry(_) => {
                 let Some(one) = self.pending.get_mut(&response.id) else { return Ok(()) };

@@ -77,6 +77,8 @@ pub mod code {
 pub enum Scope {
     /// The base alone.
     Base = 0,
+    /// The entries directly below the base.
+    One = 1,
     /// The base and all entries below.
     Subtree = 2,
 }
@@ -377,8 +379,8 @@ pub enum ResponseOperation<'a> {
     BindStep(&'a [u8]),
     /// An entry.
     Entry(RawEntry<'a>),
-    /// A reference to another server, which is not followed.
-    Reference,
+    /// A reference to other servers, which is not followed: the encoded URIs.
+    Reference(&'a [u8]),
     /// Result of a search.
     SearchDone(LdapResult<'a>),
     /// Result of a modification.
@@ -398,6 +400,8 @@ pub struct LdapResult<'a> {
     pub code: u32,
     /// The diagnostic message of the server.
     pub message: &'a [u8],
+    /// The encoded URIs of other servers. Empty without a referral.
+    pub referral: &'a [u8],
 }
 
 impl fmt::Display for LdapResult<'_> {
@@ -467,10 +471,9 @@ impl<'a> LdapResponse<'a> {
             }),
             0x65 => ResponseOperation::SearchDone(outcome(&mut body)?),
             0x67 => ResponseOperation::ModifyDone(outcome(&mut body)?),
-            0x73 => ResponseOperation::Reference,
+            0x73 => ResponseOperation::Reference(content),
             0x78 => {
                 let outcome = outcome(&mut body)?;
-                let _referral = body.optional(tag::context_constructed(3))?;
                 ResponseOperation::Extended(outcome, body.optional(tag::context(10))?)
             }
             0x79 => ResponseOperation::Intermediate(
@@ -487,7 +490,9 @@ impl<'a> LdapResponse<'a> {
 fn outcome<'a>(body: &mut BerReader<'a>) -> Result<LdapResult<'a>, BerError> {
     let code = body.number(tag::ENUMERATED)?;
     let _matched = body.expect(tag::OCTETS)?;
-    Ok(LdapResult { code, message: body.expect(tag::OCTETS)? })
+    let message = body.expect(tag::OCTETS)?;
+    let referral = body.optional(tag::context_constructed(3))?.unwrap_or_default();
+    Ok(LdapResult { code, message, referral })
 }
 
 /// The controls of a response.
@@ -879,7 +884,7 @@ mod tests {
             });
         });
         let response = LdapResponse::parse(&bytes).unwrap();
-        let result = LdapResult { code: 50, message: b"no write access" };
+        let result = LdapResult { code: 50, message: b"no write access", referral: b"" };
         assert!(matches!(response.operation, ResponseOperation::ModifyDone(it) if it == result));
     }
 
@@ -1061,7 +1066,8 @@ mod tests {
 
     #[test]
     fn what_a_server_says_becomes_one_bounded_line() {
-        let outcome = LdapResult { code: 32, message: b"gone\nfor\x1b[1m ever" };
+        let message = b"gone\nfor\x1b[1m ever";
+        let outcome = LdapResult { code: 32, message, referral: b"" };
         assert!(!outcome.to_string().contains(['\n', '\u{1b}']));
         assert!(printable(&[b'x'; 5000]).len() <= 512);
     }

@@ -109,6 +109,7 @@ impl OperationDetails {
                 base: bounded(search.base),
                 scope: match search.scope {
                     Scope::Base => "base",
+                    Scope::One => "one",
                     Scope::Subtree => "subtree",
                 },
                 filter: Some(search.filter.clone()),

@@ -16,9 +16,8 @@ use roster_messages::table::directory;
 use roster_names::fold;
 use roster_provider::account::{Account, AccountFact};
 use roster_provider::reason::Reason;
-use roster_provider::{DirectoryGroup, DirectoryUser, EntryId, Member, SearchId, overrides};
+use roster_provider::{DirectoryGroup, DirectoryUser, EntryId, Member, overrides};
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 /// Values of one attribute that a DN may begin with if the DN has to select the name. An entry may have a million of
 /// both, and all pairs are compared.
@@ -69,7 +68,7 @@ impl AttributeMapping {
         &self.attributes
     }
 
-    /// Returns all attributes that [`MirrorSearch::classify`] needs.
+    /// Returns all attributes that the classification of entries needs.
     #[must_use]
     pub fn classifying_attributes(&self) -> [&str; 3] {
         ["objectClass", &self.attributes.user_uid, &self.attributes.group_gid]
@@ -199,9 +198,16 @@ impl AttributeMapping {
             }
         }
         let read = || {
+            let gid = gid.optional_number()?;
+            let name = match (name.in_rdn(entry), gid) {
+                (Ok(name), _) => name,
+                // Lists name it by its DN. No rule has an empty name.
+                (Err(_), None) => b"",
+                (Err(reason), Some(_)) => return Err(reason),
+            };
             let group = DirectoryGroup {
-                name: self.entry_name(name.in_rdn(entry)?),
-                gid: gid.number()?,
+                name: self.entry_name(name),
+                gid,
                 reference: self.reference(entry),
                 members,
             };
@@ -455,6 +461,11 @@ impl<'a> FoundAttribute<'a, '_> {
         }
     }
 
+    /// Returns the number, or `None` if the entry lacks the attribute.
+    fn optional_number(&self) -> ReadResult<Option<u32>> {
+        if self.count == 0 { Ok(None) } else { self.number().map(Some) }
+    }
+
     fn number(&self) -> ReadResult<u32> {
         let value = self.one()?;
         let digits = value.iter().all(u8::is_ascii_digit);
@@ -521,235 +532,16 @@ pub fn group_id(id: EntryId) -> EntryId {
     EntryId(octets)
 }
 
-/// The kind of entries that a search returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SearchKind {
-    /// Users.
-    Users,
-    /// Groups.
-    Groups,
-    /// Users and groups, distinguished by these object classes.
-    Both {
-        /// Class of users.
-        users: String,
-        /// Class of groups.
-        groups: String,
-    },
-}
-
-/// Object classes of container entries. If a container is renamed or moved, all entries below it get other names or
-/// leave the base of the search, and no server sends changes for them. The mirror therefore follows containers as well.
-/// Entries with attributes of a user or a group are excluded: only the configured filters select them.
-const CONTAINER_CLASSES: [&str; 8] = [
-    "organizationalUnit",
-    "organization",
-    "dcObject",
-    "domain",
-    "nsContainer",
-    "container",
-    "locality",
-    "country",
-];
-
-/// Object classes of groups that define their members by a search. OpenLDAP's overlays dynlist and autogroup usually
-/// have these.
-pub(crate) const DYNAMIC_CLASSES: [&str; 2] = ["groupOfURLs", "labeledURIObject"];
-
-/// Returns whether an entry has one of these classes.
-pub(crate) fn has_dynamic_class(entry: &RawEntry<'_>) -> Result<bool, BerError> {
-    for class in entry.values("objectClass")? {
-        let class = class?;
-        if DYNAMIC_CLASSES.iter().any(|name| class.eq_ignore_ascii_case(name.as_bytes())) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Whether an entry of a search is a user, a group, or both. A container is neither.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryKind {
-    /// The entry is a user.
-    pub user: bool,
-    /// The entry is a group.
-    pub group: bool,
-}
-
-/// One search of a mirror.
-#[derive(Clone, Debug)]
-pub struct MirrorSearch {
-    /// Its number.
-    pub id: SearchId,
-    /// The kind of entries.
-    pub kind: SearchKind,
-    /// The base.
-    pub base: String,
-    /// The filter, as sent to the server.
-    pub filter: EncodedFilter,
-    /// The filter names an attribute that the server computes. An entry may begin or cease to match without a change of
-    /// the entry, and change notifications for it may be outdated.
-    pub has_computed_attribute: bool,
-    /// The requested attributes, without the attribute of the key.
-    pub attributes: Vec<String>,
-    /// A text of all parameters, which binds a cookie to the search.
-    pub description: String,
-    /// The base in canonical form.
-    canonical_base: Vec<u8>,
-}
-
-impl MirrorSearch {
-    /// Returns whether the search may find users.
-    #[must_use]
-    pub fn has_users(&self) -> bool {
-        self.kind != SearchKind::Groups
-    }
-
-    /// Returns whether the search may find groups.
-    #[must_use]
-    pub fn has_groups(&self) -> bool {
-        self.kind != SearchKind::Users
-    }
-
-    /// Returns the base in canonical form.
-    #[must_use]
-    pub fn normalised_base(&self) -> &[u8] {
-        &self.canonical_base
-    }
-
-    /// Classifies an entry of this search. An entry without attributes of a user or a group is a container. It may have
-    /// matched by a class that is derived from a container class, for example `dNSDomain` from `domain`.
-    pub fn classify(
-        &self,
-        entry: &RawEntry<'_>,
-        mapping: &AttributeMapping,
-    ) -> Result<EntryKind, BerError> {
-        let names = &mapping.attributes;
-        let has = |name| Ok::<bool, BerError>(entry.values(name)?.next().is_some());
-        let (mut user, mut group, mut container, mut posix) = (false, false, false, false);
-        for class in entry.values("objectClass")? {
-            let class = class?;
-            let is = |name: &str| class.eq_ignore_ascii_case(name.as_bytes());
-            container |= CONTAINER_CLASSES.iter().any(|name| is(name));
-            posix |= is("posixAccount") || is("posixGroup");
-            if let SearchKind::Both { users, groups } = &self.kind {
-                user |= is(users);
-                group |= is(groups);
-            }
-        }
-        if user || group {
-            return Ok(EntryKind { user, group });
-        }
-        let (has_uid, has_gid) = (has(&names.user_uid)?, has(&names.group_gid)?);
-        let has_name = self.has_users() && has(&names.user_name)?
-            || self.has_groups() && has(&names.group_name)?;
-        if (container || !has_name && !posix) && !has_uid && !has_gid {
-            return Ok(EntryKind { user: false, group: false });
-        }
-        let user = match &self.kind {
-            SearchKind::Users => true,
-            SearchKind::Groups => false,
-            // It matched by a class that is derived from one of the two. The uid decides.
-            SearchKind::Both { .. } => has_uid,
-        };
-        Ok(EntryKind { user, group: !user })
-    }
-}
-
-/// Returns a filter for containers that are neither users nor groups. The filter requires entries without uid and gid,
-/// so a container class cannot bypass the configured filters.
-fn container_filter(names: &AttributeNames) -> EncodedFilter {
-    let classes =
-        CONTAINER_CLASSES.map(|name| EncodedFilter::equals("objectClass", name.as_bytes()));
-    let lacks = |name: &str| EncodedFilter::not(&EncodedFilter::present(name));
-    EncodedFilter::all([
-        &EncodedFilter::any(&classes),
-        &lacks(&names.user_uid),
-        &lacks(&names.group_gid),
-    ])
-}
-
-/// Returns the searches that mirror a domain. There is one search if users and groups differ in object class and have
-/// the same base, which gives one cookie and one order of events. Otherwise there are two.
-///
-/// `facts` are the attributes of accounts.
-pub fn mirror_searches(
-    ldap: &LdapConfig,
-    facts: &[(String, AccountFact)],
-) -> Result<Vec<MirrorSearch>, String> {
-    let names = &ldap.attributes;
-    let parse = |what: &str, text: &str| {
-        EncodedFilter::parse(text).map_err(|error| format!("{what} {error}"))
-    };
-    let users = parse("user", &ldap.users.filter)?;
-    let groups = parse("group", &ldap.groups.filter)?;
-    let mut user_attributes = vec![
-        &names.user_name,
-        &names.user_uid,
-        &names.user_gid,
-        &names.user_gecos,
-        &names.user_home,
-        &names.user_shell,
-    ];
-    user_attributes.extend(facts.iter().map(|(name, _)| name));
-    let members = ldap.member_attributes.iter().map(|attribute| &attribute.name);
-    let group_attributes: Vec<&String> =
-        [&names.group_name, &names.group_gid].into_iter().chain(members).collect();
-    let class = "objectClass".to_owned();
-    let containers = container_filter(names);
-    let same_base =
-        dn::normalise(ldap.users.base.as_bytes()) == dn::normalise(ldap.groups.base.as_bytes());
-    let search = |part, kind, base: &str, filters: &[&EncodedFilter], attributes: &[&String]| {
-        let filter = EncodedFilter::any(filters.iter().copied().chain([&containers]));
-        let mut attributes: Vec<String> =
-            attributes.iter().copied().chain([&class]).cloned().collect();
-        attributes.sort_unstable();
-        attributes.dedup_by(|a, b| a.eq_ignore_ascii_case(b));
-        MirrorSearch {
-            id: SearchId(part),
-            kind,
-            base: base.to_owned(),
-            canonical_base: dn::normalise(base.as_bytes()).into_owned(),
-            filter,
-            has_computed_attribute: filters.iter().any(|filter| filter.has_computed_attribute()),
-            attributes,
-            description: String::new(),
-        }
-    };
-    let mut searches = match (users.class(), groups.class()) {
-        (Some(user_class), Some(group_class))
-            if same_base && !user_class.eq_ignore_ascii_case(group_class) =>
-        {
-            let kind =
-                SearchKind::Both { users: user_class.to_owned(), groups: group_class.to_owned() };
-            let attributes = [&user_attributes[..], &group_attributes[..]].concat();
-            vec![search(0, kind, &ldap.users.base, &[&users, &groups], &attributes)]
-        }
-        _ => vec![
-            search(0, SearchKind::Users, &ldap.users.base, &[&users], &user_attributes),
-            search(1, SearchKind::Groups, &ldap.groups.base, &[&groups], &group_attributes),
-        ],
-    };
-    for search in &mut searches {
-        let mut text = format!("{:?} base {:?} filter ", search.kind, search.base);
-        for octet in search.filter.encoded() {
-            let _ = write!(text, "{octet:02x}");
-        }
-        let _ = write!(text, " attributes {}", search.attributes.join(" "));
-        search.description = text;
-    }
-    Ok(searches)
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod testing {
     use super::*;
-    use crate::message::testing::{entry, raw};
 
     fn attribute(name: &str, values: MemberValues) -> MemberAttribute {
         MemberAttribute { name: name.to_owned(), values }
     }
 
-    fn mapping(case_sensitive: bool) -> AttributeMapping {
+    /// A mapping with the usual attributes.
+    pub(crate) fn mapping(case_sensitive: bool) -> AttributeMapping {
         let case = if case_sensitive { NameCase::Sensitive } else { NameCase::Insensitive };
         let text = |text: &str| text.to_owned();
         AttributeMapping {
@@ -792,6 +584,13 @@ mod tests {
             facts: Vec::new(),
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::mapping;
+    use super::*;
+    use crate::message::testing::{entry, raw};
 
     type Values<'a> = (&'a str, &'a [&'a [u8]]);
 
@@ -1087,47 +886,5 @@ mod tests {
         }
         assert_ne!(group_id(id), id);
         assert_eq!(group_id(group_id(id)), id);
-    }
-
-    fn class<'a>(values: &'a [&'a [u8]]) -> Values<'a> {
-        ("objectClass", values)
-    }
-
-    #[test]
-    fn an_entry_can_be_a_user_and_a_group() {
-        let search = MirrorSearch {
-            id: SearchId(0),
-            kind: SearchKind::Both {
-                users: "posixAccount".to_owned(),
-                groups: "posixGroup".to_owned(),
-            },
-            base: String::new(),
-            canonical_base: Vec::new(),
-            filter: EncodedFilter::present("objectClass"),
-            has_computed_attribute: false,
-            attributes: Vec::new(),
-            description: String::new(),
-        };
-        let is = |attributes: &[Values<'_>]| {
-            let message = entry("cn=x", attributes);
-            search.classify(&raw(&message), &mapping(false)).unwrap()
-        };
-        assert_eq!(
-            is(&[class(&[&b"top"[..], b"posixaccount"])]),
-            EntryKind { user: true, group: false }
-        );
-        assert_eq!(is(&[class(&[b"posixGroup"])]), EntryKind { user: false, group: true });
-        assert_eq!(
-            is(&[class(&[&b"posixGroup"[..], b"posixAccount"])]),
-            EntryKind { user: true, group: true }
-        );
-        assert_eq!(is(&[class(&[b"organizationalUnit"])]), EntryKind { user: false, group: false });
-        assert_eq!(is(&[class(&[b"derived"]), UID]), EntryKind { user: true, group: false });
-        assert_eq!(is(&[class(&[b"derived"]), GID]), EntryKind { user: false, group: true });
-        let dns: Values<'_> = ("dc", &[b"host"]);
-        assert_eq!(is(&[class(&[b"dNSDomain"]), dns]), EntryKind { user: false, group: false });
-        let name: Values<'_> = ("cn", &[b"staff"]);
-        let hidden = is(&[class(&[b"derived"]), name]);
-        assert_eq!(hidden, EntryKind { user: false, group: true }, "its gid is missing");
     }
 }

@@ -857,7 +857,7 @@ impl BindPool {
             return false;
         }
         let Some(password) = Secret::copy_of(NOBODY) else { return true };
-        let base = &self.ldap.config.users.base;
+        let base = self.ldap.config.users.bases.first().map_or("", |base| &base.base);
         let dn = format!("cn={},{base}", String::from_utf8_lossy(NOBODY));
         let bound = async {
             // The user does not exist, so the result has no use.

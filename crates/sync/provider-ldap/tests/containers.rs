@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Book, Mirror, domain, keys, secrets};
-use roster_config::DomainConfig;
+use roster_config::{DomainConfig, SearchBase};
 use roster_system_tests::servers::BASE;
 use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions};
 
@@ -43,8 +43,8 @@ fn serving(session_log: u32, folders: &[(&str, &str)]) -> (Slapd, DomainConfig) 
     let slapd = Slapd::serving(SlapdOptions { session_log, ..SlapdOptions::new(SCHEMA) }, &ldif);
     let mut domain = domain(&slapd);
     let keys = keys(&mut domain);
-    keys.users.base = people();
-    keys.groups.base = people();
+    keys.users.bases = vec![SearchBase::subtree(&people())];
+    keys.groups.bases = vec![SearchBase::subtree(&people())];
     (slapd, domain)
 }
 

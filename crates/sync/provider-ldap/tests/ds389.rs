@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Mirror, domain, keys, secrets};
-use roster_config::DomainMode;
+use roster_config::{DomainMode, SearchBase};
 use roster_provider::{LookupQuery, Provider};
 use roster_request::TrackingMethod;
 use roster_system_tests::{DirectoryServer, Ds389, LdifBuilder, Schema};
@@ -148,7 +148,7 @@ fn persistent_search_sees_who_leaves_the_filter_or_the_base() {
     let mut domain = domain(&server);
     let search = &mut keys(&mut domain).users;
     search.filter = "(&(objectClass=posixAccount)(!(nsAccountLock=TRUE)))".to_owned();
-    search.base = people.to_owned();
+    search.bases = vec![SearchBase::subtree(people)];
     let names = |book: &common::Book| book.users().into_keys().collect::<Vec<_>>();
     let mirror = Mirror::start(&domain, &secrets(None));
     mirror.until("three users", |book| names(book) == ["alice", "bob", "carol"]);
@@ -189,7 +189,7 @@ fn synchronization_sees_a_folder_that_leaves_the_base_after_a_restart() {
     let server = Ds389::serving(&ldif);
     server.rename(&dn, "uid=alice", Some(&folder));
     let mut domain = domain(&server);
-    keys(&mut domain).users.base = people.to_owned();
+    keys(&mut domain).users.bases = vec![SearchBase::subtree(people)];
     let names = |book: &common::Book| book.users().into_keys().collect::<Vec<_>>();
     let mirror = Mirror::start(&domain, &secrets(None));
     mirror.until("three users and cookies", |book| {

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
-use roster_config::BindMethod;
 use roster_config::LdapServer::Ldap;
+use roster_config::{BindMethod, SearchBase};
 use roster_messages::table::directory;
 use roster_system_tests::servers::{Relay, ServerCertificate};
 use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions};
@@ -176,7 +176,7 @@ fn a_wrong_password_and_a_wrong_base_are_named() {
     );
 
     let mut domain = domain(&slapd);
-    keys(&mut domain).users.base = "ou=nowhere,dc=example,dc=com".to_owned();
+    keys(&mut domain).users.bases = vec![SearchBase::subtree("ou=nowhere,dc=example,dc=com")];
     let mirror = Mirror::start(&domain, &secrets(None));
     let reason = offline_reason(&mirror);
     assert!(

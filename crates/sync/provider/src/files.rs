@@ -167,7 +167,7 @@ impl FilesProvider {
             let name = line.group.name;
             let entry = DirectoryGroup {
                 name: Cow::Borrowed(name),
-                gid: line.group.gid,
+                gid: Some(line.group.gid),
                 reference: Cow::Borrowed(b""),
                 members: Some(members),
             };

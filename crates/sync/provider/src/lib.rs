@@ -72,8 +72,9 @@ pub struct DirectoryUser<'a> {
 pub struct DirectoryGroup<'a> {
     /// Group name.
     pub name: Cow<'a, [u8]>,
-    /// Group id.
-    pub gid: u32,
+    /// Group id. `None` for a nested-only group: other groups get its members, and access rules may name it. It is never
+    /// served.
+    pub gid: Option<u32>,
     /// The DN by which member lists may name the group, see [`Member::Dn`]. Empty if lists have no DNs.
     pub reference: Cow<'a, [u8]>,
     /// All members in the source, by name or by DN. A member may not exist, and two may be the same user. `None` if the
@@ -303,6 +304,11 @@ pub trait Provider: Send + Sync {
 
     /// Returns the present tracking method. `None` if it is not known yet.
     fn tracking_method(&self) -> Option<TrackingMethod>;
+
+    /// Returns the servers to which the source refers for some of its entries. These entries are not read.
+    fn referred_servers(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Mirrors the source into the sink until the process ends, and reconnects after failures. In on-demand mode it
     /// only maintains the connection, and reports online and offline. Returns only an error that no retry can fix.

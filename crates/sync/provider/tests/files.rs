@@ -99,7 +99,12 @@ impl EntrySink for Notes {
                     Member::Dn(dn) => panic!("a file has no DNs: {dn:?}"),
                 };
                 let members: Vec<_> = members.iter().map(name).collect();
-                format!("group {} {} {}", text(&group.name), group.gid, members.join(","))
+                format!(
+                    "group {} {} {}",
+                    text(&group.name),
+                    group.gid.expect("a gid"),
+                    members.join(",")
+                )
             }
         };
         assert_eq!(line.starts_with("user"), part == SearchId(0));

@@ -15,7 +15,7 @@
 use super::domain_model::DomainModel;
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
 use super::name_owners::{EntryOwner, NameClaim, NameOwners, NameScheme, OwnerTable};
-use roster_admission::{Admitted, Id, Locals, Owner, Refusal, Rules, numeric_value};
+use roster_admission::{Admitted, AsGroup as _, Id, Locals, Owner, Refusal, Rules, numeric_value};
 use std::collections::hash_map::Entry as Place;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub fn merge<'a>(
     // All owners of an entry's name and id are known before its check.
     let mut claims = Ownership::with_capacity(users, groups, scheme);
     for (domain, DomainSource { domain: entries, rules }) in sources.iter().enumerate() {
-        for (number, group) in entries.groups() {
+        for (number, group) in entries.groups().filter(|(_, group)| group.gid.is_some()) {
             match rules.group(group, locals) {
                 Ok(entry) => {
                     claims.add_group((domain, number), group);
@@ -169,7 +169,7 @@ impl Ownership {
     fn add_group(&mut self, me: EntryOwner, group: &ModelGroup) {
         let name = self.scheme.names(me.0).preferred(&group.name);
         self.group_names.add(&self.scheme, me, &name);
-        self.gids.add(group.gid, me);
+        self.gids.add(group.gid(), me);
     }
 
     /// Releases the names and ids of an entry before it changes or is removed.
@@ -191,7 +191,7 @@ impl Ownership {
             ModelEntry::Group(group) => {
                 let name = self.scheme.names(me.0).preferred(&group.name);
                 self.group_names.remove(&self.scheme, me, &name);
-                self.gids.remove(&group.gid, me);
+                self.gids.remove(&group.gid(), me);
             }
         }
     }
@@ -241,7 +241,7 @@ impl Ownership {
         source: &DomainSource<'_>,
         locals: &Locals,
     ) -> Result<ServedName, Refusal> {
-        let gid = group.entry().gid;
+        let gid = group.entry().gid();
         let claim = self.group_names.claim(&self.scheme, me, group.name());
         if let NameClaim::Taken(owner) = claim {
             return Err(Refusal::NameTaken(owner));

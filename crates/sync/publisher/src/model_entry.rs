@@ -8,6 +8,9 @@ use roster_passwd_format as record;
 /// References of an entry that no list contains.
 pub const NO_REFERENCES: [u32; 2] = [NO_REFERENCE; 2];
 
+/// A gid that no group can have: -1 for system calls.
+const NO_GID: u32 = u32::MAX;
+
 /// A user as the backend sent it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ModelUser {
@@ -84,8 +87,8 @@ impl ModelUser {
 pub struct ModelGroup {
     /// Reference of the group in member lists, by DN.
     pub reference: u32,
-    /// Group id.
-    pub gid: u32,
+    /// Group id. `None` for a group that only nests: it is neither served nor rejected.
+    pub gid: Option<u32>,
     /// Group name.
     pub name: Box<[u8]>,
     /// References of members, if they were queried.
@@ -119,8 +122,9 @@ impl AsGroup for ModelGroup {
         &self.name
     }
 
+    /// The rules reject the gid of a group that only nests.
     fn gid(&self) -> u32 {
-        self.gid
+        self.gid.unwrap_or(NO_GID)
     }
 }
 

@@ -22,14 +22,14 @@ use super::state::{DomainState, Invalidation, PublisherState};
 use crate::role_config::DomainRules;
 use futures_util::{TryStreamExt, stream};
 use parking_lot::{Mutex, MutexGuard};
-use roster_admission::{Refusal, Rules};
+use roster_admission::{AsGroup as _, Refusal, Rules};
 use roster_bus::bus_names::{BACKEND, RoleName};
 use roster_bus::coalesce::{CallKey, Coalescer};
 use roster_bus::domain_image::{Record, Records};
 use roster_bus::interfaces::{
     self, BackendProxy, LOOKUP_DEADLINE, LOOKUPS_PER_CALL_MAX, ServedUser, TraceContext,
 };
-use roster_config::DomainMode;
+use roster_config::{DomainMode, WhenAway};
 use roster_messages::log;
 use roster_names::fold;
 use roster_request::{LookupKind, Query};
@@ -105,7 +105,42 @@ pub(super) enum LookupReply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unavailable(pub(super) String);
 
-type BackendReply = Result<Arc<OverlayEntry>, Unavailable>;
+type BackendReply = Result<Arc<OverlayEntry>, QueryFailure>;
+
+/// A query that a backend did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct QueryFailure {
+    text: String,
+    /// No server of the domain replies.
+    is_away: bool,
+}
+
+impl From<QueryFailure> for Unavailable {
+    fn from(failure: QueryFailure) -> Self {
+        Self(failure.text)
+    }
+}
+
+/// The end of a query to one domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum DomainAnswer {
+    /// The domain has answered. Its records are in the model.
+    Given,
+    /// No server of the domain replies, and the configuration lets the next domains answer. All that is known of the
+    /// domain is in the model.
+    Skipped(Unavailable),
+}
+
+impl DomainAnswer {
+    /// Fails without an answer of the domain.
+    fn require(self) -> Result<(), Unavailable> {
+        match self {
+            Self::Given => Ok(()),
+            Self::Skipped(unavailable) => Err(unavailable),
+        }
+    }
+}
 
 /// Connections to the backends of on-demand domains.
 pub(super) struct BackendClients {
@@ -259,14 +294,17 @@ impl BackendClients {
                     Ok(Ok((epoch, sequence, records))) => {
                         Ok(Arc::new(OverlayEntry { epoch, sequence, records }))
                     }
-                    Ok(Err(error)) => Err(Unavailable(error.to_string())),
+                    Ok(Err(error)) => {
+                        let is_away = matches!(error, interfaces::BusError::Away(_));
+                        Err(QueryFailure { text: error.to_string(), is_away })
+                    }
                     Err(_) => Err(timeout_error()),
                 }
             }
         };
         let news = back_end.lock_negative_cache().change_count;
         let busy = |error: roster_bus::coalesce::TooManyInFlight| {
-            (news, Err(Unavailable(error.to_string())))
+            (news, Err(QueryFailure { text: error.to_string(), is_away: false }))
         };
         self.in_flight
             .request_or_join_with_count(news, key, joined, request)
@@ -286,8 +324,8 @@ fn probe_outcome(asked: &BackendReply) -> ProbeOutcome {
     ProbeOutcome::from_result(asked, |found| !found.records.is_empty())
 }
 
-fn timeout_error() -> Unavailable {
-    Unavailable("the backend did not reply in time".into())
+fn timeout_error() -> QueryFailure {
+    QueryFailure { text: "the backend did not reply in time".into(), is_away: false }
 }
 
 /// Returns the queries for an entry that these records answer.
@@ -303,12 +341,10 @@ fn answered_requests(records: &[u8], ignores_case: bool) -> HashSet<LookupReques
                 LookupRequest::UserByUid(user.uid),
             ]
         }
-        Record::Group(group) => {
-            vec![
-                LookupRequest::GroupByName(asked_name(group.name)),
-                LookupRequest::GroupByGid(group.gid),
-            ]
-        }
+        // A group that only nests answers no query.
+        Record::Group(group) => group.gid.map_or_else(Vec::new, |gid| {
+            vec![LookupRequest::GroupByName(asked_name(group.name)), LookupRequest::GroupByGid(gid)]
+        }),
         Record::Removed { .. } | Record::GroupsOf { .. } => Vec::new(),
     });
     told.collect()
@@ -380,7 +416,7 @@ pub(super) trait LookupSource: Sync {
         &self,
         domain: usize,
         question: &LookupRequest,
-    ) -> impl Future<Output = Result<(), Unavailable>> + Send;
+    ) -> impl Future<Output = Result<DomainAnswer, Unavailable>> + Send;
 
     /// Queries one domain for many entries and applies its records, without their lists. Fails if one of them was not
     /// queried.
@@ -388,7 +424,7 @@ pub(super) trait LookupSource: Sync {
         &self,
         domain: usize,
         questions: &[&LookupRequest],
-    ) -> impl Future<Output = Result<(), Unavailable>> + Send;
+    ) -> impl Future<Output = Result<DomainAnswer, Unavailable>> + Send;
 }
 
 /// The lookup for one request of a program.
@@ -407,33 +443,38 @@ impl LookupSource for RequestLookup<'_> {
         &self,
         domain: usize,
         question: &LookupRequest,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<DomainAnswer, Unavailable> {
         let Self { tasks: hub, request } = *self;
         if hub.state.read().await.has_entry(domain, question) {
             // The entry is known from another record, and this query is for its list.
             hub.backends.clear_negative_entry(domain, question);
         }
-        let found = hub.backends.query_backend(request, domain, question).await?;
-        apply_lookup(hub, domain, &found).await
+        let asked = match hub.backends.query_backend(request, domain, question).await {
+            Ok(found) => Ok(apply_lookup(hub, domain, &found).await?),
+            Err(failure) => Err(failure),
+        };
+        hub.state.read().await.domain_answer(domain, asked)
     }
 
     async fn query_domain_batch(
         &self,
         domain: usize,
         questions: &[&LookupRequest],
-    ) -> Result<(), Unavailable> {
+    ) -> Result<DomainAnswer, Unavailable> {
         let Self { tasks: hub, request } = *self;
         let open = hub.backends.unknown_requests(domain, questions);
         let calls = open.chunks(LOOKUPS_PER_CALL_MAX).map(|questions| {
             let questions = questions.to_vec();
             Ok(async move {
                 let found = hub.backends.query_backend_batch(request, domain, questions).await?;
-                apply_lookup(hub, domain, &found).await
+                let applied = apply_lookup(hub, domain, &found).await;
+                applied.map_err(|Unavailable(text)| QueryFailure { text, is_away: false })
             })
         });
         let calls = stream::iter(calls.collect::<Vec<_>>());
         let calls = calls.try_buffer_unordered(CALLS_AT_ONCE).try_collect::<()>();
-        timeout(LOOKUP_DEADLINE, calls).await.unwrap_or_else(|_| Err(timeout_error()))
+        let asked = timeout(LOOKUP_DEADLINE, calls).await.unwrap_or_else(|_| Err(timeout_error()));
+        hub.state.read().await.domain_answer(domain, asked)
     }
 }
 
@@ -539,7 +580,7 @@ async fn try_lookup(
         lacks_list.then(|| state.list_request(question, claimant))
     };
     if let Some(request) = &list_request {
-        directories.query_domain(claimant.0, request).await?;
+        directories.query_domain(claimant.0, request).await?.require()?;
     }
     let (named, changes) = {
         let state = state.read().await;
@@ -588,13 +629,15 @@ pub(super) async fn find_user(
 }
 
 /// Returns the owner of a name or id, after a query to every higher-priority domain. "Absent" requires replies from all
-/// domains. A name with a domain is about that domain alone.
+/// domains. A domain that may be skipped while it is away has no influence, unless it is known to have the name. A name
+/// with a domain is about that domain alone.
 async fn find_owner(
     directories: &impl LookupSource,
     reading: &NameReading,
 ) -> Result<Option<EntryOwner>, Unavailable> {
     let state = directories.state();
     let domains = state.read().await.asked_domains(reading);
+    let mut skipped = None;
     for domain in domains {
         let known = state.read().await;
         let is_decided = |(owner, _): EntryOwner| {
@@ -607,11 +650,18 @@ async fn find_owner(
         if known.can_have(domain, &reading.question) {
             let request = known.native_request(domain, &reading.question);
             drop(known);
-            directories.query_domain(domain, &request).await?;
+            if let DomainAnswer::Skipped(unavailable) =
+                directories.query_domain(domain, &request).await?
+            {
+                skipped.get_or_insert(unavailable);
+            }
         }
     }
     let known = state.read().await;
-    Ok(known.served_owner(reading))
+    match (known.served_owner(reading), skipped) {
+        (None, Some(unavailable)) => Err(unavailable),
+        (owner, _) => Ok(owner),
+    }
 }
 
 /// Queries the domains above that position for owners of names and ids.
@@ -633,7 +683,8 @@ async fn query_higher_priority(
         };
         if !open.is_empty() {
             let open: Vec<&LookupRequest> = open.iter().collect();
-            directories.query_domain_batch(domain, &open).await?;
+            // A skipped domain does not own these names and ids as far as is known.
+            let _ = directories.query_domain_batch(domain, &open).await?;
         }
     }
     Ok(())
@@ -796,6 +847,21 @@ impl PublisherState {
         Err(Unavailable(format!("domain {} was not read yet", domain.name)))
     }
 
+    /// Returns the end of a query. A domain is skipped only if its known entries are in the model.
+    fn domain_answer(
+        &self,
+        domain: usize,
+        asked: Result<(), QueryFailure>,
+    ) -> Result<DomainAnswer, Unavailable> {
+        let Err(failure) = asked else { return Ok(DomainAnswer::Given) };
+        let domain = &self.domains[domain];
+        let may_skip = domain.when_away == WhenAway::Next && domain.entries.is_present;
+        match failure.is_away && may_skip {
+            true => Ok(DomainAnswer::Skipped(failure.into())),
+            false => Err(failure.into()),
+        }
+    }
+
     /// Whether the domain's rules allow the id of the query. Otherwise its directory need not be queried.
     fn can_have(&self, domain: usize, question: &LookupRequest) -> bool {
         let Rules { min_id, max_id, .. } = &self.domains[domain].rules;
@@ -851,7 +917,7 @@ impl PublisherState {
             }
             Some((ModelEntry::Group(group), _)) => {
                 let by_name = base(&group.name).map(LookupRequest::GroupByName);
-                by_name.into_iter().chain([LookupRequest::GroupByGid(group.gid)]).collect()
+                by_name.into_iter().chain([LookupRequest::GroupByGid(group.gid())]).collect()
             }
             None => Vec::new(),
         }
@@ -1038,7 +1104,7 @@ impl PublisherState {
             },
             ModelEntry::Group(group) => LookupReply::Group {
                 name,
-                gid: group.gid,
+                gid: group.gid(),
                 members: self.names_of(claimant.0, self.members_of(claimant)),
             },
         })
@@ -1100,7 +1166,7 @@ impl PublisherState {
 
     fn gids_of(&self, position: usize, user: &ModelUser) -> Vec<u32> {
         let gid = |number| match self.domains[position].entries.entry(number) {
-            Some(ModelEntry::Group(group)) => Some(group.gid),
+            Some(ModelEntry::Group(group)) => group.gid,
             _ => None,
         };
         self.groups_of(position, user).into_iter().filter_map(gid).collect()
@@ -1280,20 +1346,24 @@ mod tests {
             &self.state
         }
 
-        async fn query_domain(&self, domain: usize, _: &LookupRequest) -> Result<(), Unavailable> {
+        async fn query_domain(
+            &self,
+            domain: usize,
+            _: &LookupRequest,
+        ) -> Result<DomainAnswer, Unavailable> {
             let mut state = self.state.write().await;
             if state.domains[domain].mode == DomainMode::Replicate {
-                return Ok(());
+                return Ok(DomainAnswer::Given);
             }
             let learnt = state.apply_lookup(domain, &self.tells);
-            learnt.map(drop).map_err(|error| Unavailable(error.to_string()))
+            learnt.map(|_| DomainAnswer::Given).map_err(|error| Unavailable(error.to_string()))
         }
 
         async fn query_domain_batch(
             &self,
             _: usize,
             _: &[&LookupRequest],
-        ) -> Result<(), Unavailable> {
+        ) -> Result<DomainAnswer, Unavailable> {
             unreachable!("one domain is asked")
         }
     }
@@ -1364,6 +1434,100 @@ mod tests {
         assert_eq!(anew.mirrored_user(b"bob"), Some(not_read), "the host has the uid");
     }
 
+    /// An on-demand domain whose servers do not reply, and a later domain.
+    struct AwayDirectory {
+        state: RwLock<PublisherState>,
+        /// The failure is one of the server, and not of the backend.
+        is_away: bool,
+    }
+
+    impl AwayDirectory {
+        async fn answer(&self, domain: usize) -> Result<DomainAnswer, Unavailable> {
+            let failure = QueryFailure { text: "away".to_owned(), is_away: self.is_away };
+            let asked = if domain == 0 { Err(failure) } else { Ok(()) };
+            self.state.read().await.domain_answer(domain, asked)
+        }
+    }
+
+    impl LookupSource for AwayDirectory {
+        fn state(&self) -> &RwLock<PublisherState> {
+            &self.state
+        }
+
+        async fn query_domain(
+            &self,
+            domain: usize,
+            _: &LookupRequest,
+        ) -> Result<DomainAnswer, Unavailable> {
+            self.answer(domain).await
+        }
+
+        async fn query_domain_batch(
+            &self,
+            domain: usize,
+            _: &[&LookupRequest],
+        ) -> Result<DomainAnswer, Unavailable> {
+            self.answer(domain).await
+        }
+    }
+
+    /// The first domain has ids up to 5999 and knows alice and staff. The second one has ids from 6000 on.
+    fn away(when_away: WhenAway, is_away: bool) -> AwayDirectory {
+        let mut state = host(&["asked", "lab"]);
+        state.domains[0].when_away = when_away;
+        state.domains[0].rules.max_id = 5999;
+        state.domains[1].rules.min_id = 6000;
+        let known = Image::full().user(1, "alice", 5001, 5001).unasked(2, "staff", 5002);
+        apply_image(&mut state, 0, known).expect("well formed");
+        let lab = Image::full()
+            .user(1, "alice", 6001, 6001)
+            .user(2, "bob", 6002, 6002)
+            .group(3, "staff", 6003, &[2])
+            .group(4, "crew", 6004, &[1, 2]);
+        apply_image(&mut state, 1, lab).expect("well formed");
+        AwayDirectory { state: RwLock::new(state), is_away }
+    }
+
+    #[tokio::test]
+    async fn on_demand_skipped_domain_keeps_known_names() {
+        let directory = away(WhenAway::Next, true);
+        let unavailable = Err(Unavailable("away".to_owned()));
+        let crew = LookupReply::Group {
+            name: b"crew".to_vec(),
+            gid: 6004,
+            members: vec![b"bob".to_vec()],
+        };
+        for (question, wanted) in [
+            (by_name(LookupKind::UserByName, "bob"), Ok(user("bob", 6002))),
+            (LookupRequest::UserByUid(6002), Ok(user("bob", 6002))),
+            // The first domain is known to have these, and its alice is no member of the other one's groups.
+            (by_name(LookupKind::UserByName, "alice"), Ok(user("alice", 5001))),
+            (by_name(LookupKind::GroupByName, "crew"), Ok(crew)),
+            (by_name(LookupKind::GroupsOf, "bob"), Ok(LookupReply::Gids(vec![6004]))),
+            // The list of its staff is not known, and the group of that name elsewhere is another one.
+            (by_name(LookupKind::GroupByName, "staff"), unavailable.clone()),
+            // Names and ids that no other domain has may be there.
+            (by_name(LookupKind::UserByName, "carol"), unavailable.clone()),
+            (LookupRequest::UserByUid(5009), unavailable),
+        ] {
+            assert_eq!(lookup(&directory, &question).await, wanted, "{question:?}");
+        }
+        let served = ServedUser { domain: "lab".to_owned(), name: b"bob".to_vec(), uid: 6002 };
+        assert_eq!(find_user(&directory, b"bob").await, Ok(Some(served)));
+    }
+
+    #[tokio::test]
+    async fn on_demand_domain_that_waits_is_not_skipped() {
+        let bob = by_name(LookupKind::UserByName, "bob");
+        for (when_away, is_away) in [(WhenAway::Wait, true), (WhenAway::Next, false)] {
+            let directory = away(when_away, is_away);
+            assert!(lookup(&directory, &bob).await.is_err(), "{when_away:?} {is_away}");
+        }
+        let directory = away(WhenAway::Next, true);
+        directory.state.write().await.domains[0].entries.is_present = false;
+        assert!(lookup(&directory, &bob).await.is_err(), "what it has is not known yet");
+    }
+
     /// A directory without entries that records the queries.
     struct EmptyDirectory {
         state: RwLock<PublisherState>,
@@ -1379,20 +1543,20 @@ mod tests {
             &self,
             domain: usize,
             question: &LookupRequest,
-        ) -> Result<(), Unavailable> {
+        ) -> Result<DomainAnswer, Unavailable> {
             assert_eq!(domain, 0, "the other is mirrored");
             self.asked.lock().push(question.clone());
-            Ok(())
+            Ok(DomainAnswer::Given)
         }
 
         async fn query_domain_batch(
             &self,
             domain: usize,
             questions: &[&LookupRequest],
-        ) -> Result<(), Unavailable> {
+        ) -> Result<DomainAnswer, Unavailable> {
             assert_eq!(domain, 0, "the other is mirrored");
             self.asked.lock().extend(questions.iter().copied().cloned());
-            Ok(())
+            Ok(DomainAnswer::Given)
         }
     }
 

@@ -3,7 +3,9 @@
 //! result follows the rule in any order of queries.
 
 use super::model_entry::ModelEntry;
-use super::on_demand::{LookupReply, LookupRequest, LookupSource, Unavailable, lookup};
+use super::on_demand::{
+    DomainAnswer, LookupReply, LookupRequest, LookupSource, Unavailable, lookup,
+};
 use super::state::PublisherState;
 use super::tests::{Image, apply_image, host, learn, published};
 use roster_bus::domain_image::Records;
@@ -144,7 +146,7 @@ impl LookupSource for TestDirectories {
         &self,
         domain: usize,
         question: &LookupRequest,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<DomainAnswer, Unavailable> {
         let mut state = self.state.write().await;
         if state.domains[domain].mode == DomainMode::OnDemand {
             let people = &self.domains[domain];
@@ -164,14 +166,14 @@ impl LookupSource for TestDirectories {
                 });
             learn(&mut state, domain, found).expect("well formed");
         }
-        Ok(())
+        Ok(DomainAnswer::Given)
     }
 
     async fn query_domain_batch(
         &self,
         domain: usize,
         questions: &[&LookupRequest],
-    ) -> Result<(), Unavailable> {
+    ) -> Result<DomainAnswer, Unavailable> {
         let mut state = self.state.write().await;
         assert!(state.domains[domain].mode == DomainMode::OnDemand, "{domain} is mirrored");
         let is_asked_for =
@@ -179,7 +181,7 @@ impl LookupSource for TestDirectories {
         let found = self.domains[domain].iter().filter(is_asked_for);
         let found = found.fold(Image::full(), |image, one| one.bare(image));
         learn(&mut state, domain, found).expect("well formed");
-        Ok(())
+        Ok(DomainAnswer::Given)
     }
 }
 

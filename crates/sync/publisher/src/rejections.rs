@@ -3,7 +3,7 @@
 
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
 use super::state::{DomainState, PublisherState};
-use roster_admission::Refusal;
+use roster_admission::{AsGroup as _, Refusal};
 use roster_bus::domain_image::NO_REFERENCE;
 use roster_bus::interfaces::{EntryDetails, RejectedEntry};
 use roster_messages::table::directory;
@@ -99,7 +99,14 @@ impl DomainState {
                 groups
                     .map(|(number, group)| EntryDetails {
                         related: capped_names(self.members_of(group)),
-                        ..shown(number, &group.name, group.gid)
+                        ..match group.gid {
+                            Some(gid) => shown(number, &group.name, gid),
+                            None => EntryDetails {
+                                refused: "without a gid: used for nesting and access rules".into(),
+                                refused_code: directory::GROUP_ONLY_NESTS.code.to_owned(),
+                                ..shown(number, &group.name, group.gid())
+                            },
+                        }
                     })
                     .collect()
             }

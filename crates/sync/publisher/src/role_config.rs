@@ -33,4 +33,6 @@ pub struct DomainRules {
     pub mass_deletion: f64,
     /// On demand: lifetime of negative entries.
     pub negative: Duration,
+    /// On demand: the treatment of unknown names while no server replies.
+    pub when_away: config::WhenAway,
 }

@@ -7,7 +7,7 @@ use super::memory_limit;
 use super::merge::{MergedDomains, MergedEntry};
 use super::model_entry::{ModelEntry, ModelGroup};
 use super::name_owners::NameScheme;
-use roster_admission::{DomainNames, Refusal};
+use roster_admission::{AsGroup as _, DomainNames, Refusal};
 use roster_config::NameCase;
 use roster_passwd_format as record;
 use roster_snapshot::layout::{SnapshotKind, domain_flags};
@@ -67,7 +67,7 @@ pub fn build(
         let entry = group.entry.entry();
         builder.set_any_case(scheme.names(group.domain).ignores_case());
         let name = group.entry.name();
-        let record = record::Group { name, passwd: Some(PASSWD), gid: entry.gid };
+        let record = record::Group { name, passwd: Some(PASSWD), gid: entry.gid() };
         if ask_first(group.domain) {
             // Each member name may be another user there.
             let gaps = IncompleteFlags { responder_first: true, list_unknown: true };
@@ -175,7 +175,7 @@ fn add_on_demand_groups(
 ) -> Result<(), TooLarge> {
     let groups = merged.groups.iter().filter(|group| group.domain == position);
     let mut members: BTreeMap<u32, (u32, Vec<&[u8]>)> =
-        groups.map(|group| (group.number, (group.entry.entry().gid, Vec::new()))).collect();
+        groups.map(|group| (group.number, (group.entry.entry().gid(), Vec::new()))).collect();
     for user in merged.users.iter().filter(|user| user.domain == position) {
         for group in user.entry.entry().groups.iter().flatten() {
             if let Some((_, members)) = members.get_mut(group) {

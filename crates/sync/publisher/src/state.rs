@@ -14,10 +14,10 @@ use super::name_owners::NameScheme;
 use super::published_counts::domain_counts;
 use super::snapshot_build::build;
 use crate::role_config::{DomainRules, PublisherRoleConfig};
-use roster_admission::{DomainNames, Locals, Refusal, Rules};
+use roster_admission::{AsGroup as _, DomainNames, Locals, Refusal, Rules};
 use roster_bus::domain_image::{COMPLETE, CURRENT, REMOVALS_JUDGED, Record};
 use roster_bus::interfaces::{PublishedDomain, ServedUser};
-use roster_config::DomainMode;
+use roster_config::{DomainMode, WhenAway};
 use roster_messages::{Message, table::daemon};
 use roster_names::qualified_forms;
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
@@ -67,6 +67,8 @@ pub struct DomainState {
     pub name: String,
     /// Whether the backend mirrors the directory or queries it on demand.
     pub mode: DomainMode,
+    /// The treatment of unknown names while no server of an on-demand domain replies.
+    pub(super) when_away: WhenAway,
     pub(super) rules: Rules,
     pub(super) entries: DomainModel,
     /// Records in the model that no fetched state has yet.
@@ -318,7 +320,7 @@ impl PublisherState {
             }
             (Some(snapshot), ModelEntry::Group(group)) => {
                 match snapshot.group_by_name(&called(&group.name)) {
-                    Ok(found) => found.is_some_and(|found| found.gid == group.gid),
+                    Ok(found) => found.is_some_and(|found| Some(found.gid) == group.gid),
                     Err(_) => true,
                 }
             }
@@ -586,11 +588,13 @@ impl DomainState {
         let allowed_local_gids = host.allowed_local_gids.clone();
         let all = config.domains.iter().map(|other| (&*other.name, &*other.names.short_name));
         let names = DomainNames::new(&rules.name, &rules.names, all);
-        let DomainRules { name, mode, min_id, max_id, mass_deletion, .. } = rules.clone();
+        let DomainRules { name, mode, min_id, max_id, mass_deletion, when_away, .. } =
+            rules.clone();
         Self {
             counts: PublishedDomain { domain: name.clone(), ..PublishedDomain::default() },
             name,
             mode,
+            when_away,
             rules: Rules {
                 min_id,
                 max_id,
@@ -668,6 +672,6 @@ impl DomainState {
 fn entry_identity(entry: ModelEntry<'_>) -> (bool, &[u8], u32) {
     match entry {
         ModelEntry::User(user) => (true, user.name(), user.uid),
-        ModelEntry::Group(group) => (false, &group.name, group.gid),
+        ModelEntry::Group(group) => (false, &group.name, group.gid()),
     }
 }

@@ -19,7 +19,7 @@ use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
 use roster_bus::interfaces::RejectionCount;
-use roster_config::{AdmissionExceptions, DomainMode, HostConfig, NameConfig};
+use roster_config::{AdmissionExceptions, DomainMode, HostConfig, NameConfig, WhenAway};
 use roster_messages::table::directory;
 use roster_request::LookupKind as LookUp;
 use roster_role::testing::TestBus;
@@ -94,7 +94,7 @@ impl Image {
             &mut self.bytes,
             number,
             number,
-            gid,
+            Some(gid),
             name.as_bytes(),
             Some(members),
         );
@@ -138,7 +138,16 @@ impl Image {
     /// Adds a group without a member list.
     pub(super) fn unasked(mut self, number: u32, name: &str, gid: u32) -> Self {
         let name = name.as_bytes();
-        domain_image::write_group(&mut self.bytes, number, number, gid, name, None).expect("fits");
+        domain_image::write_group(&mut self.bytes, number, number, Some(gid), name, None)
+            .expect("fits");
+        self.counted()
+    }
+
+    /// Adds a group without gid, which only nests.
+    pub(super) fn nested(mut self, number: u32, name: &str, members: &[u32]) -> Self {
+        let name = name.as_bytes();
+        domain_image::write_group(&mut self.bytes, number, number, None, name, Some(members))
+            .expect("fits");
         self.counted()
     }
 
@@ -190,6 +199,7 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         mode: mode(name),
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),
+        when_away: WhenAway::Wait,
     };
     PublisherRoleConfig {
         host: HostConfig {
@@ -719,11 +729,50 @@ fn precedence_taken_name_or_id_has_code() {
     }
 }
 
+/// Groups without gid give their members to the groups around them, and do not appear themselves.
+#[test]
+fn members_through_groups_without_gid_are_served() {
+    for domain in ["corp", "asked"] {
+        let mut state = host(&[domain]);
+        let image = Image::full()
+            .user(1, "alice", 5001, 5001)
+            .user(2, "bob", 5002, 5002)
+            .group(3, "outer", 6003, &[4])
+            .nested(4, "role", &[1, 5])
+            .nested(5, "team", &[2, 4])
+            .nested(6, "alice", &[]);
+        apply_image(&mut state, 0, image).expect("well formed");
+        published(&mut state, |snapshot| {
+            assert_eq!(members_of(snapshot, "outer").expect("there"), ["alice", "bob"]);
+            for name in ["role", "team", "alice"] {
+                assert_eq!(members_of(snapshot, name), None, "{name}");
+            }
+            for gid in [0, u32::MAX] {
+                assert!(snapshot.group_by_gid(gid).expect("undamaged").is_none(), "{gid}");
+            }
+            if domain == "corp" {
+                assert_eq!(gids_of(snapshot, "bob"), [6003]);
+            }
+        });
+        assert_eq!(codes(&state, domain), Vec::<String>::new(), "they are not rejected");
+        let shown = state.show_entries(LookUp::GroupByName, b"role");
+        assert_eq!(shown[0].refused_code, directory::GROUP_ONLY_NESTS.code);
+        // The group gets a gid.
+        apply_image(&mut state, 0, Image::changes(1).group(4, "role", 6004, &[1]))
+            .expect("well formed");
+        published(&mut state, |snapshot| {
+            assert_eq!(members_of(snapshot, "role").expect("there"), ["alice"]);
+            assert_eq!(members_of(snapshot, "outer").expect("there"), ["alice"]);
+        });
+    }
+}
+
 #[test]
 fn members_user_with_own_group_is_user() {
     let mut state = host(&["corp"]);
     let mut image = Image::full().user(1, "alice", 5001, 5001).group(3, "staff", 6003, &[1]);
-    domain_image::write_group(&mut image.bytes, 2, 1, 5001, b"alice", Some(&[])).expect("fits");
+    domain_image::write_group(&mut image.bytes, 2, 1, Some(5001), b"alice", Some(&[]))
+        .expect("fits");
     apply_image(&mut state, 0, image.counted()).expect("well formed");
     published(&mut state, |snapshot| {
         assert_eq!(members_of(snapshot, "staff").expect("there"), ["alice"]);

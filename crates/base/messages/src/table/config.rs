@@ -378,6 +378,18 @@ crate::messages! {
         cause: "A name of digits must not be the id of another entry, and an on-demand domain does not know all ids.",
         fix: "Remove numeric_names, or set mode = \"replicate\".";
 
+    BASE_OF_OTHER_FORM = 1720, "search base with a scope or a filter in one text",
+        cause: "SSSD separates base, scope and filter by question marks. Roster has a key for each.",
+        fix: "Write the base as a table, such as { base = \"ou=people,dc=example,dc=com\", scope = \"one\" }.";
+    BASES_COUNT = 1721, "wrong number of search bases",
+        cause: "A list of search bases has 1 to 8 elements. Each base takes its own search.",
+        fix: "Write a common base, or distribute the bases over two domains.";
+    AWAY_WITHOUT_ID_RANGE = 1722, "domain may be skipped and has no dedicated id range",
+        cause: "While the domain is away, users of the next domains must not have its ids.",
+        fix: "Set min_id and max_id of the domain, or when_away = \"wait\".";
+    AWAY_ID_RANGE_SHARED = 1723, "domain may be skipped and shares ids with another domain",
+        cause: "While the domain is away, users of the other domain could have its ids.",
+        fix: "Set min_id and max_id of both domains so that they share no id, or when_away = \"wait\".";
     BIND_REALM_MISSING = 1740, "GSSAPI bind without a realm",
         cause: "bind = \"gssapi\" requires krb5_realm, the realm of this host and of the directory servers.",
         fix: "Add krb5_realm = \"REALM\".";

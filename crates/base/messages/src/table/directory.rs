@@ -408,6 +408,12 @@ crate::messages! {
         fix: "Rename the entry in the directory, or change the id of the other entry.";
 
     // SASL GSSAPI and client certificates.
+    GROUP_ONLY_NESTS = 5720, "group has no gid",
+        cause: "The group has no gidNumber. Other groups get its members, and access rules may name it. Programs do not see it.",
+        fix: "If programs must see the group, give it a gidNumber in the directory.";
+    GID_LOST = 5721, "group has lost its gid",
+        cause: "The directory no longer shows the gidNumber of a group that is served, and too many groups changed at once.",
+        fix: "Grant the bind DN read access to gidNumber. If the groups are meant to have none, run `roster domain approve-removals NAME`.";
     BIND_KEY_MISSING = 5740, "keytab lacks a key for the bind",
         cause: "`krb5_keytab` has no key of `bind_principal`, or no key of the realm `krb5_realm`.",
         fix: "Compare `klist -k` with `bind_principal` and `krb5_realm`. Write the key to the keytab; rosterd reads it within 20 seconds.";

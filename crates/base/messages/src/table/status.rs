@@ -84,4 +84,7 @@ crate::messages! {
     OLD_FILES_IN_USE = 3026, "processes use an older module or snapshot format",
         cause: "The processes started before an upgrade of Roster. They see no later changes of the snapshot.",
         fix: "Restart the services of these processes.";
+    REFERRALS_NOT_FOLLOWED = 3720, "a directory refers to another server",
+        cause: "The other server holds a part of the search bases. Roster does not serve the entries there.",
+        fix: "Configure the other server as a separate domain, or narrow `base` if the part is not needed.";
 }

@@ -279,11 +279,11 @@ impl EngineState {
                 continue;
             };
             let (key, seen) = (answer.key, SeenTimes { list: 0, ..answer.seen });
-            let reference = answer.reference;
+            let (reference, kind) = (answer.reference, answer.kind);
             self.scratch.clear();
             answer.write_without_members(&mut self.scratch);
             let (mark, digest) = (self.current_mark(key.search), digest(&self.scratch));
-            let (kind, ways) = (CachedKind::Group, MemberForms::default());
+            let ways = MemberForms::default();
             let slot = EntrySlot { key, kind, forms: ways, number, reference, mark, digest };
             self.store_entry(DomainMode::OnDemand, slot, seen);
         }
@@ -296,10 +296,10 @@ impl EngineState {
         groups: &[EntryId],
     ) {
         let parts = || self.known_parts();
-        let find = |kind, id| self.entries.find(kind, id, parts()).copied();
-        let Some(user) = find(CachedKind::User, user) else { return };
+        let find = |kinds, id| self.entries.find(kinds, id, parts()).copied();
+        let Some(user) = find(CachedKind::USERS, user) else { return };
         let mut numbers: Vec<u32> =
-            groups.iter().filter_map(|&id| Some(find(CachedKind::Group, id)?.number)).collect();
+            groups.iter().filter_map(|&id| Some(find(CachedKind::GROUPS, id)?.number)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         numbers.extend(self.retained_groups(settings, user.number, &numbers));

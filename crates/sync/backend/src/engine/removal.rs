@@ -4,15 +4,18 @@
 //! An entry that the server reports as deleted is removed at once, under the guard of `mass_deletion_threshold`. An
 //! entry that a listing or a reply lacked is missing. It is served until [`absences`](super::super::absences) has
 //! searched for it by its key. An entry that can no longer be parsed counts under the same limit as missing ones. An
-//! access rule that hides an attribute has this effect.
+//! access rule that hides an attribute has this effect. So does a group that loses its gid: it only nests from then on,
+//! unless too many lose theirs at once.
 
 use super::super::entry_index::CachedKind;
 use super::{Engine, EngineSettings, EngineState};
-use roster_domain_cache::EntryKey;
+use roster_domain_cache::{EntryKey, Rejection};
 use roster_messages::{log, table::directory};
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
-use roster_provider::{EntryId, EntrySink, KeySearchResult, SearchId};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use roster_provider::{
+    DirectoryEntry, DirectoryGroup, EntryId, EntrySink, KeySearchResult, SearchId,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
@@ -80,6 +83,8 @@ pub(super) struct RemovalState {
     missing_since: Option<Instant>,
     /// Entries that can no longer be parsed. They are served until the next flush decides about them together.
     pub(super) unreadable: [HashSet<EntryKey>; CachedKind::ALL.len()],
+    /// The unreadable ones that are groups without their former gid. After the decision they only nest.
+    lost_gids: HashMap<EntryKey, DirectoryGroup<'static>>,
     /// Entries with a removal that waits for an approval.
     pub(super) held: [HashSet<EntryKey>; CachedKind::ALL.len()],
     /// Searches with other held removals than in the cache.
@@ -95,6 +100,7 @@ impl RemovalState {
             missing: Default::default(),
             missing_since: None,
             unreadable: Default::default(),
+            lost_gids: HashMap::new(),
             held: Default::default(),
             held_changed_searches: BTreeSet::new(),
         }
@@ -102,6 +108,7 @@ impl RemovalState {
 
     /// Records that the entry is neither missing nor unreadable.
     pub(super) fn forget(&mut self, key: EntryKey) {
+        self.lost_gids.remove(&key);
         for keys in self.missing.iter_mut().chain(&mut self.unreadable) {
             keys.remove(&key);
         }
@@ -179,12 +186,16 @@ impl Engine {
     }
 
     /// Removes the entries of `absent` with a held removal, and all unreadable entries with a held removal. Returns the
-    /// number of removed entries.
-    pub fn confirm_removals(&self, absent: &[EntryKey]) -> u64 {
+    /// number of removed entries, and the unreadable groups among them: one that only lost its gid has to be read again.
+    pub fn confirm_removals(&self, absent: &[EntryKey]) -> (u64, Vec<(SearchId, EntryId)>) {
         let mut state = self.state();
         let held = state.removals.held.iter().flatten();
         let mut gone: HashSet<EntryKey> =
             held.filter(|key| state.rejected.contains(**key)).copied().collect();
+        let groups = &state.removals.held[CachedKind::Group as usize];
+        let unreadable = gone.iter().filter(|key| groups.contains(*key));
+        let unreadable =
+            unreadable.map(|key| (SearchId(key.search), EntryId(key.id))).collect::<Vec<_>>();
         gone.extend(absent.iter().filter(|key| state.is_removal_held(**key)));
         for key in &gone {
             state.release_held(*key);
@@ -194,7 +205,7 @@ impl Engine {
         state.removals.missing_guards.iter_mut().for_each(RemovalGuard::reset);
         drop(state);
         self.flush();
-        gone.len() as u64
+        (gone.len() as u64, unreadable)
     }
 }
 
@@ -263,9 +274,30 @@ impl EngineState {
         }
     }
 
+    /// Notes that a served group has no gid any more. The next flush decides whether it only nests from then on, or
+    /// whether too many groups lost theirs.
+    pub(super) fn note_lost_gid(
+        &mut self,
+        settings: &EngineSettings,
+        key: EntryKey,
+        group: &DirectoryGroup<'_>,
+    ) {
+        let rejection = Rejection {
+            name: String::from_utf8_lossy(&group.name).into_owned(),
+            reference: group.reference.to_vec(),
+            code: directory::GID_LOST.code.into(),
+            reason: "the group had a gid and the directory shows none".to_owned(),
+        };
+        self.reject(settings, key, rejection);
+        if self.removals.unreadable[CachedKind::Group as usize].contains(&key) {
+            self.removals.lost_gids.insert(key, group.clone().into_owned());
+        }
+    }
+
     /// Removes the entries that can no longer be parsed, or holds them. An attribute that an access rule hides makes
     /// many unreadable at once.
     pub(super) fn settle_unreadable(&mut self, settings: &EngineSettings) {
+        let mut lost_gids = std::mem::take(&mut self.removals.lost_gids);
         for kind in CachedKind::ALL {
             let keys: Vec<EntryKey> = self.removals.unreadable[kind as usize].drain().collect();
             if keys.is_empty() {
@@ -276,7 +308,14 @@ impl EngineState {
                 (self.removals.held[kind as usize].len() as u64, keys.len() as u64);
             let guard = &mut self.removals.missing_guards[kind as usize];
             match guard.decide(Instant::now(), population, held, removals) {
-                RemovalDecision::Allow => keys.iter().for_each(|key| self.remove(*key)),
+                RemovalDecision::Allow => {
+                    for key in keys {
+                        self.remove(key);
+                        if let Some(group) = lost_gids.remove(&key) {
+                            self.put(settings, key, &DirectoryEntry::Group(group));
+                        }
+                    }
+                }
                 RemovalDecision::Hold => self.hold_removals(settings, kind, &keys),
             }
         }

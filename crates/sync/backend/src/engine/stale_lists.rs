@@ -116,7 +116,7 @@ impl Engine {
             return PendingRereads::Groups(Vec::new(), Vec::new());
         }
         let is_one = |slot: &&EntrySlot| {
-            slot.kind == CachedKind::Group && found.groups.contains(&slot.number)
+            slot.kind != CachedKind::User && found.groups.contains(&slot.number)
         };
         let groups = match found.groups.is_empty() {
             true => Vec::new(),

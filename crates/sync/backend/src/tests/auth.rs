@@ -139,9 +139,10 @@ fn on_demand_names_never_asked_for_are_unknown() {
 
 #[test]
 fn members_are_those_of_groups_in_groups_and_of_the_primary_group() {
-    let nested = |name: &'static str, gid, members: &[&'static str]| {
+    let nested = |name: &'static str, gid: u32, members: &[&'static str]| {
         let members = members.iter().map(|name| dn(name)).collect();
         let (reference, name) = (name.as_bytes().into(), name.as_bytes().into());
+        let gid = Some(gid);
         DirectoryEntry::Group(DirectoryGroup { name, gid, reference, members: Some(members) })
     };
     let engine = engine(DomainMode::Replicate);
@@ -189,7 +190,8 @@ fn membership_through_an_unreadable_group_is_unknown() {
     let named_group = |name: &'static str, members: &[&'static str]| {
         let members = members.iter().map(|name| dn(name)).collect();
         let (reference, name) = (name.as_bytes().into(), name.as_bytes().into());
-        DirectoryEntry::Group(DirectoryGroup { name, gid: 5000, reference, members: Some(members) })
+        let gid = Some(5000);
+        DirectoryEntry::Group(DirectoryGroup { name, gid, reference, members: Some(members) })
     };
     let folder = tempfile::tempdir().expect("a folder");
     let engine = cached(folder.path(), DomainMode::Replicate);

@@ -319,7 +319,7 @@ async fn lookup_absent_is_empty_unreachable_is_error() {
     std::fs::remove_file(users).expect("removed");
     assert!(!directory.lookup_records("alice").await.expect("what is known").is_empty());
     let unknown = directory.lookup_records("nobody").await;
-    assert!(matches!(unknown, Err(BusError::Unavailable(_))), "broken never looks like absent");
+    assert!(matches!(unknown, Err(BusError::Away(_))), "broken never looks like absent");
 }
 
 #[tokio::test]

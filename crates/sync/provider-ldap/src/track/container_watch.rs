@@ -9,15 +9,15 @@ use crate::entry_key::{missing_key, read_key};
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
 use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest, code};
-use crate::schema::MirrorSearch;
+use crate::search::MirrorSearch;
 use roster_provider::EntryId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Limit of pending queries. OpenLDAP closes a connection with a hundred.
-const PENDING_MAX: usize = 16;
+/// Limit of pending queries of all searches. OpenLDAP closes a connection with a hundred.
+const PENDING_MAX: usize = 32;
 
 /// A query without a reply yet.
 enum PendingQuery {
@@ -31,26 +31,35 @@ pub(crate) struct ContainerWatch {
     key: String,
     /// Interval of the checks of containers for which the server reports no changes.
     interval: Duration,
+    /// Limit of its pending queries.
+    pending_max: usize,
     is_awake: bool,
     next: Option<Instant>,
     pending: HashMap<u32, PendingQuery>,
 }
 
 impl ContainerWatch {
-    pub fn new(search: MirrorSearch, key: String, interval: Duration) -> Self {
-        Self { search, key, interval, is_awake: false, next: None, pending: HashMap::new() }
+    /// Makes the checks of one of so many searches.
+    pub fn new(search: MirrorSearch, key: String, interval: Duration, searches: usize) -> Self {
+        let pending_max = (PENDING_MAX / searches.max(2)).max(1);
+        let pending = HashMap::new();
+        Self { search, key, interval, pending_max, is_awake: false, next: None, pending }
     }
 
     fn send_query(&mut self, question: ContainerQuery, connection: &mut LdapConnection) {
         let any = EncodedFilter::present("objectClass");
         let (name, scope, filter) = match &question {
             ContainerQuery::Container(name) => (name, Scope::Base, &any),
+            // Without a subtree, no entries below belong to the search.
+            ContainerQuery::Below(name) if self.search.scope != Scope::Subtree => {
+                (name, Scope::Base, &self.search.filter)
+            }
             ContainerQuery::Below(name) => (name, Scope::Subtree, &self.search.filter),
         };
         // The canonical form escapes all bytes that are not text, except in an invalid DN.
         let base = String::from_utf8_lossy(name);
         let mut attributes = vec![self.key.as_str()];
-        if scope == Scope::Subtree {
+        if matches!(question, ContainerQuery::Below(_)) {
             attributes.extend(self.search.attributes.iter().map(String::as_str));
         }
         let request =
@@ -90,7 +99,7 @@ impl Track for ContainerWatch {
             sink.known.containers(part).recheck_unwatched();
             self.next = None;
         }
-        while self.pending.len() < PENDING_MAX {
+        while self.pending.len() < self.pending_max {
             let Some(question) = sink.next_container_query(part) else { break };
             self.send_query(question, connection);
         }

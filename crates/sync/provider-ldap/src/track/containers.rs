@@ -84,17 +84,6 @@ pub(crate) struct Containers {
     is_changed: bool,
 }
 
-/// Returns the DN above this one, which is in canonical form.
-fn parent_dn(name: &[u8]) -> Option<&[u8]> {
-    let mut is_escaped = false;
-    let comma = name.iter().position(|&byte| {
-        let is_separator = byte == b',' && !is_escaped;
-        is_escaped = byte == b'\\' && !is_escaped;
-        is_separator
-    })?;
-    name.get(comma + 1..)
-}
-
 impl Containers {
     /// Starts a full listing. `before` has the known containers.
     pub fn listing(before: Option<&Self>) -> Self {
@@ -117,7 +106,7 @@ impl Containers {
             return Ok(());
         }
         let Some(mut folder) =
-            parent_dn(name).filter(|folder| self.last_container.as_deref() != Some(folder))
+            dn::parent(name).filter(|folder| self.last_container.as_deref() != Some(folder))
         else {
             return Ok(());
         };
@@ -129,7 +118,7 @@ impl Containers {
             if folder == base {
                 break;
             }
-            let Some(next) = parent_dn(folder) else { break };
+            let Some(next) = dn::parent(folder) else { break };
             folder = next;
         }
         Ok(())
@@ -186,7 +175,7 @@ impl Containers {
         if let Some(known) = self.names.get(&id) {
             return **known == *name;
         }
-        let folder = parent_dn(name).filter(|_| name != base && dn::is_within(name, base));
+        let folder = dn::parent(name).filter(|_| name != base && dn::is_within(name, base));
         folder.is_none_or(|folder| self.is_occupied(folder))
     }
 

@@ -14,9 +14,9 @@ use crate::entry_key::{missing_key, read_key};
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
 use crate::message::{
-    LdapRequest, LdapResponse, LdapResult, RawEntry, ResponseOperation, Scope, SearchRequest, code,
+    LdapRequest, LdapResponse, LdapResult, RawEntry, ResponseOperation, SearchRequest, code,
 };
-use crate::schema::{DYNAMIC_CLASSES, MirrorSearch, SearchKind};
+use crate::search::{DYNAMIC_CLASSES, MirrorSearch, SearchKind};
 use roster_messages::{log, table::directory};
 use tokio::time::Instant;
 
@@ -62,7 +62,7 @@ impl DynamicGroups {
         let attributes: Vec<&str> = attributes.map(String::as_str).collect();
         let request = SearchRequest {
             base: &self.search.base,
-            scope: Scope::Subtree,
+            scope: self.search.scope,
             filter: &self.filter,
             attributes: &attributes,
             entries_max: 0,
@@ -135,9 +135,8 @@ fn filter(search: &MirrorSearch) -> EncodedFilter {
         DYNAMIC_CLASSES.map(|class| EncodedFilter::equals("objectClass", class.as_bytes()));
     let is_dynamic = EncodedFilter::any(&classes);
     match &search.kind {
-        SearchKind::Both { groups, .. } => {
-            let is_group = EncodedFilter::equals("objectClass", groups.as_bytes());
-            EncodedFilter::all([&search.filter, &is_group, &is_dynamic])
+        SearchKind::Both { .. } => {
+            EncodedFilter::all([&search.filter, &search.groups, &is_dynamic])
         }
         _ => EncodedFilter::all([&search.filter, &is_dynamic]),
     }

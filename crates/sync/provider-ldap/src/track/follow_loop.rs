@@ -6,9 +6,7 @@ use super::server_liveness::ServerLiveness;
 use super::{Track, TrackSink};
 use crate::connection::LdapConnection;
 use crate::error::LdapError;
-use crate::message::ResponseOperation;
 use crate::netlink_watch::NetworkWatch;
-use roster_messages::{log, table::directory};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -46,7 +44,6 @@ pub(crate) struct FollowLoop<'a> {
     network: &'a NetworkWatch,
     liveness: ServerLiveness<'a>,
     settled: Option<Instant>,
-    is_referral_logged: bool,
 }
 
 impl<'a> FollowLoop<'a> {
@@ -57,8 +54,7 @@ impl<'a> FollowLoop<'a> {
         network: &'a NetworkWatch,
         liveness: ServerLiveness<'a>,
     ) -> Self {
-        let (settled, is_referral_logged) = (None, false);
-        Self { connection, tracks, sink, network, liveness, settled, is_referral_logged }
+        Self { connection, tracks, sink, network, liveness, settled: None }
     }
 
     /// Follows changes until the connection fails or `stop` returns. Calls `online` once, at the server's first
@@ -142,14 +138,7 @@ impl<'a> FollowLoop<'a> {
         let batch_began = Instant::now();
         loop {
             let response = self.connection.take_response()?;
-            let is_referral = matches!(response.operation, ResponseOperation::Reference);
-            if is_referral && !std::mem::replace(&mut self.is_referral_logged, true) {
-                log!(
-                    INFO,
-                    &directory::REFERRAL,
-                    "the server returned a referral; referrals are not followed. Configure the referred server as a separate domain."
-                );
-            }
+            self.sink.referrals.note(&response.operation);
             if !self.liveness.accept_response(&response)
                 && let Some(track) = self.tracks.iter_mut().find(|track| track.owns(response.id))
             {

@@ -17,10 +17,10 @@ use crate::connection::LdapConnection;
 use crate::entry_key::{missing_key, read_key};
 use crate::error::LdapError;
 use crate::message::{
-    LdapRequest, LdapResponse, LdapResult, RawEntry, RequestControl, ResponseOperation, Scope,
+    LdapRequest, LdapResponse, LdapResult, RawEntry, RequestControl, ResponseOperation,
     SearchRequest, code,
 };
-use crate::schema::MirrorSearch;
+use crate::search::MirrorSearch;
 use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, jitter};
 use std::collections::HashMap;
@@ -270,7 +270,7 @@ impl KeyReconciliation {
         attributes.extend(search.has_computed_attribute.then_some(self.stamp));
         let request = LdapRequest::Search(SearchRequest {
             base: &search.base,
-            scope: Scope::Subtree,
+            scope: search.scope,
             filter: &search.filter,
             attributes: &attributes,
             entries_max: 0,
@@ -285,6 +285,9 @@ impl KeyReconciliation {
         let Some(place) = self.searches.get(listing.search_index) else { return Ok(()) };
         let search = &place.search;
         listing.last_received = Instant::now();
+        if !search.owns_found(entry.dn) {
+            return Ok(());
+        }
         let id = read_key(entry, self.key)?;
         let Some(id) = id else {
             listing.keyless.get_or_insert_with(|| missing_key(entry, self.key));

@@ -7,7 +7,7 @@ use super::duplicate_uuid::{DuplicateState, DuplicateUuids};
 use super::{too_many_containers, too_many_entries};
 use crate::dn;
 use crate::error::LdapError;
-use crate::schema::MirrorSearch;
+use crate::search::MirrorSearch;
 use roster_provider::{EntryId, SearchId};
 use std::collections::HashMap;
 

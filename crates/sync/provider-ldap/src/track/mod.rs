@@ -53,7 +53,7 @@ mod track_sink;
 use crate::connection::LdapConnection;
 use crate::error::LdapError;
 use crate::message::{LdapResponse, LdapResult};
-use crate::schema::MirrorSearch;
+use crate::search::MirrorSearch;
 use containers::Containers;
 use duplicate_uuid::LimitExceeded;
 use resume_check::SyncCheckpoint;

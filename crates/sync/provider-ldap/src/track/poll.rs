@@ -23,7 +23,7 @@ use crate::message::{
     CHANGE_DELETE, CHANGE_MOVE, LdapRequest, LdapResponse, LdapResult, RawEntry, RequestControl,
     ResponseOperation, Scope, SearchRequest, code,
 };
-use crate::schema::MirrorSearch;
+use crate::search::MirrorSearch;
 use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, UnlistedEntries};
 use std::collections::{HashMap, HashSet};
@@ -291,7 +291,7 @@ impl Enumeration {
             attributes.push(stamps.attribute);
         }
         let base = &self.search.base;
-        let request = request(base, Scope::Subtree, &self.filter, &attributes);
+        let request = request(base, self.search.scope, &self.filter, &attributes);
         let controls = self.page_size.map(|size| RequestControl::Paged(size, &self.page));
         let id = connection.queue(&request, controls.as_slice());
         self.phase = PollPhase::Reading(listing, id);
@@ -325,6 +325,9 @@ impl Enumeration {
         let Some(id) = read_key(entry, &self.key)? else {
             return Err(missing_key(entry, &self.key));
         };
+        if !self.search.owns_found(entry.dn) {
+            return Ok(());
+        }
         if self.overtaken.contains(&sink.known.key(self.search.id, id, entry.dn)) {
             return Ok(());
         }
@@ -401,8 +404,7 @@ impl Enumeration {
         match response.operation {
             ResponseOperation::Entry(entry) => {
                 let change = response.controls.change_type()?;
-                let is_inside =
-                    dn::is_within(&dn::normalise(entry.dn), self.search.normalised_base());
+                let is_inside = self.search.owns(&dn::normalise(entry.dn));
                 if !is_inside && change != Some(CHANGE_MOVE) {
                     return Ok(());
                 }

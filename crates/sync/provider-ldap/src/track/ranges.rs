@@ -10,9 +10,8 @@ use crate::connection::LdapConnection;
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
 use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest};
-use crate::schema::{
-    MirrorSearch, ReadResult, RemainingMembers, dn_not_utf8, incomplete_list_reason,
-};
+use crate::schema::{ReadResult, RemainingMembers, dn_not_utf8, incomplete_list_reason};
+use crate::search::MirrorSearch;
 use roster_provider::{EntryId, Member};
 use tokio::time::Instant;
 

@@ -6,9 +6,8 @@ use super::duplicate_uuid::duplicate_id;
 use super::incomplete_groups::{IncompleteGroup, IncompleteGroups};
 use crate::ber::BerError;
 use crate::message::{RawEntry, printable};
-use crate::schema::{
-    AttributeMapping, EntryKind, MirrorSearch, PartialGroup, group_id, has_dynamic_class,
-};
+use crate::schema::{AttributeMapping, PartialGroup, group_id};
+use crate::search::{EntryKind, MirrorSearch, has_dynamic_class};
 use roster_messages::table::directory;
 use roster_provider::reason::Reason;
 use roster_provider::{

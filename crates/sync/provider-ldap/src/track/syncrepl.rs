@@ -18,10 +18,10 @@ use crate::entry_key::{missing_key, read_key};
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
 use crate::message::{
-    LdapRequest, LdapResponse, LdapResult, RawEntry, RequestControl, ResponseOperation, Scope,
+    LdapRequest, LdapResponse, LdapResult, RawEntry, RequestControl, ResponseOperation,
     SearchRequest, SyncEntryState, SyncInfo, code, oid,
 };
-use crate::schema::MirrorSearch;
+use crate::search::MirrorSearch;
 use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, SyncCookie, UnlistedEntries};
 use tokio::time::Instant;
@@ -104,7 +104,7 @@ impl SyncreplSearch {
         let base = &self.search.base;
         LdapRequest::Search(SearchRequest {
             base,
-            scope: Scope::Subtree,
+            scope: self.search.scope,
             filter,
             attributes,
             entries_max: 0,
@@ -406,6 +406,9 @@ impl SyncreplSearch {
             return Err(missing_key(entry, self.key));
         };
         self.progress.checks.check_entry(id, self.stamps.read(entry)?);
+        if !self.search.owns_found(entry.dn) {
+            return Ok(());
+        }
         let (_, is_known) = sink.mark_seen(&self.search, id, entry.dn);
         self.needs_full_listing |=
             !is_known && sink.adapter.is_user_or_group(&self.search, entry)?;

@@ -10,8 +10,9 @@ use crate::connection::LdapConnection;
 use crate::entry_key::{is_server_attribute, key_values, missing_key, read_key};
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
-use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest, code};
-use crate::schema::{AttributeMapping, MemberSyntax, MirrorSearch};
+use crate::message::{LdapRequest, LdapResponse, ResponseOperation, SearchRequest, code};
+use crate::schema::{AttributeMapping, MemberSyntax};
+use crate::search::MirrorSearch;
 use roster_messages::{log, table::directory};
 use std::slice;
 use tokio::time::Instant;
@@ -51,7 +52,7 @@ impl TargetedReread {
         let attributes: Vec<&str> = attributes.map(String::as_str).collect();
         let request = SearchRequest {
             base: &self.search.base,
-            scope: Scope::Subtree,
+            scope: self.search.scope,
             filter: &filter,
             attributes: &attributes,
             entries_max: 0,

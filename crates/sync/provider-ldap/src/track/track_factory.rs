@@ -11,7 +11,8 @@ use super::stamp_attribute::StampAttribute;
 use super::syncrepl::SyncreplSearch;
 use super::targeted_reread::TargetedReread;
 use crate::connection::{ConnectionSettings, RootDse};
-use crate::schema::{AttributeMapping, MirrorSearch};
+use crate::schema::AttributeMapping;
+use crate::search::MirrorSearch;
 use crate::server_selection::describe;
 use roster_config::{LdapConfig, LdapServer};
 use roster_request::TrackingMethod;
@@ -123,7 +124,9 @@ impl TrackFactory<'_> {
     ) -> [Box<dyn Track>; 2] {
         let key = self.key_attribute(method);
         let rereading = TargetedReread::new(search.clone(), key.clone());
-        [Box::new(ContainerWatch::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
+        let searches = self.searches.len();
+        let watch = ContainerWatch::new(search.clone(), key, self.config.poll, searches);
+        [Box::new(watch), Box::new(rereading)]
     }
 
     fn reconcile_timing(&self) -> ReconcileTiming {

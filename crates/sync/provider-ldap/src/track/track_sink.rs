@@ -12,7 +12,9 @@ use super::track_signals::TrackSignals;
 use crate::dn;
 use crate::error::LdapError;
 use crate::message::RawEntry;
-use crate::schema::{AttributeMapping, MirrorSearch, has_dynamic_class};
+use crate::referrals::Referrals;
+use crate::schema::AttributeMapping;
+use crate::search::{MirrorSearch, has_dynamic_class};
 use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, EntrySink, SearchId, SyncCookie, UnlistedEntries};
 use std::sync::Arc;
@@ -25,6 +27,7 @@ pub(crate) struct TrackSink {
     pub(super) signals: TrackSignals,
     pub(super) reads: ConcurrentReads,
     pub(super) rereads: Arc<RereadQueue>,
+    pub(super) referrals: Arc<Referrals>,
 }
 
 impl TrackSink {
@@ -32,6 +35,7 @@ impl TrackSink {
         sink: Arc<dyn EntrySink>,
         mapping: Arc<AttributeMapping>,
         rereads: Arc<RereadQueue>,
+        referrals: Arc<Referrals>,
         cookies: Vec<(SearchId, SyncCookie)>,
     ) -> Self {
         let (cookies, known) = SyncCookies::restore(cookies);
@@ -42,6 +46,7 @@ impl TrackSink {
             signals: TrackSignals::default(),
             reads: ConcurrentReads::default(),
             rereads,
+            referrals,
         }
     }
 
@@ -130,6 +135,10 @@ impl TrackSink {
         entry: &RawEntry<'_>,
         lists_all: bool,
     ) -> Result<bool, LdapError> {
+        if !search.owns_found(entry.dn) {
+            // Another search covers the place to which the entry has moved.
+            return Ok(!lists_all && self.remove_entry(search, id));
+        }
         self.note_change(search.id, id);
         if lists_all {
             return self.report_entry(search, id, entry, EntrySource::Listing);
@@ -160,7 +169,8 @@ impl TrackSink {
         id: EntryId,
         entry: &RawEntry<'_>,
     ) -> Result<(), LdapError> {
-        if !self.reads.is_outdated(search.id, id)
+        if search.owns_found(entry.dn)
+            && !self.reads.is_outdated(search.id, id)
             && self.report_entry(search, id, entry, EntrySource::Reread)?
         {
             self.signals.require_full_listing(search.id);

@@ -8,7 +8,7 @@ use roster_config::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
     DomainSecrets, HomeShellOverrides, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
     MemberValues, NameCase, NameConfig, PasswordChangeConfig, ProviderConfig as Configured,
-    SearchConfig, SecretFile,
+    SearchBase, SearchConfig, SecretFile, WhenAway,
 };
 use roster_provider::account::Account;
 use roster_provider::reason::Reason;
@@ -113,7 +113,7 @@ impl Book {
         };
         let group = |group: &DirectoryGroup<'static>| {
             let members = group.members.iter().flatten().map(name).collect();
-            (text(&group.name), (group.gid, members))
+            (text(&group.name), (group.gid.unwrap_or_default(), members))
         };
         out.groups.values().map(group).collect()
     }
@@ -234,15 +234,18 @@ impl EntrySink for Book {
 
     fn present(&self, part: SearchId, id: EntryId) -> bool {
         let mut now = self.now.lock();
-        let is_known = now.of_part.contains_key(&id);
+        let is_known = now.of_part.get(&id) == Some(&part);
         if is_known {
             now.mention(part, id);
         }
         is_known
     }
 
-    fn removed(&self, _part: SearchId, id: EntryId) {
-        self.now.lock().forget(id);
+    fn removed(&self, part: SearchId, id: EntryId) {
+        let mut now = self.now.lock();
+        if now.of_part.get(&id) == Some(&part) {
+            now.forget(id);
+        }
     }
 
     fn rejected(&self, part: SearchId, id: EntryId, rejected: &UnreadableEntry<'_>) {
@@ -328,9 +331,16 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
     let keys = Keys {
         servers: vec![address(&server.uri())],
         discover: None,
-        users: SearchConfig { base: base.clone(), filter: "(objectClass=posixAccount)".to_owned() },
-        groups: SearchConfig { base: base.clone(), filter: "(objectClass=posixGroup)".to_owned() },
-        base,
+        users: SearchConfig {
+            bases: vec![SearchBase::subtree(&base)],
+            filter: "(objectClass=posixAccount)".to_owned(),
+        },
+        groups: SearchConfig {
+            bases: vec![SearchBase::subtree(&base)],
+            filter: "(objectClass=posixGroup)".to_owned(),
+        },
+        nested_group_filter: "(objectClass=groupOfNames)".to_owned(),
+        bases: vec![SearchBase::subtree(&base)],
         attributes: AttributeNames {
             user_name: "uid".to_owned(),
             user_uid: "uidnumber".to_owned(),
@@ -394,6 +404,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
+        when_away: WhenAway::Wait,
         provider: Configured::Ldap(Box::new(keys)),
         access: AccessConfig::unconfigured(),
         auth: AuthConfig {

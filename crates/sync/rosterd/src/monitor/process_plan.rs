@@ -192,6 +192,7 @@ fn domain_rules(domain: &DomainConfig) -> DomainRules {
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
         negative: domain.negative,
+        when_away: domain.when_away,
     }
 }
 
