@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simple case folding of names. A name that is not UTF-8 folds its ASCII letters only.
+//! Simple case folding of names. Bytes that are not UTF-8 stay as they are.
 
 use crate::fold_table::RUNS;
 #[cfg(feature = "alloc")]
 use alloc::{borrow::Cow, vec::Vec};
-use core::slice;
-use core::str::{self, Chars};
 
 /// Offset of the codes for bytes that are not text: they equal no character.
 const BYTE_CODES: u32 = 0x11_0000;
@@ -17,53 +15,64 @@ const BYTE_CODES: u32 = 0x11_0000;
 ///
 /// assert_eq!(['A', 'ä', 'Σ', 'ς', 'İ'].map(fold_char), ['a', 'ä', 'σ', 'σ', 'İ']);
 /// ```
-#[inline]
 #[must_use]
 pub fn fold_char(char: char) -> char {
-    if char.is_ascii() { char.to_ascii_lowercase() } else { fold_other(char) }
+    char::from_u32(fold_code(char.into())).unwrap_or(char)
 }
 
-#[inline(never)]
-fn fold_other(char: char) -> char {
-    let code = u32::from(char);
+/// Returns the folding of a character's number. Other numbers stay as they are.
+fn fold_code(code: u32) -> u32 {
+    if code < 0x80 {
+        return if code.wrapping_sub(0x41) < 26 { code | 0x20 } else { code };
+    }
     let after = RUNS.partition_point(|run| run.first() <= code);
     let run = after.checked_sub(1).and_then(|place| RUNS.get(place));
-    let folded = run.and_then(|run| run.fold(code)).and_then(char::from_u32);
-    folded.unwrap_or(char)
+    run.and_then(|run| run.fold(code)).unwrap_or(code)
 }
 
-/// Iterator over the folded characters of a name, as numbers.
+/// Iterator over the characters of a name, as numbers. Bytes that are not UTF-8 have numbers above all characters.
 #[derive(Clone, Debug)]
-pub struct FoldedCodes<'a>(NameText<'a>);
+struct Codes<'a>(&'a [u8]);
 
-#[derive(Clone, Debug)]
-enum NameText<'a> {
-    Text(Chars<'a>),
-    Bytes(slice::Iter<'a, u8>),
-}
-
-impl Iterator for FoldedCodes<'_> {
+impl Iterator for Codes<'_> {
     type Item = u32;
 
-    #[inline]
     fn next(&mut self) -> Option<u32> {
-        match &mut self.0 {
-            NameText::Text(chars) => chars.next().map(|char| fold_char(char).into()),
-            NameText::Bytes(bytes) => bytes.next().map(|byte| match byte.is_ascii() {
-                true => byte.to_ascii_lowercase().into(),
-                false => BYTE_CODES.wrapping_add(u32::from(*byte)),
-            }),
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        // The bytes that follow, the bits of the first one, and the smallest number of this length.
+        let (tail, bits, min) = match first {
+            0..0x80 => return Some(first.into()),
+            0xc0..0xe0 => (1_usize, 0x1f, 0x80),
+            0xe0..0xf0 => (2, 0x0f, 0x800),
+            0xf0..0xf8 => (3, 0x07, 0x1_0000),
+            _ => return Some(byte_code(first)),
+        };
+        let mut code = u32::from(first & bits);
+        let Some((following, rest)) = rest.split_at_checked(tail) else {
+            return Some(byte_code(first));
+        };
+        for byte in following {
+            if byte & 0xc0 != 0x80 {
+                return Some(byte_code(first));
+            }
+            code = code << 6 | u32::from(byte & 0x3f);
         }
+        if code < min || char::from_u32(code).is_none() {
+            return Some(byte_code(first));
+        }
+        self.0 = rest;
+        Some(code)
     }
 }
 
-/// Returns the folded characters of a name. Bytes of a name that is not UTF-8 have codes above all characters.
-#[must_use]
-pub fn folded_codes(name: &[u8]) -> FoldedCodes<'_> {
-    FoldedCodes(match str::from_utf8(name) {
-        Ok(text) => NameText::Text(text.chars()),
-        Err(_) => NameText::Bytes(name.iter()),
-    })
+fn byte_code(byte: u8) -> u32 {
+    BYTE_CODES | u32::from(byte)
+}
+
+/// Returns the folded characters of a name, as numbers. Bytes that are not UTF-8 have numbers above all characters.
+pub fn folded_codes(name: &[u8]) -> impl Iterator<Item = u32> {
+    Codes(name).map(fold_code)
 }
 
 /// Returns whether two names are equal apart from case.
@@ -83,10 +92,7 @@ pub fn equals_folded(one: &[u8], other: &[u8]) -> bool {
 /// Returns whether folding leaves a name as it is.
 #[must_use]
 pub fn is_folded(name: &[u8]) -> bool {
-    match str::from_utf8(name) {
-        Ok(text) => text.chars().all(|char| fold_char(char) == char),
-        Err(_) => !name.iter().any(u8::is_ascii_uppercase),
-    }
+    Codes(name).all(|code| fold_code(code) == code)
 }
 
 /// Returns the folded name.
@@ -102,10 +108,12 @@ pub fn fold(name: &[u8]) -> Cow<'_, [u8]> {
     if is_folded(name) {
         return Cow::Borrowed(name);
     }
-    let Ok(text) = str::from_utf8(name) else { return Cow::Owned(name.to_ascii_lowercase()) };
     let mut folded = Vec::with_capacity(name.len());
-    for char in text.chars().map(fold_char) {
-        folded.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+    for code in folded_codes(name) {
+        match char::from_u32(code) {
+            Some(char) => folded.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+            None => folded.push(code as u8),
+        }
     }
     Cow::Owned(folded)
 }
@@ -115,6 +123,7 @@ mod tests {
     use super::*;
     extern crate std;
     use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+    use std::string::String;
     use std::vec::Vec;
 
     /// Returns the characters with the same simple case folding, by another implementation.
@@ -148,7 +157,34 @@ mod tests {
     }
 
     #[test]
-    fn names_without_text_fold_ascii_only() {
+    fn codes_decode_each_character() {
+        let all: String = ('\0'..=char::MAX).collect();
+        assert!(Codes(all.as_bytes()).eq(all.chars().map(u32::from)));
+    }
+
+    #[test]
+    fn codes_of_other_bytes_are_no_characters() {
+        // Cut, too long, a surrogate, beyond the last character, and bytes that begin nothing.
+        for bytes in [
+            &b"\xc3"[..],
+            b"\xe2\x82",
+            b"\xc1\x81",
+            b"\xe0\x9f\xbf",
+            b"\xf0\x8f\xbf\xbf",
+            b"\xed\xa0\x80",
+            b"\xf4\x90\x80\x80",
+            b"\x80",
+            b"\xff",
+            b"\xf8\x88\x80\x80\x80",
+        ] {
+            assert!(std::str::from_utf8(bytes).is_err());
+            let expected = bytes.iter().map(|byte| byte_code(*byte));
+            assert!(Codes(bytes).eq(expected), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn names_without_text_fold_what_is_text() {
         assert!(equals_folded(b"A\xff\xc3", b"a\xff\xc3"));
         assert!(!equals_folded(b"\xff", "\u{ff}".as_bytes()));
         assert!(!equals_folded(b"\xc4\xff", b"\xe4\xff"));

@@ -8,7 +8,6 @@ use crate::Damage;
 use crate::hash::{self, ChecksumIdentity};
 use crate::layout::{DomainOptionsSlot, DomainSlot, SectionId, domain_flags};
 use core::ops::Range;
-use roster_names::{NameBuffer, folds_to};
 
 /// A domain and the positions of its entries.
 ///
@@ -47,8 +46,8 @@ impl Domain<'_> {
     #[inline(never)]
     #[must_use]
     pub fn is_called(&self, name: &[u8]) -> bool {
-        let Some(folded) = NameBuffer::folded(name) else { return false };
-        let is_own = |own: &[u8]| !own.is_empty() && folds_to(own, folded.as_bytes());
+        // Names of domains are ASCII. An empty short name is none.
+        let is_own = |own: &[u8]| !name.is_empty() && own.eq_ignore_ascii_case(name);
         is_own(self.name) || is_own(self.short_name)
     }
 }
@@ -91,9 +90,8 @@ impl<'a> Domains<'a> {
 
     #[inline(never)] // one copy in the module
     fn domain(&mut self, slot: &'a DomainSlot) -> Result<Domain<'a>, Damage> {
-        let check = self.identity.check(slot, SectionId::Domains, self.position);
         let name = slot.name.get(..slot.name_len.into()).ok_or(Damage)?;
-        if !hash::agrees(slot.check.get(), check) || name.is_empty() {
+        if !self.is_whole(zerocopy::transmute_ref!(slot), SectionId::Domains) || name.is_empty() {
             return Err(Damage);
         }
         let [users, groups] = self.ends;
@@ -110,14 +108,21 @@ impl<'a> Domains<'a> {
         Ok(Domain { name, short_name, flags, users: users..ends[0], groups: groups..ends[1] })
     }
 
+    /// Returns whether the record at the position matches its checksum.
+    #[inline(never)] // one copy in the module
+    fn is_whole(&self, slot: &[u8; size_of::<DomainSlot>()], section: SectionId) -> bool {
+        let [a, b, c, d, ..] = *slot;
+        let check = self.identity.check(slot, section, self.position);
+        hash::agrees(u32::from_le_bytes([a, b, c, d]), check)
+    }
+
     /// Returns the short name and the flags of the domain at the position.
     fn options(&self) -> Result<(&'a [u8], u32), Damage> {
         if self.options.is_empty() {
             return Ok((&[], 0));
         }
         let slot = self.options.get(self.position as usize).ok_or(Damage)?;
-        let check = self.identity.check(slot, SectionId::DomainOptions, self.position);
-        if !hash::agrees(slot.check.get(), check) {
+        if !self.is_whole(zerocopy::transmute_ref!(slot), SectionId::DomainOptions) {
             return Err(Damage);
         }
         let short_name = slot.short_name.get(..slot.short_name_len.into()).ok_or(Damage)?;

@@ -387,18 +387,9 @@ impl<'a> Snapshot<'a> {
     /// Returns the gids of the groups of a user. The name may be any name that finds the user.
     #[inline]
     pub fn groups_of_user(&self, name: &[u8]) -> LookupResult<Gids<'a>> {
-        let mut name = name;
-        let mut is_given = true;
-        loop {
-            match self.supplementary(name) {
-                Ok(None) if is_given => {
-                    let Some(own) = self.user_name_by_other_name(name)? else {
-                        return Ok(None);
-                    };
-                    (name, is_given) = (own, false);
-                }
-                found => return found,
-            }
+        match self.supplementary(name) {
+            Ok(None) => self.groups_by_other_name(name),
+            found => found,
         }
     }
 

@@ -8,7 +8,7 @@
 //! Every process loads the module, so users and groups share one copy of this code.
 
 use crate::domains::Domain;
-use crate::{Damage, Group, LookupResult, Snapshot, User, hash};
+use crate::{Damage, Gids, Group, LookupResult, Snapshot, User, hash};
 use core::ops::Range;
 use roster_names::{NAME_BYTES_MAX, NameBuffer, QualifiedName, folds_to, qualified_forms};
 
@@ -17,6 +17,8 @@ use roster_names::{NAME_BYTES_MAX, NameBuffer, QualifiedName, folds_to, qualifie
 enum NamedKind {
     User,
     Group,
+    /// A name slot.
+    Member,
 }
 
 /// A key of an index, and the entries that count.
@@ -58,11 +60,15 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns the name of the user that another name finds.
+    /// Returns the groups of the user that another name finds.
     #[cold]
     #[inline(never)]
-    pub(crate) fn user_name_by_other_name(&self, name: &[u8]) -> LookupResult<&'a [u8]> {
-        Ok(self.user_by_other_name(name)?.map(|user| user.text.first()))
+    pub(crate) fn groups_by_other_name(&self, name: &[u8]) -> LookupResult<Gids<'a>> {
+        let Some(user) = self.user_by_other_name(name)? else { return Ok(None) };
+        let (kind, name) = (NamedKind::Member, user.text.first());
+        let key = SpellingKey { kind, name, is_folded: false, within: None };
+        let Some(position) = self.position_of_key(&key)? else { return Ok(None) };
+        Ok(self.supplementary_at(position)?.map(|(_, gids)| gids))
     }
 
     /// Tries the other readings of a name. An exact match was tried before.
@@ -95,12 +101,10 @@ impl<'a> Snapshot<'a> {
                 return Ok(found);
             }
         }
-        for named in &named {
-            if let Some((form, domain)) = named {
-                let found = self.position_in_domain(kind, *form, domain)?;
-                if found.is_some() {
-                    return Ok(found);
-                }
+        for (form, domain) in named.iter().flatten() {
+            let found = self.position_in_domain(kind, *form, domain)?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
@@ -116,7 +120,7 @@ impl<'a> Snapshot<'a> {
     ) -> LookupResult<u32> {
         let within = match kind {
             NamedKind::User => &domain.users,
-            NamedKind::Group => &domain.groups,
+            NamedKind::Group | NamedKind::Member => &domain.groups,
         };
         if let Some(qualified) = NameBuffer::qualified(form.name, domain.name) {
             let found = self.position_within(kind, qualified.as_bytes(), domain, within)?;
@@ -159,25 +163,33 @@ impl<'a> Snapshot<'a> {
         let index = match key.kind {
             NamedKind::User => &self.by_user_name,
             NamedKind::Group => &self.by_group_name,
+            NamedKind::Member => &self.by_member,
         };
         index.find(hash::bytes(key.name, self.seed), |position| {
-            let (name, ignores_case, is_refused) = match key.kind {
-                NamedKind::User => {
-                    let text = self.user_of(position)?.text;
-                    (text.first(), text.is_any_case(), text.is_refused())
-                }
-                NamedKind::Group => {
-                    let text = self.group_of(position)?.text;
-                    (text.first(), text.is_any_case(), text.is_refused())
-                }
-            };
-            let is_called = match key.is_folded {
-                true => ignores_case && folds_to(name, key.name),
-                false => name == key.name,
-            };
             let is_within = key.within.is_none_or(|within| within.contains(&position));
-            Ok((is_called && is_within && !is_refused).then_some(position))
+            let is_called = match (self.name_at(key.kind, position)?, key.is_folded) {
+                (Some((name, true)), true) => folds_to(name, key.name),
+                (Some((name, _)), false) => name == key.name,
+                _ => false,
+            };
+            Ok((is_within && is_called).then_some(position))
         })
+    }
+
+    /// Returns the name of an entry, and whether it ignores case. Returns `None` if the floor refuses the entry.
+    #[inline(never)]
+    fn name_at(&self, kind: NamedKind, position: u32) -> LookupResult<(&'a [u8], bool)> {
+        match kind {
+            NamedKind::User => {
+                let text = self.user_of(position)?.text;
+                Ok((!text.is_refused()).then(|| (text.first(), text.is_any_case())))
+            }
+            NamedKind::Group => {
+                let text = self.group_of(position)?.text;
+                Ok((!text.is_refused()).then(|| (text.first(), text.is_any_case())))
+            }
+            NamedKind::Member => Ok(self.name(position)?.map(|name| (name, false))),
+        }
     }
 }
 

@@ -60,6 +60,7 @@ pub struct ModuleOptions {
 
 /// The names in `domains=`, separated by commas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // the module has no allocator, and one value a call
 pub enum DomainList {
     /// All domains.
     #[default]

@@ -2,7 +2,7 @@
 //! Cache of missing entries, so that repeated requests for the same missing name are cheap. No clock here: the time is
 //! an argument.
 
-use roster_names::{equals_folded, qualified_forms};
+use roster_names::{equals_folded, fold, is_folded, qualified_forms};
 use roster_request::LookupKind;
 use roster_wire::NssRequest;
 use std::collections::HashMap;
@@ -12,23 +12,34 @@ use std::time::{Duration, Instant};
 /// names costs other programs at most one query for each of their names.
 const ENTRIES_MAX: usize = 16_384;
 
+/// Names in the cache that have another form than most. If there are more, all of these are dropped.
+const OTHER_NAMES_MAX: usize = 512;
+
 /// Missing entries by request.
 pub(super) struct NegativeCache {
     lifetime: Duration,
     names: HashMap<(LookupKind, Vec<u8>), Instant>,
+    /// Names in upper case and names with a domain: another name may be the entry's.
+    other_names: HashMap<(LookupKind, Vec<u8>), Instant>,
     ids: HashMap<(LookupKind, u32), Instant>,
 }
 
 impl NegativeCache {
     /// Makes a cache with that lifetime.
     pub(super) fn new(life: Duration) -> Self {
-        Self { lifetime: life, names: HashMap::new(), ids: HashMap::new() }
+        Self {
+            lifetime: life,
+            names: HashMap::new(),
+            other_names: HashMap::new(),
+            ids: HashMap::new(),
+        }
     }
 
     /// Whether the entry is known to be missing.
     pub(super) fn knows(&self, request: &NssRequest<'_>, now: Instant) -> bool {
         let until = if request.kind.is_by_name() {
-            self.names.get(&(request.kind, request.name.to_vec()))
+            let key = (request.kind, request.name.to_vec());
+            self.names.get(&key).or_else(|| self.other_names.get(&key))
         } else {
             self.ids.get(&(request.kind, request.id))
         };
@@ -49,8 +60,15 @@ impl NegativeCache {
             self.ids.clear();
         }
         let until = now + self.lifetime;
-        if request.kind.is_by_name() {
+        let is_own = is_folded(request.name) && !may_have_domain(request.name);
+        if request.kind.is_by_name() && is_own {
             self.names.insert((request.kind, request.name.to_vec()), until);
+        } else if request.kind.is_by_name() {
+            // Each change of an entry reads all of them.
+            if self.other_names.len() >= OTHER_NAMES_MAX {
+                self.other_names.clear();
+            }
+            self.other_names.insert((request.kind, request.name.to_vec()), until);
         } else {
             self.ids.insert((request.kind, request.id), until);
         }
@@ -67,11 +85,12 @@ impl NegativeCache {
     }
 
     fn forget(&mut self, by_name: &[LookupKind], name: &[u8], by_id: LookupKind) {
+        for &kind in by_name {
+            self.names.remove(&(kind, fold(name).into_owned()));
+        }
         // The entry may be found in other spellings, and with its domain.
-        self.names.retain(|(kind, missing), _| {
-            let is_other = !equals_folded(missing, name)
-                && qualified_forms(missing).iter().all(Option::is_none);
-            is_other || !by_name.contains(kind)
+        self.other_names.retain(|(kind, missing), _| {
+            !by_name.contains(kind) || !may_have_domain(missing) && !equals_folded(missing, name)
         });
         self.ids.retain(|(kind, _), _| *kind != by_id);
     }
@@ -79,8 +98,13 @@ impl NegativeCache {
     /// Drops all entries.
     pub(super) fn forget_all(&mut self) {
         self.names.clear();
+        self.other_names.clear();
         self.ids.clear();
     }
+}
+
+fn may_have_domain(name: &[u8]) -> bool {
+    qualified_forms(name).iter().any(Option::is_some)
 }
 
 #[cfg(test)]
@@ -105,6 +129,24 @@ mod tests {
         let mut absent = NegativeCache::new(LIFE);
         requests.iter().for_each(|request| absent.note(request, now));
         (absent, requests)
+    }
+
+    #[test]
+    fn negative_cache_forgets_each_name_of_entry() {
+        let now = Instant::now();
+        let mut absent = NegativeCache::new(LIFE);
+        let kind = LookupKind::UserByName;
+        let names = ["zoe", "ZOE", "Zoe", "zoe@corp", "CORP\\ZOE"];
+        for name in names.into_iter().chain(["ann", "ANN"]) {
+            absent.note(&by_name(kind, name), now);
+        }
+        absent.forget_user(b"Zoe");
+        assert!(names.iter().all(|name| !absent.knows(&by_name(kind, name), now)));
+        assert!(["ann", "ANN"].iter().all(|name| absent.knows(&by_name(kind, name), now)));
+        for number in 0..OTHER_NAMES_MAX * 2 {
+            absent.note(&by_name(kind, &format!("A{number}")), now);
+        }
+        assert!(absent.other_names.len() <= OTHER_NAMES_MAX);
     }
 
     #[test]
