@@ -93,12 +93,18 @@ pub struct LdapProvider {
     sink: Arc<dyn EntrySink>,
     refresh: Notify,
     rereads: Arc<RereadQueue>,
-    referrals: Arc<Referrals>,
+    observed: Observations,
+}
+
+/// Facts about the directory on the present connection.
+#[derive(Default)]
+struct Observations {
     tracking: Mutex<Option<TrackingMethod>>,
     /// The attribute that identifies entries in a mirror.
     mirror_key: Mutex<String>,
     /// Number of searches that returned entries without readable change stamps.
     unstamped: Arc<AtomicUsize>,
+    referrals: Arc<Referrals>,
 }
 
 /// The reason that a domain cannot be set up at all. Only another configuration fixes it.
@@ -153,10 +159,7 @@ impl LdapProvider {
             sink,
             refresh: Notify::new(),
             rereads: Arc::default(),
-            referrals: Arc::default(),
-            tracking: Mutex::default(),
-            mirror_key: Mutex::default(),
-            unstamped: Arc::default(),
+            observed: Observations::default(),
             config: config.as_ref().clone(),
         })
     }
@@ -176,7 +179,7 @@ impl LdapProvider {
             Err(error) => return ServiceEnd::Failed(error),
         };
         let named = describe(server);
-        self.referrals.clear();
+        self.observed.referrals.clear();
         let renew_at = connection.renew_at();
         let stop = async {
             tokio::select! {
@@ -191,9 +194,9 @@ impl LdapProvider {
         let peer = FollowedServer { server, settings: &self.settings };
         let mut end = FollowEnd::default();
         for method in OfferedMethod::offered(&root) {
-            *self.tracking.lock() = Some(method.tracking_method());
-            *self.mirror_key.lock() = factory.key_attribute(method);
-            self.unstamped.store(0, Ordering::Relaxed);
+            *self.observed.tracking.lock() = Some(method.tracking_method());
+            *self.observed.mirror_key.lock() = factory.key_attribute(method);
+            self.observed.unstamped.store(0, Ordering::Relaxed);
             let mut tracks = factory.make_tracks(method);
             let liveness = ServerLiveness::new(peer, self.config.search_timeout, Instant::now());
             let online = || self.sink.online(&named, passed_over);
@@ -229,7 +232,7 @@ impl LdapProvider {
             settings: &self.settings,
             mapping: &self.mapping,
             searches: &self.searches,
-            unstamped: &self.unstamped,
+            unstamped: &self.observed.unstamped,
             server,
             root,
         }
@@ -292,7 +295,7 @@ impl LdapProvider {
         let (connection, root) = LdapConnection::open(server, &self.settings).await?;
         // The searches of a mirror see more referrals than its lookups.
         let referrals = match self.mode {
-            DomainMode::OnDemand => Arc::clone(&self.referrals),
+            DomainMode::OnDemand => Arc::clone(&self.observed.referrals),
             DomainMode::Replicate => Arc::default(),
         };
         referrals.clear();
@@ -345,7 +348,7 @@ impl LdapProvider {
     async fn keep_lookups_connected(&self) -> Reason {
         let mut backoff = Backoff::new();
         let network = NetworkWatch::listen();
-        *self.tracking.lock() = Some(TrackingMethod::OnDemand);
+        *self.observed.tracking.lock() = Some(TrackingMethod::OnDemand);
         loop {
             match self.lookup_connector.open(true, || self.connect_lookups()).await {
                 Ok(open) => {
@@ -455,8 +458,8 @@ impl Provider for LdapProvider {
     }
 
     fn tracking_method(&self) -> Option<TrackingMethod> {
-        let tracking = *self.tracking.lock();
-        match self.unstamped.load(Ordering::Relaxed) {
+        let tracking = *self.observed.tracking.lock();
+        match self.observed.unstamped.load(Ordering::Relaxed) {
             0 => tracking,
             _ if tracking == Some(TrackingMethod::Polling) => {
                 Some(TrackingMethod::PollingEverything)
@@ -466,7 +469,7 @@ impl Provider for LdapProvider {
     }
 
     fn referred_servers(&self) -> Vec<String> {
-        self.referrals.servers()
+        self.observed.referrals.servers()
     }
 
     async fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> Reason {
@@ -475,7 +478,8 @@ impl Provider for LdapProvider {
         }
         let network = NetworkWatch::listen();
         let (sink, mapping) = (Arc::clone(&self.sink), Arc::clone(&self.mapping));
-        let (rereads, referrals) = (Arc::clone(&self.rereads), Arc::clone(&self.referrals));
+        let (rereads, referrals) =
+            (Arc::clone(&self.rereads), Arc::clone(&self.observed.referrals));
         let mut track_sink = TrackSink::new(sink, mapping, rereads, referrals, cookies);
         let mut backoff = Backoff::new();
         loop {
@@ -520,7 +524,7 @@ impl Provider for LdapProvider {
     ) -> Result<KeySearchResult, LookupError> {
         let mut asker = self.lookup_session().await?;
         let is_mirror = self.mode == DomainMode::Replicate;
-        let mirror_key = self.mirror_key.lock().clone();
+        let mirror_key = self.observed.mirror_key.lock().clone();
         if is_mirror && mirror_key.is_empty() {
             let reason = Reason::new(&directory::NO_MIRROR_SERVER, "no server is mirrored yet");
             return Err(LookupError::Unreachable(reason));

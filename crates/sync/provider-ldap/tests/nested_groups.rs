@@ -5,9 +5,10 @@ mod common;
 
 use common::{Book, Mirror, domain, keys, secrets};
 use roster_config::{DomainConfig, DomainMode};
-use roster_provider::LookupQuery;
+use roster_provider::{LookupQuery, Provider};
+use roster_request::TrackingMethod;
 use roster_system_tests::servers::BASE;
-use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions};
+use roster_system_tests::{DirectoryServer, Ds389, LdifBuilder, Schema, Slapd, SlapdOptions};
 use std::collections::BTreeSet;
 
 const SCHEMA: Schema = Schema::Rfc2307bis;
@@ -23,7 +24,7 @@ fn role(name: &str, members: &[String]) -> String {
     format!("dn: {dn}\nobjectClass: groupOfNames\ncn: {name}\n{members}\n")
 }
 
-fn slapd(syncprov: bool) -> Slapd {
+fn ldif() -> String {
     let directory = directory();
     let none: [&str; 0] = [];
     let mut ldif = directory.tree()
@@ -36,8 +37,11 @@ fn slapd(syncprov: bool) -> Slapd {
         ldif += &role(&format!("level{level}"), &[next]);
     }
     // The last level also closes a circle.
-    ldif += &role("level12", &[directory.user_dn("bob"), directory.group_dn("role")]);
-    Slapd::serving(SlapdOptions { syncprov, ..SlapdOptions::new(SCHEMA) }, &ldif)
+    ldif + &role("level12", &[directory.user_dn("bob"), directory.group_dn("role")])
+}
+
+fn slapd(syncprov: bool) -> Slapd {
+    Slapd::serving(SlapdOptions { syncprov, ..SlapdOptions::new(SCHEMA) }, &ldif())
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -54,7 +58,7 @@ fn is_whole(book: &Book) -> bool {
 }
 
 /// Changes groups without gid at the server, and expects each change in the mirror.
-fn changes_are_seen(slapd: &Slapd, mirror: &Mirror) {
+fn changes_are_seen(slapd: &impl DirectoryServer, mirror: &Mirror) {
     let directory = directory();
     mirror.until("14 groups", is_whole);
     assert_eq!(mirror.book.rejected(), [].into());
@@ -94,6 +98,18 @@ fn nested_groups_are_followed_by_syncrepl_and_polls() {
         let filters = ["(objectClass=posixAccount)", "(&(objectClass=posixAccount)(uid=*))"];
         keys(&mut domain).users.filter = filters[usize::from(!syncprov)].to_owned();
         changes_are_seen(&slapd, &Mirror::start(&domain, &secrets(None)));
+    }
+}
+
+#[test]
+fn nested_groups_are_followed_in_389_ds() {
+    for (server, method) in [
+        (Ds389::as_delivered(&ldif()), TrackingMethod::PersistentSearch),
+        (Ds389::serving(&ldif()), TrackingMethod::Syncrepl),
+    ] {
+        let mirror = Mirror::start(&domain(&server), &secrets(None));
+        changes_are_seen(&server, &mirror);
+        assert_eq!(mirror.ldap.tracking_method(), Some(method));
     }
 }
 

@@ -8,7 +8,7 @@ use roster_config::{DomainConfig, DomainMode, SearchBase, SearchScope};
 use roster_messages::table::directory;
 use roster_provider::{LookupQuery, Provider};
 use roster_system_tests::servers::BASE;
-use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions};
+use roster_system_tests::{DirectoryServer, Ds389, LdifBuilder, Schema, Slapd, SlapdOptions};
 
 const SCHEMA: Schema = Schema::Rfc2307;
 
@@ -27,9 +27,9 @@ fn user(place: &str, name: &str, uid: u32) -> String {
 }
 
 /// Users in four places. `ou=deep` is below `ou=people`.
-fn slapd(syncprov: bool) -> Slapd {
+fn ldif() -> String {
     let builder = LdifBuilder::new(SCHEMA);
-    let ldif = builder.tree()
+    builder.tree()
         + &unit("ou=deep,ou=people")
         + &unit("ou=staff")
         + &unit("ou=others")
@@ -37,8 +37,11 @@ fn slapd(syncprov: bool) -> Slapd {
         + &user("ou=deep,ou=people", "dora", 5002)
         + &user("ou=staff", "stan", 5003)
         + &user("ou=others", "otto", 5004)
-        + &builder.group("team", 7001, &["anna", "stan"]);
-    Slapd::serving(SlapdOptions { syncprov, ..SlapdOptions::new(SCHEMA) }, &ldif)
+        + &builder.group("team", 7001, &["anna", "stan"])
+}
+
+fn slapd(syncprov: bool) -> Slapd {
+    Slapd::serving(SlapdOptions { syncprov, ..SlapdOptions::new(SCHEMA) }, &ldif())
 }
 
 fn base(rest: &str, scope: SearchScope, filter: Option<&str>) -> SearchBase {
@@ -46,8 +49,8 @@ fn base(rest: &str, scope: SearchScope, filter: Option<&str>) -> SearchBase {
 }
 
 /// Returns the configuration with these bases of users, and with a base of groups.
-fn with_bases(slapd: &Slapd, users: Vec<SearchBase>) -> DomainConfig {
-    let mut domain = domain(slapd);
+fn with_bases(server: &impl DirectoryServer, users: Vec<SearchBase>) -> DomainConfig {
+    let mut domain = domain(server);
     let keys = keys(&mut domain);
     keys.users.bases = users;
     keys.groups.bases = vec![SearchBase::subtree(&dn("ou=groups"))];
@@ -104,29 +107,40 @@ fn bases_with_scopes_and_filters_select_entries() {
     }
 }
 
+/// Mirrors `ou=people` and `ou=staff`, and expects each change at the server.
+fn changes_are_seen(server: &impl DirectoryServer) -> Mirror {
+    let subtree = |rest| base(rest, SearchScope::Subtree, None);
+    let domain = with_bases(server, vec![subtree("ou=people"), subtree("ou=staff")]);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users", |book| names(book) == ["anna", "dora", "stan"]);
+    server.change(&user("ou=staff", "sue", 5010));
+    server.change(&user("ou=people", "andy", 5011));
+    server.change(&user("ou=others", "olga", 5012));
+    mirror.until("two more", |book| names(book) == ["andy", "anna", "dora", "stan", "sue"]);
+    server.set(&dn("uid=sue,ou=staff"), "loginShell", &["/bin/zsh"]);
+    mirror.until("her shell", |book| book.users()["sue"].shell == "/bin/zsh");
+    // From one base to the other, and out of both.
+    server.rename(&dn("uid=andy,ou=people"), "uid=andy", Some(&dn("ou=staff")));
+    mirror.until("andy at his new place", |book| {
+        book.users().len() == 5 && book.reference("andy").is_some_and(|dn| dn.contains("ou=staff"))
+    });
+    server.delete(&[dn("uid=stan,ou=staff")]);
+    server.rename(&dn("uid=dora,ou=deep,ou=people"), "uid=dora", Some(&dn("ou=others")));
+    mirror.until("two fewer", |book| names(book) == ["andy", "anna", "sue"]);
+    mirror
+}
+
+#[test]
+fn bases_are_followed_in_389_ds() {
+    changes_are_seen(&Ds389::as_delivered(&ldif()));
+    changes_are_seen(&Ds389::serving(&ldif()));
+}
+
 #[test]
 fn bases_changes_are_followed_in_each() {
     for syncprov in [true, false] {
         let slapd = slapd(syncprov);
-        let subtree = |rest| base(rest, SearchScope::Subtree, None);
-        let domain = with_bases(&slapd, vec![subtree("ou=people"), subtree("ou=staff")]);
-        let mirror = Mirror::start(&domain, &secrets(None));
-        mirror.until("three users", |book| names(book) == ["anna", "dora", "stan"]);
-        slapd.change(&user("ou=staff", "sue", 5010));
-        slapd.change(&user("ou=people", "andy", 5011));
-        slapd.change(&user("ou=others", "olga", 5012));
-        mirror.until("two more", |book| names(book) == ["andy", "anna", "dora", "stan", "sue"]);
-        slapd.set(&dn("uid=sue,ou=staff"), "loginShell", &["/bin/zsh"]);
-        mirror.until("her shell", |book| book.users()["sue"].shell == "/bin/zsh");
-        // From one base to the other, and out of both.
-        slapd.rename(&dn("uid=andy,ou=people"), "uid=andy", Some(&dn("ou=staff")));
-        mirror.until("andy at his new place", |book| {
-            book.users().len() == 5
-                && book.reference("andy").is_some_and(|dn| dn.contains("ou=staff"))
-        });
-        slapd.delete(&[dn("uid=stan,ou=staff")]);
-        slapd.rename(&dn("uid=dora,ou=deep,ou=people"), "uid=dora", Some(&dn("ou=others")));
-        mirror.until("two fewer", |book| names(book) == ["andy", "anna", "sue"]);
+        let mirror = changes_are_seen(&slapd);
         slapd.rename(&dn("ou=staff"), "ou=crew", None);
         mirror.until("a base is missing", |book| {
             book.offline().is_some_and(|why| why.contains("ou=staff,dc=example,dc=com"))
