@@ -6,8 +6,8 @@ use roster_messages::table::{config, directory};
 use roster_system_tests::rosterd::{LONG_WAIT, OracleSource};
 use roster_system_tests::servers::ServerCertificate;
 use roster_system_tests::{
-    DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, find_tool, run,
-    wait_until,
+    DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, find_tool,
+    run, wait_until,
 };
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

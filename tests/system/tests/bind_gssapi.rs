@@ -111,7 +111,8 @@ impl ByteRelay {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(upstream) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-                let [to_server, to_client] = [&upstream, &client].map(|one| one.try_clone().unwrap());
+                let [to_server, to_client] =
+                    [&upstream, &client].map(|one| one.try_clone().unwrap());
                 thread::spawn(move || pass(client, to_server, |_| ()));
                 let (received, damages) = (Arc::clone(&received), Arc::clone(&damages));
                 thread::spawn(move || {
@@ -190,8 +191,7 @@ fn gssapi_lookups_on_demand_are_answered() {
     let realm = Realm::new();
     let directory = LdifBuilder::new(Schema::Rfc2307);
     let slapd = realm.slapd(Schema::Rfc2307, &directory.populated(50, 20, 5), "");
-    let domain =
-        realm.domain(&slapd, &clear_uri(slapd.port())).with("mode", "\"on-demand\"");
+    let domain = realm.domain(&slapd, &clear_uri(slapd.port())).with("mode", "\"on-demand\"");
     let rosterd = Rosterd::start(&[domain]);
     rosterd.expect_domain_status("corp", "online", true);
     rosterd.wait_for_snapshot();
@@ -208,8 +208,7 @@ fn gssapi_mirror_of_389ds_is_followed() {
                    nsSaslMapRegexString: host/client.*\n\
                    nsSaslMapBaseDNTemplate: cn=reader,dc=example,dc=com\n\
                    nsSaslMapFilterTemplate: (objectclass=*)\nnsSaslMapPriority: 1";
-    let server =
-        Ds389::with_sasl(&directory.populated(200, 100, 20), &realm.variables(), mapping);
+    let server = Ds389::with_sasl(&directory.populated(200, 100, 20), &realm.variables(), mapping);
     let rosterd = Rosterd::start(&[realm.domain(&server, &clear_uri(server.port()))]);
     rosterd.expect_mirror(&[OracleSource::Server(&server)]);
     expect_change_is_seen(&rosterd, &directory, &server);
@@ -354,11 +353,8 @@ fn gssapi_short_ticket_gets_another_connection() {
 #[test]
 fn gssapi_user_passwords_keep_their_rules() {
     let realm = Realm::new();
-    let slapd = realm.slapd(
-        Schema::Rfc2307,
-        &LdifBuilder::new(Schema::Rfc2307).populated(20, 5, 3),
-        "",
-    );
+    let slapd =
+        realm.slapd(Schema::Rfc2307, &LdifBuilder::new(Schema::Rfc2307).populated(20, 5, 3), "");
     let rosterd = Rosterd::prepared(&[realm
         .domain(&slapd, "ldap://ldap1.lab.test")
         .with("auth", "\"ldap\"")]);

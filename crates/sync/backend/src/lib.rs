@@ -51,7 +51,8 @@ use on_demand_fetch::OnDemandFetcher;
 use roster_auth_krb5::{BindHelperProcess, Krb5Authenticator, Krb5HelperProcess};
 use roster_bus::zbus::object_server::SignalEmitter;
 use roster_config::{
-    AuthMethod, BindMethod, DomainConfig, DomainMode, LdapServer, MemberValues, ProviderConfig as Configured,
+    AuthMethod, BindMethod, DomainConfig, DomainMode, LdapServer, MemberValues,
+    ProviderConfig as Configured,
 };
 use roster_messages::table::{directory, login};
 use roster_messages::{CodedError, log};

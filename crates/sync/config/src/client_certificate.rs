@@ -124,8 +124,9 @@ impl ClientCertificate {
 }
 
 fn chain(file: &str, text: &str) -> Result<Vec<CertificateDer<'static>>, CodedError> {
-    let wrong =
-        |text: String| CodedError::new(&codes::INVALID_CLIENT_CERTIFICATE, format!("{file} {text}"));
+    let wrong = |text: String| {
+        CodedError::new(&codes::INVALID_CLIENT_CERTIFICATE, format!("{file} {text}"))
+    };
     let found: Result<Vec<_>, _> =
         CertificateDer::pem_slice_iter(text.as_bytes()).take(CHAIN_MAX).collect();
     let found = found.map_err(|error| wrong(format!("is not PEM: {error}")))?;
@@ -137,7 +138,9 @@ fn chain(file: &str, text: &str) -> Result<Vec<CertificateDer<'static>>, CodedEr
 
 fn private_key(file: &str, text: &str) -> Result<PrivateKeyDer<'static>, CodedError> {
     // PKCS #8, and the older form of OpenSSL.
-    if text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----") || text.contains("Proc-Type: 4,ENCRYPTED") {
+    if text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+        || text.contains("Proc-Type: 4,ENCRYPTED")
+    {
         let text = format!("the private key in {file} is encrypted");
         return Err(CodedError::new(&codes::CLIENT_KEY_ENCRYPTED, text));
     }

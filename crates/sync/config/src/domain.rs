@@ -9,8 +9,9 @@ use crate::toml_section::{LoadReport, TomlSection};
 use crate::value_syntax;
 use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
-    DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig, KdcValidation, Krb5Config, LdapConfig, LdapServer,
-    MemberAttribute, MemberValues, OfflineConfig, ProviderConfig, SearchConfig, SecretFile,
+    DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
+    KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues,
+    OfflineConfig, ProviderConfig, SearchConfig, SecretFile,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -597,9 +598,7 @@ fn gssapi_bind(
 }
 
 /// Reads the files of a client certificate.
-fn client_certificate(
-    section: &mut TomlSection<'_, '_, '_, '_>,
-) -> Option<ClientCertificateFiles> {
+fn client_certificate(section: &mut TomlSection<'_, '_, '_, '_>) -> Option<ClientCertificateFiles> {
     let certificate: Option<PathBuf> = section.optional_value(&keys::LDAP_TLS_CERT);
     let key: Option<SecretFile> = section.optional_value(&keys::LDAP_TLS_KEY);
     let (has_certificate, has_key) =

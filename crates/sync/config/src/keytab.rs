@@ -7,8 +7,8 @@
 
 use crate::secret_files::load_advice;
 use crate::{
-    BindMethod, DomainConfig, GssapiConfig, KdcValidation, Krb5Config, ParsedConfig, ProviderConfig,
-    SecretFile,
+    BindMethod, DomainConfig, GssapiConfig, KdcValidation, Krb5Config, ParsedConfig,
+    ProviderConfig, SecretFile,
 };
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Message, Severity};
@@ -123,7 +123,10 @@ impl Krb5Config {
             what: format!(
                 "KDCs are not verified because {why}: any host that {forger} can log in as any user"
             ),
-            instead: format!("{} Then set krb5_validate = \"required\".", join_advice(&self.keytab)),
+            instead: format!(
+                "{} Then set krb5_validate = \"required\".",
+                join_advice(&self.keytab)
+            ),
         })
     }
 }
@@ -145,9 +148,9 @@ fn read_required(keytab: &SecretFile, credentials: Option<&Path>) -> KeytabState
             let text = format!("{keytab} is not a keytab");
             unusable(CodedError::new(&codes::INVALID_KEYTAB, text))
         }
-        Err(error) if missing => unusable(
-            CodedError::new(&codes::KEYTAB_MISSING, error.text).fix(join_advice(keytab)),
-        ),
+        Err(error) if missing => {
+            unusable(CodedError::new(&codes::KEYTAB_MISSING, error.text).fix(join_advice(keytab)))
+        }
         Err(error) => unusable(error),
     }
 }

@@ -173,14 +173,12 @@ impl BindReply {
                 out.byte(1);
                 out.bytes(token);
             }),
-            Self::Last { token, life, principal } => {
-                framed(token.len() + principal.len(), |out| {
-                    out.byte(2);
-                    out.bytes(token);
-                    out.number(u32::try_from(life.as_secs()).unwrap_or(u32::MAX));
-                    out.bytes(principal.as_bytes());
-                })
-            }
+            Self::Last { token, life, principal } => framed(token.len() + principal.len(), |out| {
+                out.byte(2);
+                out.bytes(token);
+                out.number(u32::try_from(life.as_secs()).unwrap_or(u32::MAX));
+                out.bytes(principal.as_bytes());
+            }),
             Self::Failed { message, detail } => framed(detail.len(), |out| {
                 out.byte(3);
                 out.bytes(message.code.as_bytes());

@@ -14,9 +14,7 @@ use roster_krb5_helper::bind_ipc::{
 };
 use roster_messages::table::{directory, login};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use rustix::process::{
     Pid, Signal, WaitOptions, getpid, getppid, set_parent_process_death_signal, wait,
 };
@@ -143,7 +141,9 @@ impl BindServer<'_> {
             reap(&mut children);
             // Without a process, the backend sees the end of its socket.
             if children.len() < CHILDREN_MAX {
-                children.extend(self.spawn(socket, connection).ok().map(|pid| pid.as_raw_nonzero().get()));
+                children.extend(
+                    self.spawn(socket, connection).ok().map(|pid| pid.as_raw_nonzero().get()),
+                );
             }
         }
         Ok(())
@@ -177,8 +177,7 @@ impl BindServer<'_> {
                 (BindCall::Start { host, deadline, seals, channel_binding }, none @ None) => {
                     fork::end_after(Some(deadline.min(DEADLINE_MAX)));
                     let wishes = (&*host, seals, channel_binding);
-                    let begun =
-                        BindExchange::begin(self.context, self.keytab, self.setup, wishes);
+                    let begun = BindExchange::begin(self.context, self.keytab, self.setup, wishes);
                     begun.map(|(begun, token)| {
                         *none = Some(begun);
                         BindReply::Token(token)

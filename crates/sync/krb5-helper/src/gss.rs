@@ -38,7 +38,8 @@ impl GssError {
 /// Makes the library use the configuration of this context, and no mechanism from a file of the host.
 pub fn prepare_environment(context: &LibraryContext) -> io::Result<()> {
     let profile = context.profile_path()?;
-    for (name, value) in [(c"KRB5_CONFIG", profile.as_c_str()), (c"GSS_MECH_CONFIG", c"/dev/null")] {
+    for (name, value) in [(c"KRB5_CONFIG", profile.as_c_str()), (c"GSS_MECH_CONFIG", c"/dev/null")]
+    {
         // SAFETY: there is one thread; strings that end in NUL, which are copied.
         if unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) } != 0 {
             return Err(io::Error::last_os_error());
@@ -124,12 +125,7 @@ impl Name {
         let (mut minor, mut raw) = (0, ptr::null_mut());
         // SAFETY: the buffer and the identifier are only read; a place for the result.
         let major = unsafe {
-            ffi::gss_import_name(
-                &raw mut minor,
-                &raw const text,
-                &raw const kind,
-                &raw mut raw,
-            )
+            ffi::gss_import_name(&raw mut minor, &raw const text, &raw const kind, &raw mut raw)
         };
         if major == ffi::GSS_S_COMPLETE { Ok(Self(raw)) } else { Err(error(major, minor)) }
     }

@@ -66,10 +66,8 @@ impl ConnectionSettings {
     /// Makes settings from a domain's configuration. Fails if `tls_ca` is unusable or the password is missing.
     pub fn new(ldap: &LdapConfig, secrets: &DomainSecrets) -> Result<Self, String> {
         let certificate = secrets.client_certificate.as_ref();
-        let tls = secrets
-            .tls_ca
-            .as_deref()
-            .map(|text| tls_config(configured_roots(text)?, certificate));
+        let tls =
+            secrets.tls_ca.as_deref().map(|text| tls_config(configured_roots(text)?, certificate));
         let password = Zeroizing::new(secrets.bind_password.clone().unwrap_or_default());
         if let (BindMethod::Simple { dn, .. }, "") = (&ldap.bind, password.as_str()) {
             // A server treats a DN without a password as an anonymous bind, and reports success.

@@ -160,8 +160,7 @@ mod tests {
     fn a_keytab_counts_when_it_was_found_twice() {
         let mut keytabs = KeytabWatch::default();
         let mut counts = |domain: &str, current: &KeytabState, bytes: &[u8]| {
-            let confirmed =
-                keytabs.confirm_change(&secrets(current.clone()), found(domain, bytes));
+            let confirmed = keytabs.confirm_change(&secrets(current.clone()), found(domain, bytes));
             confirmed.map(|found| found.logins)
         };
         let (old, half, new) = (&[5, 1][..], &[5, 2][..], &[5, 2, 3][..]);

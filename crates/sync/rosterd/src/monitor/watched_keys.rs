@@ -2,8 +2,8 @@
 //! The keytabs and the client certificate of a domain, as found in their files.
 
 use roster_config::{
-    BindMethod, ClientCertificate, ClientCertificateFiles, DomainConfig, DomainSecrets, GssapiConfig,
-    KdcValidation, KeytabState, Krb5Config, ProviderConfig,
+    BindMethod, ClientCertificate, ClientCertificateFiles, DomainConfig, DomainSecrets,
+    GssapiConfig, KdcValidation, KeytabState, Krb5Config, ProviderConfig,
 };
 use roster_messages::{Message, table::daemon};
 use std::path::Path;
@@ -70,7 +70,8 @@ impl FoundKeys {
     /// Whether the content differs from the one in force.
     pub fn differs(&self, current: &DomainSecrets) -> bool {
         let is_other = |found: &Option<Vec<u8>>, current: &KeytabState| {
-            let is_same = |found: &Vec<u8>| matches!(current, KeytabState::Keys(keys) if keys == found);
+            let is_same =
+                |found: &Vec<u8>| matches!(current, KeytabState::Keys(keys) if keys == found);
             found.as_ref().is_some_and(|found| !is_same(found))
         };
         is_other(&self.logins, &current.keytab)
