@@ -184,9 +184,27 @@ impl LdapConnection {
         server: &LdapServer,
         settings: &ConnectionSettings,
     ) -> Result<(Self, RootDse), LdapError> {
+        Self::open_with(server, settings, true).await
+    }
+
+    /// Opens a connection only to check whether the server replies. A bind by this host's key is left out, because the
+    /// check may not depend on a KDC.
+    pub async fn open_for_check(
+        server: &LdapServer,
+        settings: &ConnectionSettings,
+    ) -> Result<(Self, RootDse), LdapError> {
+        let binds = !matches!(settings.bind, BindMethod::Gssapi(_));
+        Self::open_with(server, settings, binds).await
+    }
+
+    async fn open_with(
+        server: &LdapServer,
+        settings: &ConnectionSettings,
+        binds: bool,
+    ) -> Result<(Self, RootDse), LdapError> {
         let deadline = settings.connect_timeout;
         let opened = async {
-            let mut connection = Self::establish(server, settings).await?;
+            let mut connection = Self::establish(server, settings, binds).await?;
             let root = connection.read_root_dse().await?;
             Ok((connection, root))
         };
@@ -202,7 +220,7 @@ impl LdapConnection {
         settings: &ConnectionSettings,
     ) -> Result<Self, LdapError> {
         let deadline = settings.connect_timeout;
-        timeout(deadline, Self::establish(server, settings))
+        timeout(deadline, Self::establish(server, settings, true))
             .await
             .unwrap_or(Err(LdapError::NoReply { what: "connect", deadline }))
     }
@@ -249,6 +267,7 @@ impl LdapConnection {
     async fn establish(
         server: &LdapServer,
         settings: &ConnectionSettings,
+        binds: bool,
     ) -> Result<Self, LdapError> {
         // The socket of a connection without TLS, which a bind by this host's key encrypts.
         let mut clear = None;
@@ -275,7 +294,9 @@ impl LdapConnection {
                 }
             }
         };
-        if let BindMethod::Gssapi(_) = &settings.bind {
+        if !binds {
+            drop(clear);
+        } else if let BindMethod::Gssapi(_) = &settings.bind {
             connection.bind_gssapi(settings, server, clear).await?;
         } else {
             drop(clear);
