@@ -1012,6 +1012,7 @@ fn config_explain_names_origin_and_same_meaning() {
             "bind = \"simple\"                             # simple with bind_dn, otherwise anonymous",
             "bind_dn = \"cn=reader,dc=example,dc=com\"     # roster.toml:12",
             "bind_password_file = \"/etc/roster/corp.password\"  # roster.toml:13",
+            "# bind_principal                            # not set",
         ]
     );
     let words = |line: &str| line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
