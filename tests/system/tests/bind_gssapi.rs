@@ -280,6 +280,14 @@ fn gssapi_server_without_suitable_layer_is_refused() {
     let slapd = realm.slapd(Schema::Rfc2307, &ldif, "sasl-secprops maxssf=0,noanonymous\n");
     let rosterd = Rosterd::start(&[realm.domain(&slapd, &clear_uri(slapd.port()))]);
     expect_reason(&rosterd, &directory::GSSAPI_WITHOUT_ENCRYPTION);
+    drop((rosterd, slapd));
+    // More than TLS and no layer give.
+    let slapd = realm.slapd(Schema::Rfc2307, &ldif, "sasl-secprops minssf=500,noanonymous\n");
+    let domain = realm
+        .domain(&slapd, &slapd.ldaps_uri().replace("127.0.0.1", "localhost"))
+        .with("tls_ca", &format!("{:?}", slapd.authority()));
+    let rosterd = Rosterd::start(&[domain]);
+    expect_reason(&rosterd, &directory::GSSAPI_LAYER_BELOW_TLS);
 }
 
 /// Returns the children of a process with this word in their command lines.

@@ -207,6 +207,7 @@ async fn run(
         }
         #[cfg(not(feature = "ldap"))]
         Configured::Ldap(_) => {
+            drop(binds);
             let text = format!("domain {}: this rosterd is built without LDAP", domain.name);
             Err(CodedError::new(&directory::LDAP_NOT_BUILT, text).into())
         }

@@ -602,7 +602,6 @@ fn bind(
     let dn: Option<String> = section.optional_value(&keys::LDAP_BIND_DN);
     let password_file: Option<SecretFile> = section.optional_value(&keys::LDAP_BIND_PASSWORD_FILE);
     let principal: Option<String> = section.optional_value(&keys::LDAP_BIND_PRINCIPAL);
-    section.note_unset(&keys::LDAP_BIND_PRINCIPAL);
     if section.has(&keys::LDAP_BIND_PRINCIPAL) && gssapi.is_none() {
         let error = CodedError::new(&codes::BIND_PRINCIPAL_UNUSED, "requires bind = \"gssapi\"");
         section.error(&keys::LDAP_BIND_PRINCIPAL, error);

@@ -933,8 +933,9 @@ declare_keys! {
     LDAP_BIND_PRINCIPAL: String = ldap_key(
         "bind_principal",
         ValueKind::Principal,
-        KeyDefault::Follows("the first of the keytab that the KDC accepts, host/... before others"),
-        "Principal of bind = \"gssapi\", with a key in krb5_keytab. Without @REALM it belongs to krb5_realm.",
+        KeyDefault::Absent,
+        "Principal of bind = \"gssapi\", with a key in krb5_keytab. Without @REALM it belongs to krb5_realm. Without \
+         this key, the KDC decides among the principals of the keytab, host/... before others.",
     );
     LDAP_BIND_DN: String = ldap_key("bind_dn", ValueKind::Dn, KeyDefault::Absent, "DN of the reader.");
     LDAP_BIND_PASSWORD_FILE: SecretFile = ldap_key(

@@ -103,7 +103,7 @@ fn every_key_can_be_set() {
     let parsed = quiet(
         r#"
         [host]
-        domains = ["files.lab", "corp"]
+        domains = ["files.lab", "keyed", "corp"]
         default_domain = "corp"
         min_id = 500
         max_id = 0xffff_0000
@@ -127,6 +127,16 @@ fn every_key_can_be_set() {
         krb5_lifetime = "10h"
         krb5_renewable = 0
         krb5_forwardable = true
+        [domain.keyed]
+        provider = "ldap"
+        uris = ["ldap://ldap1"]
+        base = "dc=x"
+        bind = "gssapi"
+        bind_principal = "host/client.lab.example"
+        krb5_realm = "LAB.EXAMPLE"
+        krb5_kdcs = ["kdc1"]
+        [domain.keyed.access]
+        enabled = true
         [domain.corp]
         provider = "ldap"
         mode = "on-demand"
@@ -162,6 +172,8 @@ fn every_key_can_be_set() {
         bind_password_file = "/etc/roster/p"
         start_tls = true
         tls_ca = "/etc/ca.pem"
+        tls_cert = "/etc/host.pem"
+        tls_key = "credential:key"
         allow_clear_password = false
         allow_clear_identities = false
         allow_clear_user_passwords = false
@@ -241,7 +253,7 @@ fn every_key_can_be_set() {
     assert_eq!(krb5.kpasswd, ["kdc1:464"]);
     assert_eq!(krb5.cache.as_deref(), Some("KEYRING:persistent:%{uid}"));
     assert_eq!((krb5.lifetime, krb5.renewable), (Duration::from_secs(36_000), Duration::ZERO));
-    let corp = &config.domains[1];
+    let corp = &config.domains[2];
     assert_eq!((corp.min_id, corp.max_id, corp.mode), (1000, 2000, DomainMode::OnDemand));
     assert_eq!((corp.refresh, corp.negative), (Duration::from_secs(60), Duration::ZERO));
     assert_eq!(corp.overrides.home.as_deref(), Some("/net%o"));
@@ -1073,6 +1085,7 @@ fn config_explain_names_origin_and_same_meaning() {
             "bind = \"simple\"                             # simple with bind_dn, otherwise anonymous",
             "bind_dn = \"cn=reader,dc=example,dc=com\"     # roster.toml:12",
             "bind_password_file = \"/etc/roster/corp.password\"  # roster.toml:13",
+            "# bind_principal                            # not set",
         ]
     );
     let words = |line: &str| line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();

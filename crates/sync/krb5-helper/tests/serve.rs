@@ -210,6 +210,7 @@ fn krb5_helper_wrong_call_has_code() {
         (&[][..], 64, &login::KRB5_USAGE),
         (&["session", "store"], 64, &login::KRB5_USAGE),
         (&["serve"], 1, &login::KRB5_SERVE_FAILED),
+        (&["bind"], 1, &login::KRB5_BIND_FAILED),
     ] {
         let (code, said) = call(words);
         assert!(code == Some(status) && said.contains(message.code), "{words:?}: {said}");

@@ -188,9 +188,27 @@ impl LdapConnection {
         server: &LdapServer,
         settings: &ConnectionSettings,
     ) -> Result<(Self, RootDse), LdapError> {
+        Self::open_with(server, settings, true).await
+    }
+
+    /// Opens a connection only to check whether the server replies. A bind by this host's key is left out, because the
+    /// check may not depend on a KDC.
+    pub async fn open_for_check(
+        server: &LdapServer,
+        settings: &ConnectionSettings,
+    ) -> Result<(Self, RootDse), LdapError> {
+        let binds = !matches!(settings.bind, BindMethod::Gssapi(_));
+        Self::open_with(server, settings, binds).await
+    }
+
+    async fn open_with(
+        server: &LdapServer,
+        settings: &ConnectionSettings,
+        binds: bool,
+    ) -> Result<(Self, RootDse), LdapError> {
         let deadline = settings.connect_timeout;
         let opened = async {
-            let mut connection = Self::establish(server, settings).await?;
+            let mut connection = Self::establish(server, settings, binds).await?;
             let root = connection.read_root_dse().await?;
             Ok((connection, root))
         };
@@ -206,7 +224,7 @@ impl LdapConnection {
         settings: &ConnectionSettings,
     ) -> Result<Self, LdapError> {
         let deadline = settings.connect_timeout;
-        timeout(deadline, Self::establish(server, settings))
+        timeout(deadline, Self::establish(server, settings, true))
             .await
             .unwrap_or(Err(LdapError::NoReply { what: "connect", deadline }))
     }
@@ -253,6 +271,7 @@ impl LdapConnection {
     async fn establish(
         server: &LdapServer,
         settings: &ConnectionSettings,
+        binds: bool,
     ) -> Result<Self, LdapError> {
         let begun = Instant::now();
         let opened = open_transport(server, settings).await;
@@ -262,7 +281,9 @@ impl LdapConnection {
         let OpenTransport { stream, clear } = opened?;
         let mut connection = Self::from_transport(stream, settings, operations);
         connection.is_unanswered = !matches!(server, LdapServer::Ldapi { .. });
-        if let BindMethod::Gssapi(_) = &settings.bind {
+        if !binds {
+            drop(clear);
+        } else if let BindMethod::Gssapi(_) = &settings.bind {
             connection.bind_gssapi(settings, server, clear).await?;
         } else {
             drop(clear);

@@ -40,7 +40,7 @@ pub(crate) async fn answers_second_connection(
     server: &LdapServer,
     settings: &ConnectionSettings,
 ) -> bool {
-    match timeout(KEEPALIVE_DEADLINE, LdapConnection::open(server, settings)).await {
+    match timeout(KEEPALIVE_DEADLINE, LdapConnection::open_for_check(server, settings)).await {
         Ok(Ok((connection, _))) => {
             connection.close().await;
             true

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Plays the server: each element answers one request, with the last byte of its id for each `ID`.
+/// Plays the server: each element answers one request, with its id in place of `ID`.
 type Replies = &'static [&'static [u8]];
 
 const ID: u8 = 0xee;
@@ -46,10 +46,9 @@ fn play_server(replies: Replies) -> u16 {
 
 fn answer(mut stream: TcpStream, replies: Replies) {
     let mut request = [0; 4096];
-    for reply in replies {
+    // The ids of requests are their numbers on the connection.
+    for (reply, id) in replies.iter().zip(1..) {
         let Ok(1..) = stream.read(&mut request) else { return };
-        // All ids of a bind are below 128: 30 LL 02 01 ID.
-        let id = request[4];
         let reply: Vec<u8> = reply.iter().map(|&byte| if byte == ID { id } else { byte }).collect();
         if stream.write_all(&reply).is_err() {
             return;

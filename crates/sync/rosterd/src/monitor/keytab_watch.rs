@@ -188,6 +188,12 @@ mod tests {
         assert_eq!(counts("corp", &is_old, new), None);
     }
 
+    fn renewed_in(secrets: &DomainSecrets, found: &FoundKeys) -> DomainSecrets {
+        let mut secrets = secrets.clone();
+        found.clone().apply(&mut secrets);
+        secrets
+    }
+
     #[test]
     fn watched_file_without_content_changes_nothing() {
         let mut keytabs = KeytabWatch::default();
@@ -207,5 +213,9 @@ mod tests {
         confirmed.apply(&mut next);
         assert!(next.bind_keytab == KeytabState::Keys(vec![5, 2]));
         assert!(next.keytab == KeytabState::None && next.client_certificate.is_none());
+        let certificate = serde_json::from_str("{\"chain\": \"c\", \"key\": \"k\"}").ok();
+        let renewed = FoundKeys { certificate, ..none };
+        assert!(renewed.differs(&next) && !renewed.differs(&renewed_in(&next, &renewed)));
+        assert_eq!(renewed.failure(&next), &daemon::CLIENT_CERTIFICATE_NOT_APPLIED);
     }
 }
