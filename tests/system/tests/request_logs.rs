@@ -25,7 +25,7 @@ fn logins() -> usize {
     std::env::var("ROSTER_LOGINS").map_or(20, |number| number.parse().expect("a number"))
 }
 
-/// A random password, which occurs nowhere by chance.
+/// A random password.
 fn random_password() -> String {
     let mut bytes = [0; 16];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).expect("random");

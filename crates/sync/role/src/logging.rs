@@ -6,7 +6,7 @@
 //! as `CODE`, beside `MESSAGE_ID`. Such events are counted at any level of the log. A line that a request caused has its
 //! number as `request`.
 //!
-//! The last debug lines are kept in a ring of at most 64 KiB if the level leaves them out. An error, and a warning about
+//! A ring of at most 64 KiB stores the last debug lines that the level leaves out. An error, and a warning about
 //! a directory or a login, writes them.
 
 mod journal;

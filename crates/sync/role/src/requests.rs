@@ -18,7 +18,7 @@ pub fn number_of_call(number: u64) -> RequestNumber {
     if number == 0 { next_number() } else { RequestNumber(number) }
 }
 
-/// Does an administrator's request with a number of its own.
+/// Does an administrator's request with a new number.
 pub async fn admin_request<F: Future>(what: &'static str, work: F) -> F::Output {
     let work = async {
         debug!("administrator's request: {what}");
