@@ -5,7 +5,7 @@
 use crate::generate::{Corpus, ENTRIES_MAX, MembershipShape};
 use crate::get::Database;
 use crate::help_text;
-use crate::paths::{CONFIG, NSSWITCH, RUN_DIR};
+use crate::paths::{CONFIG, KRB5_CONF, NSSWITCH, RUN_DIR, SSSD_CACHE_DIR, SSSD_CONF};
 use crate::snapshot_file::DEFAULT_SNAPSHOT;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
@@ -423,7 +423,7 @@ pub struct CompareIdsArgs {
         long,
         value_name = "DIR",
         value_hint = ValueHint::DirPath,
-        default_value = crate::compare_ids::CACHE_DIR
+        default_value = SSSD_CACHE_DIR
     )]
     pub cache_dir: PathBuf,
 
@@ -432,7 +432,7 @@ pub struct CompareIdsArgs {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        default_value = crate::migrate_config::SSSD_CONF
+        default_value = SSSD_CONF
     )]
     pub sssd: PathBuf,
 
@@ -706,7 +706,7 @@ pub struct MigrateConfigArgs {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        default_value = crate::migrate_config::KRB5_CONF
+        default_value = KRB5_CONF
     )]
     pub krb5: PathBuf,
 

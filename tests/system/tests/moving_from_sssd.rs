@@ -3,12 +3,12 @@
 //! and refusals of a corpus of oddities are equal, except for the differences that a row of the corpus names.
 //! `roster domain compare-ids` finds these differences in SSSD's cache and no others.
 
-use roster_system_tests::pam::{self, last_message};
+use roster_system_tests::pam;
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::{READER_PASSWORD, ServerCertificate, Sssd};
 use roster_system_tests::{
-    DirectoryServer, LdifBuilder, PamHost, Rosterd, Schema, Slapd, SlapdOptions, needs_root,
-    roster_program, run, wait_for,
+    DirectoryServer, LdifBuilder, PamHost, ProgramOutput, Rosterd, Schema, Slapd, SlapdOptions,
+    needs_root, roster_program, run, wait_for,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +98,7 @@ const ODDITIES: &[Oddity] = &[
         what: "members through a group without gidNumber",
         users: &["roleuser"],
         groups: &["byrole"],
-        // Without the key nested_group_filter such a group is no step of nesting.
+        // Only the key nested_group_filter makes such a group a step of nesting.
         difference: Some("nesting through groups without gidNumber"),
     },
 ];
@@ -182,7 +182,7 @@ fn group_fields(line: &str) -> (Vec<String>, BTreeSet<String>) {
     (vec![name.to_owned(), gid.to_owned()], members)
 }
 
-/// What a host says about the corpus: one text for each question.
+/// Replies of a host about the corpus, one text for each question.
 type Answers = BTreeMap<String, String>;
 
 fn answers(
@@ -211,6 +211,11 @@ fn answers(
     answers
 }
 
+/// The output, which is empty for a name that is not found.
+fn stdout(done: &ProgramOutput) -> String {
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
 fn sorted_ids(text: &str) -> String {
     let ids: BTreeSet<&str> = text.split_whitespace().collect();
     ids.into_iter().collect::<Vec<_>>().join(" ")
@@ -218,8 +223,8 @@ fn sorted_ids(text: &str) -> String {
 
 fn sssd_answers(sssd: &Sssd) -> Answers {
     answers(
-        |database, key| sssd.getent(database, key).text(),
-        |user| sorted_ids(&run(sssd.command("id").args(["-G", user])).text()),
+        |database, key| stdout(&sssd.getent(database, key)),
+        |user| sorted_ids(&stdout(&run(sssd.command("id").args(["-G", user])))),
         |user, password| {
             let operations = ["authenticate", "acct_mgmt"];
             let done = sssd.run_pamtester(user, &operations, &[password]);
@@ -231,8 +236,8 @@ fn sssd_answers(sssd: &Sssd) -> Answers {
 fn roster_answers(rosterd: &Rosterd) -> Answers {
     let pam = PamHost::on(rosterd, "alice");
     answers(
-        |database, key| run(pam.command("getent").args(["-s", "roster", database, key])).text(),
-        |user| sorted_ids(&run(pam.command("id").args(["-G", user])).text()),
+        |database, key| stdout(&run(pam.command("getent").args(["-s", "roster", database, key]))),
+        |user| sorted_ids(&stdout(&run(pam.command("id").args(["-G", user])))),
         |user, password| {
             let operations = ["authenticate", "acct_mgmt"];
             pam.run_pamtester("alone", user, &operations, &[password]).code == 0

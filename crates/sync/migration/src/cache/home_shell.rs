@@ -21,7 +21,7 @@ pub struct HomeShell {
 impl HomeShell {
     /// Reads the settings of a domain. The domain's setting wins.
     #[must_use]
-    pub fn of(conf: &SssdConf, domain: &str) -> Self {
+    pub fn for_domain(conf: &SssdConf, domain: &str) -> Self {
         let value = |name: &str| {
             let of_domain = conf.value(&format!("domain/{domain}"), name);
             let found = of_domain.or_else(|| conf.value("nss", name));
@@ -94,9 +94,9 @@ mod tests {
         let text = "[nss]\noverride_homedir = /h/%d/%l/%u\ndefault_shell = /bin/zsh\nvetoed_shells = /bin/x\n\
                     [domain/corp]\noverride_homedir = %H/%f%%%U\nhomedir_substring = /net\n";
         conf.add(Path::new("sssd.conf"), text.as_bytes()).unwrap();
-        let corp = HomeShell::of(&conf, "corp");
+        let corp = HomeShell::for_domain(&conf, "corp");
         assert_eq!(corp.home("alice", 7, "corp", Some("/home/x")), "/net/alice@corp%7");
-        let lab = HomeShell::of(&conf, "lab");
+        let lab = HomeShell::for_domain(&conf, "lab");
         assert_eq!(lab.home("alice", 7, "lab", None), "/h/lab/a/alice");
         assert_eq!(
             [Some("/bin/sh"), Some("/bin/x"), None].map(|shell| lab.shell(shell)),

@@ -8,10 +8,12 @@
 //! Each result also passes the parser of rosterd, and no message has the password of the reader.
 
 use super::*;
+use crate::krb5_conf::Krb5Conf;
 use crate::nslcd::{self, NslcdConf};
 use crate::{Outcome, check, render};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 const SECRET: &str = "TOPSECRET";
 
