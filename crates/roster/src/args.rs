@@ -326,8 +326,9 @@ pub enum DomainCommand {
     /// Reads the cache files of SSSD, which may run, and the snapshot. Lists each difference in name, uid,
     /// gid, gecos, home, shell, groups and members. SSSD has only entries that programs asked for, unless it
     /// enumerates: entries that only Roster has are counted. Expired entries are counted and not compared.
-    /// Groups of a user are compared if SSSD has looked them up. The home and shell settings of sssd.conf
-    /// apply to the cache. The command changes nothing and needs no daemon. Run it as root.
+    /// Groups of a user are compared if SSSD has looked them up. The settings of sssd.conf for homes, shells
+    /// and hidden names apply to the cache. The command changes nothing and needs no daemon. Run it as
+    /// root.
     #[command(after_long_help = help_text::after_help("domain compare-ids"))]
     CompareIds(CompareIdsArgs),
 }
@@ -427,7 +428,7 @@ pub struct CompareIdsArgs {
     )]
     pub cache_dir: PathBuf,
 
-    /// Apply the home and shell settings of this file and of conf.d beside it, if the file exists
+    /// Apply the settings for homes, shells and hidden names of this file and of conf.d beside it
     #[arg(
         long,
         value_name = "FILE",

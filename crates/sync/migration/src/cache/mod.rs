@@ -293,6 +293,9 @@ impl Tree {
                 continue;
             };
             let name = self.plain(name);
+            if options.home_shell.hidden_groups.contains(&name) {
+                continue;
+            }
             group_names.insert(node.dn.clone(), name.clone());
             names_by_gid.insert(gid, name.clone());
             posix_groups.push((node, name, gid));
@@ -310,6 +313,9 @@ impl Tree {
             let name = self.plain(name);
             if let Some(old) = old.filter(|old| *old != name) {
                 renamed.insert(old, name.clone());
+            }
+            if options.home_shell.hidden_users.contains(&name) {
+                continue;
             }
             if !options.is_fresh(node.times.data) {
                 result.expired_users.insert(name);
@@ -339,6 +345,7 @@ impl Tree {
                 let plain = self.plain(member);
                 renamed.get(&plain).cloned().unwrap_or(plain)
             });
+            let members = members.filter(|name| !options.home_shell.hidden_users.contains(name));
             let members = Some(members.collect()).filter(|_| !options.home_shell.ignores_members);
             result.accounts.groups.insert(name, Group { gid, members });
         }

@@ -128,3 +128,21 @@ fn sssd_cache_lock_held_has_code() {
     };
     assert!(lock(Path::new("/c"), later, Duration::ZERO).is_ok());
 }
+
+#[test]
+fn sssd_cache_damaged_bytes_never_panic() {
+    let file = cache();
+    let none = HomeShell::default();
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    for _ in 0..3000 {
+        let mut changed = file.clone();
+        for _ in 0..3 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let place = usize::try_from(state >> 16).unwrap() % changed.len();
+            changed[place] = [0, 1, 0xff, 0x7f, 0x99, 0x26][usize::try_from(state % 6).unwrap()];
+        }
+        let _ = accounts(&changed, Some(&changed), &options(&none, true));
+    }
+}
