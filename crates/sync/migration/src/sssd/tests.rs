@@ -185,7 +185,7 @@ fn corpus_mutations_never_break_out_of_lines() {
             for _ in 0..=random.below(3) {
                 let place = random.below(chars.len());
                 let piece = pieces[random.below(pieces.len())].chars();
-                chars.splice(place..place + random.below(2).min(chars.len() - place), piece);
+                drop(chars.splice(place..place + random.below(2).min(chars.len() - place), piece));
             }
             let changed: String = chars.into_iter().collect();
             let mut waivers = Waivers::default();
