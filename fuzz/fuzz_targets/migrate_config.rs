@@ -39,6 +39,6 @@ fn expect_lines(plan: &Plan) {
     }
     // A value may be refused; the syntax is valid.
     if let Err(error) = check(&text) {
-        assert!(!error.text.contains("RST-1001"), "{error}");
+        assert!(!error.text.contains("RST-1016"), "{error}");
     }
 }

@@ -5,7 +5,7 @@
 use crate::generate::{Corpus, ENTRIES_MAX, MembershipShape};
 use crate::get::Database;
 use crate::help_text;
-use crate::paths::{CONFIG, NSSWITCH, RUN_DIR};
+use crate::paths::{CONFIG, KRB5_CONF, NSSWITCH, RUN_DIR, SSSD_CACHE_DIR, SSSD_CONF};
 use crate::snapshot_file::DEFAULT_SNAPSHOT;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
@@ -326,8 +326,9 @@ pub enum DomainCommand {
     /// Reads the cache files of SSSD, which may run, and the snapshot. Lists each difference in name, uid,
     /// gid, gecos, home, shell, groups and members. SSSD has only entries that programs asked for, unless it
     /// enumerates: entries that only Roster has are counted. Expired entries are counted and not compared.
-    /// Groups of a user are compared if SSSD has looked them up. The home and shell settings of sssd.conf
-    /// apply to the cache. The command changes nothing and needs no daemon. Run it as root.
+    /// Groups of a user are compared if SSSD has looked them up. The settings of sssd.conf for homes, shells
+    /// and hidden names apply to the cache. The command changes nothing and needs no daemon. Run it as
+    /// root.
     #[command(after_long_help = help_text::after_help("domain compare-ids"))]
     CompareIds(CompareIdsArgs),
 }
@@ -423,16 +424,16 @@ pub struct CompareIdsArgs {
         long,
         value_name = "DIR",
         value_hint = ValueHint::DirPath,
-        default_value = crate::compare_ids::CACHE_DIR
+        default_value = SSSD_CACHE_DIR
     )]
     pub cache_dir: PathBuf,
 
-    /// Apply the home and shell settings of this file and of conf.d beside it, if the file exists
+    /// Apply the settings for homes, shells and hidden names of this file and of conf.d beside it
     #[arg(
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        default_value = crate::migrate_config::SSSD_CONF
+        default_value = SSSD_CONF
     )]
     pub sssd: PathBuf,
 
@@ -720,7 +721,7 @@ pub struct MigrateConfigArgs {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        default_value = crate::migrate_config::KRB5_CONF
+        default_value = KRB5_CONF
     )]
     pub krb5: PathBuf,
 

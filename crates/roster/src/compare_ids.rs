@@ -3,12 +3,12 @@
 //! and compares; this module reads the snapshot and prints.
 
 use crate::args::CompareIdsArgs;
-use crate::migrate_config::SSSD_CONF;
 use crate::output::{Align, Progress, count, count_with_noun, print_stderr, printable, table};
+use crate::paths::SSSD_CONF;
 use crate::snapshot_file;
 use anyhow::Result;
 use roster_messages::CodedError;
-use roster_messages::table::tools as codes;
+use roster_messages::table::tools;
 use roster_migration::cache::{self, CacheOptions, CachedAccounts, HomeShell};
 use roster_migration::compare::{Accounts, Difference, Group, Kind, User, compare};
 use roster_migration::sssd::SssdConf;
@@ -19,9 +19,6 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Directory of SSSD's cache.
-pub const CACHE_DIR: &str = "/var/lib/sss/db";
 
 const EQUAL: u8 = 0;
 const DIFFERENT: u8 = 1;
@@ -82,7 +79,7 @@ fn read_cache(args: &CompareIdsArgs) -> Result<(CachedAccounts, String), CodedEr
         }
         Err(error) => return Err(error.into()),
     };
-    let home_shell = HomeShell::of(&conf, &domain);
+    let home_shell = HomeShell::for_domain(&conf, &domain);
     let [cache_path, times_path] = cache::paths(&args.cache_dir, &domain);
     let cache_bytes = cache::read(&cache_path)?;
     let times = times_path.exists().then(|| cache::read(&times_path)).transpose()?;
@@ -119,7 +116,7 @@ fn find_domain<'a>(snapshot: &Snapshot<'a>, name: &str, path: &Path) -> Result<D
         }
     }
     let text = format!("{}: has no domain {name:?}", path.display());
-    Err(CodedError::new(&codes::COMPARE_DOMAIN_MISSING, text).into())
+    Err(CodedError::new(&tools::COMPARE_DOMAIN_MISSING, text).into())
 }
 
 /// Returns the served accounts of a domain. Groups and members are read only where the cache knows them.
@@ -184,7 +181,7 @@ fn supplementary(
 ) -> Result<BTreeSet<String>, Damage> {
     let mut groups = BTreeSet::new();
     let Some(gids) = snapshot.supplementary(name)? else { return Ok(groups) };
-    // A group of another domain is no part of the comparison.
+    // The comparison leaves out groups of another domain.
     gids.each(|gid| {
         if let Some(name) = names.get(&gid).filter(|_| gid != primary) {
             groups.insert(name.clone());
@@ -320,7 +317,7 @@ mod tests {
         let found = find_domain(&snapshot, "corp", Path::new("/s")).unwrap();
         assert_eq!(found.users, 2..5);
         let error = find_domain(&snapshot, "Corp", Path::new("/s")).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("[{}]", codes::COMPARE_DOMAIN_MISSING.code)), "{error}");
+        assert!(error.ends_with(&format!("[{}]", tools::COMPARE_DOMAIN_MISSING.code)), "{error}");
     }
 
     #[test]

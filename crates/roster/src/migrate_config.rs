@@ -4,9 +4,10 @@
 
 use crate::args::MigrateConfigArgs;
 use crate::output::{count_with_noun, lossy, print_error, print_stderr, printable};
+use crate::paths::SSSD_CONF;
 use anyhow::Result;
 use roster_messages::CodedError;
-use roster_messages::table::tools as codes;
+use roster_messages::table::tools;
 use roster_migration::krb5_conf::{self, Krb5Conf};
 use roster_migration::nslcd::{self, NslcdConf};
 use roster_migration::sssd::{self, HostFacts, SssdConf};
@@ -17,12 +18,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Configuration of SSSD.
-pub const SSSD_CONF: &str = "/etc/sssd/sssd.conf";
 /// Configuration of nslcd.
 const NSLCD_CONF: &str = "/etc/nslcd.conf";
-/// Configuration of libkrb5.
-pub const KRB5_CONF: &str = "/etc/krb5.conf";
 /// Directory of the password files that the result on standard output names.
 const PASSWORD_DIRECTORY: &str = "/etc/roster";
 /// Names of this host's users.
@@ -52,7 +49,7 @@ pub fn run(args: &MigrateConfigArgs, out: &mut dyn Write) -> Result<bool> {
     }
     if let Some(name) = waivers.unused().next() {
         let text = format!("--without {name:?}: the setting does not stop the conversion");
-        return Err(CodedError::new(&codes::MIGRATE_WAIVER_UNUSED, text).into());
+        return Err(CodedError::new(&tools::MIGRATE_WAIVER_UNUSED, text).into());
     }
     let text = render(&plan);
     check(&text)?;
@@ -91,7 +88,7 @@ fn source(args: &MigrateConfigArgs, exists: impl Fn(&str) -> bool) -> Result<Sou
         (found, _) => {
             let which = if found { "both exist" } else { "neither exists" };
             let text = format!("{SSSD_CONF} and {NSLCD_CONF}: {which}");
-            Err(CodedError::new(&codes::MIGRATE_SOURCE_MISSING, text))
+            Err(CodedError::new(&tools::MIGRATE_SOURCE_MISSING, text))
         }
     }
 }
@@ -137,7 +134,7 @@ fn stopped(args: &MigrateConfigArgs, plan: &Plan, out: &mut dyn Write) -> Result
         print_stderr(printable(&text));
     }
     let count = count_with_noun(plan.stops().count() as u64, "setting");
-    print_error(&CodedError::new(&codes::MIGRATE_STOPPED, format!("stopped by {count}")));
+    print_error(&CodedError::new(&tools::MIGRATE_STOPPED, format!("stopped by {count}")));
     Ok(())
 }
 
@@ -171,12 +168,12 @@ fn write_files(
 /// Creates a file that does not exist yet. A partial file is removed.
 fn create(path: &Path, text: &str, mode: u32) -> Result<(), CodedError> {
     let name = path.display();
-    // The file has no other mode at any time, whatever the umask is.
+    // The file never has a wider mode, also with an umask of 0.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(PASSWORD_MODE));
     let file = opened.map_err(io::Error::from).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            CodedError::new(&codes::MIGRATE_OUTPUT_EXISTS, format!("{name} exists"))
+            CodedError::new(&tools::MIGRATE_OUTPUT_EXISTS, format!("{name} exists"))
         }
         _ => write_error(path, error),
     })?;
@@ -193,7 +190,7 @@ fn create(path: &Path, text: &str, mode: u32) -> Result<(), CodedError> {
 
 fn write_error(path: &Path, error: io::Error) -> CodedError {
     let text = format!("{} cannot be written", path.display());
-    CodedError::new(&codes::MIGRATE_OUTPUT_FAILED, text).caused_by(error)
+    CodedError::new(&tools::MIGRATE_OUTPUT_FAILED, text).caused_by(error)
 }
 
 fn next_steps(plan: &Plan, files: Option<&[PathBuf]>) -> String {
@@ -266,7 +263,7 @@ fn report(plan: &Plan, written: bool, files: &[PathBuf], toml: Option<&String>) 
         report["toml"] = json!(toml);
     }
     if !written {
-        report["code"] = json!(codes::MIGRATE_STOPPED.code);
+        report["code"] = json!(tools::MIGRATE_STOPPED.code);
     }
     report
 }
@@ -366,7 +363,7 @@ mod tests {
         assert!(text.contains("compare-ids"), "{text}");
         let (again, _) = site.run(&[], false);
         let error = again.unwrap_err().to_string();
-        assert!(error.ends_with(&format!("[{}]", codes::MIGRATE_OUTPUT_EXISTS.code)), "{error}");
+        assert!(error.ends_with(&format!("[{}]", tools::MIGRATE_OUTPUT_EXISTS.code)), "{error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), SECRET, "the old file stays");
     }
 
@@ -379,7 +376,7 @@ mod tests {
         let (_, text) = site.run(&[], true);
         let report: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&report["ok"], &report["counts"]["stopped"]), (&json!(false), &json!(1)));
-        assert_eq!(report["code"], codes::MIGRATE_STOPPED.code);
+        assert_eq!(report["code"], tools::MIGRATE_STOPPED.code);
         assert!(!text.contains(SECRET), "{text}");
         let (result, _) = site.run(&["override_gid"], false);
         assert!(result.unwrap());
@@ -392,7 +389,7 @@ mod tests {
         let site = Site::new(&corp(""));
         let (result, _) = site.run(&["overide_gid"], false);
         let error = result.unwrap_err().to_string();
-        assert!(error.ends_with(&format!("[{}]", codes::MIGRATE_WAIVER_UNUSED.code)), "{error}");
+        assert!(error.ends_with(&format!("[{}]", tools::MIGRATE_WAIVER_UNUSED.code)), "{error}");
         assert!(!site.path("roster.toml").exists());
     }
 
@@ -403,20 +400,20 @@ mod tests {
             let error = site.run(&[], false).0.unwrap_err().to_string();
             error[error.len() - 9..error.len() - 1].to_owned()
         };
-        assert_eq!(code(&site), codes::MIGRATE_SOURCE_SYNTAX.code);
+        assert_eq!(code(&site), tools::MIGRATE_SOURCE_SYNTAX.code);
         site.write("sssd.conf", &corp(""), 0o666);
-        assert_eq!(code(&site), codes::MIGRATE_SOURCE_UNTRUSTED.code);
+        assert_eq!(code(&site), tools::MIGRATE_SOURCE_UNTRUSTED.code);
         fs::remove_file(site.path("sssd.conf")).unwrap();
-        assert_eq!(code(&site), codes::MIGRATE_SOURCE_UNREADABLE.code);
+        assert_eq!(code(&site), tools::MIGRATE_SOURCE_UNREADABLE.code);
         let site = Site::new(&corp("ldap_backup_uri = nonsense"));
-        assert_eq!(code(&site), codes::MIGRATE_RESULT_INVALID.code);
+        assert_eq!(code(&site), tools::MIGRATE_RESULT_INVALID.code);
         let site = Site::new(&corp(""));
         fs::create_dir(site.path("corp.password")).unwrap();
-        assert_eq!(code(&site), codes::MIGRATE_OUTPUT_EXISTS.code);
+        assert_eq!(code(&site), tools::MIGRATE_OUTPUT_EXISTS.code);
         let mut args = site.args(&[], false);
         args.output = Some(site.path("no/such/folder/roster.toml"));
         let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
-        assert!(error.contains(codes::MIGRATE_OUTPUT_FAILED.code), "{error}");
+        assert!(error.contains(tools::MIGRATE_OUTPUT_FAILED.code), "{error}");
     }
 
     #[test]
@@ -425,7 +422,7 @@ mod tests {
         args.sssd = None;
         for exist in [true, false] {
             let error = source(&args, |_| exist).err().unwrap();
-            assert_eq!(error.message.code, codes::MIGRATE_SOURCE_MISSING.code);
+            assert_eq!(error.message.code, tools::MIGRATE_SOURCE_MISSING.code);
         }
         assert!(matches!(source(&args, |path| path == SSSD_CONF), Ok(Source::Sssd(_))));
         assert!(matches!(source(&args, |path| path == NSLCD_CONF), Ok(Source::Nslcd(_))));

@@ -3,12 +3,14 @@
 //! and refusals of a corpus of oddities are equal, except for the differences that a row of the corpus names.
 //! `roster domain compare-ids` finds these differences in SSSD's cache and no others.
 
-use roster_system_tests::pam::{self, last_message};
+use roster_migration::cache;
+use roster_migration::sssd::SssdConf;
+use roster_system_tests::pam;
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::{READER_PASSWORD, ServerCertificate, Sssd};
 use roster_system_tests::{
-    DirectoryServer, LdifBuilder, PamHost, Rosterd, Schema, Slapd, SlapdOptions, needs_root,
-    roster_program, run, wait_for,
+    DirectoryServer, LdifBuilder, PamHost, ProgramOutput, Rosterd, Schema, Slapd, SlapdOptions,
+    needs_root, roster_program, run, wait_for,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +100,7 @@ const ODDITIES: &[Oddity] = &[
         what: "members through a group without gidNumber",
         users: &["roleuser"],
         groups: &["byrole"],
-        // Without the key nested_group_filter such a group is no step of nesting.
+        // Only the key nested_group_filter makes such a group a step of nesting.
         difference: Some("nesting through groups without gidNumber"),
     },
 ];
@@ -182,7 +184,7 @@ fn group_fields(line: &str) -> (Vec<String>, BTreeSet<String>) {
     (vec![name.to_owned(), gid.to_owned()], members)
 }
 
-/// What a host says about the corpus: one text for each question.
+/// Replies of a host about the corpus, one text for each question.
 type Answers = BTreeMap<String, String>;
 
 fn answers(
@@ -211,6 +213,11 @@ fn answers(
     answers
 }
 
+/// The output, which is empty for a name that is not found.
+fn stdout(done: &ProgramOutput) -> String {
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
 fn sorted_ids(text: &str) -> String {
     let ids: BTreeSet<&str> = text.split_whitespace().collect();
     ids.into_iter().collect::<Vec<_>>().join(" ")
@@ -218,8 +225,8 @@ fn sorted_ids(text: &str) -> String {
 
 fn sssd_answers(sssd: &Sssd) -> Answers {
     answers(
-        |database, key| sssd.getent(database, key).text(),
-        |user| sorted_ids(&run(sssd.command("id").args(["-G", user])).text()),
+        |database, key| stdout(&sssd.getent(database, key)),
+        |user| sorted_ids(&stdout(&run(sssd.command("id").args(["-G", user])))),
         |user, password| {
             let operations = ["authenticate", "acct_mgmt"];
             let done = sssd.run_pamtester(user, &operations, &[password]);
@@ -231,8 +238,8 @@ fn sssd_answers(sssd: &Sssd) -> Answers {
 fn roster_answers(rosterd: &Rosterd) -> Answers {
     let pam = PamHost::on(rosterd, "alice");
     answers(
-        |database, key| run(pam.command("getent").args(["-s", "roster", database, key])).text(),
-        |user| sorted_ids(&run(pam.command("id").args(["-G", user])).text()),
+        |database, key| stdout(&run(pam.command("getent").args(["-s", "roster", database, key]))),
+        |user| sorted_ids(&stdout(&run(pam.command("id").args(["-G", user])))),
         |user, password| {
             let operations = ["authenticate", "acct_mgmt"];
             pam.run_pamtester("alone", user, &operations, &[password]).code == 0
@@ -333,4 +340,58 @@ fn expect_comparison(rosterd: &Rosterd, sssd: &Sssd, different: &BTreeSet<&str>)
     let users = report["compared"]["users"].as_u64().expect("a number");
     assert!(users >= 10, "{report:#}");
     assert_eq!(report["differences_by_kind"]["uid"], 0, "{report:#}");
+}
+
+/// SSSD stores its configuration as LDB entries, which show how it reads odd spacing, equal keys and drop-ins.
+#[test]
+fn sssd_conf_is_read_as_sssd_reads_it() {
+    if !needs_root() {
+        return;
+    }
+    let main = "; comment\n# comment\n  [sssd]  \n  services=nss\n\tDomains\t=\tcorp  \n[nss]\n\
+                override_shell = \"/bin/quoted\"\n[domain/corp]\nid_provider = ldap\n\
+                  ldap_uri   =   ldap://127.0.0.1:1   \nldap_search_base=dc=x\nldap_search_base = dc=y\n\
+                LDAP_User_Name = a # b\nauth_provider = none\naccess_provider = permit\n\
+                ldap_user_uid_number = first\n/* a comment */\n";
+    let dropins = [
+        ("20.conf", "[domain/corp]\nldap_user_uid_number = third\n"),
+        (
+            "10.conf",
+            "[domain/corp]\nldap_user_uid_number = second\n[nss]\nfilter_users = root, a b\n",
+        ),
+        (".30.conf", "[domain/corp]\nldap_user_uid_number = hidden\n"),
+    ];
+    let sssd = Sssd::with_dropins(main, &dropins);
+    let conf = SssdConf::read(&sssd.conf()).expect("our parser");
+    let config = cache::read(&sssd.cache_dir().join("config.ldb")).expect("SSSD's own copy");
+    let mut found = BTreeMap::new();
+    cache::tdb::for_each(&config, |key, data| {
+        if let Some(entry) = cache::ldb::entry(key, data)? {
+            let dn = String::from_utf8_lossy(entry.dn).into_owned();
+            for (name, values) in &entry.elements {
+                let texts: Vec<_> =
+                    values.iter().map(|value| String::from_utf8_lossy(value)).collect();
+                let name = String::from_utf8_lossy(name).to_lowercase();
+                found.insert((dn.clone(), name), texts.join("|"));
+            }
+        }
+        Ok::<(), cache::SssdCacheError>(())
+    })
+    .expect("LDB");
+    for (section, dn, names) in [
+        ("sssd", "cn=sssd,cn=config", &["services", "domains"][..]),
+        ("nss", "cn=nss,cn=config", &["override_shell", "filter_users"]),
+        (
+            "domain/corp",
+            "cn=corp,cn=domain,cn=config",
+            &["ldap_uri", "ldap_search_base", "ldap_user_name", "ldap_user_uid_number"],
+        ),
+    ] {
+        for name in names {
+            let theirs = found.get(&(dn.to_owned(), (*name).to_owned()));
+            let ours = conf.value(section, name).map(str::to_owned);
+            assert_eq!(ours.as_ref(), theirs, "{section} {name}: {found:#?}");
+        }
+    }
+    assert_eq!(conf.value("domain/corp", "ldap_user_uid_number"), Some("third"));
 }

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lines of sssd.conf, as the library of SSSD reads them: `[section]`, `key = value`, comments.
 //!
-//! A line never continues the previous one, even if it begins with spaces. Values keep their quotes. Of equal keys in one
-//! section the last one counts. Section and key names are compared without case. This module opens no file.
+//! A line never continues the previous one, even if it begins with spaces. Values keep their quotes. The last one of equal keys in a
+//! section counts. Section and key names are compared without case. This module opens no file.
 
-use crate::SyntaxError;
-
-/// Limit of one file.
-pub const FILE_BYTES_MAX: usize = 1 << 20;
-
-/// Limit of the settings of all files.
-pub const SETTINGS_MAX: usize = 20_000;
+use crate::syntax::{SETTINGS_MAX, SyntaxError, text_of_file};
 
 /// One setting and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +25,7 @@ pub struct IniSetting {
 ///
 /// A line has another form, or stands before the first section. SSSD refuses such a file as well.
 pub fn parse(bytes: &[u8]) -> Result<Vec<IniSetting>, SyntaxError> {
-    let text = crate::text_of_file(bytes)?;
+    let text = text_of_file(bytes)?;
     let mut settings = Vec::new();
     let mut section: Option<String> = None;
     let mut in_comment = false;
@@ -87,6 +81,7 @@ pub fn list(value: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::syntax::FILE_BYTES_MAX;
 
     fn rows(text: &str) -> Vec<(String, String, String, u32)> {
         let settings = parse(text.as_bytes()).unwrap();

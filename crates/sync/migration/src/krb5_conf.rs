@@ -5,7 +5,7 @@
 //! left out, as libkrb5 does for `includedir` only; `include` of a missing file is an error.
 
 use crate::source_file::{self, SourceError};
-use crate::{SyntaxError, ini};
+use crate::syntax::{SETTINGS_MAX, SyntaxError, text_of_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 16;
 
 /// The servers of a realm, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Realm {
+pub struct RealmServers {
     /// KDCs, `HOST[:PORT]`.
     pub kdcs: Vec<String>,
     /// Servers that change passwords. Without them libkrb5 uses the admin servers.
@@ -26,13 +26,13 @@ pub struct Realm {
     pub admin: Vec<String>,
 }
 
-/// What a krb5.conf says.
+/// Values of a krb5.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Krb5Conf {
     /// Values of `[libdefaults]`, the first of each name, as libkrb5 reads them.
     pub libdefaults: BTreeMap<String, String>,
     /// Realms of `[realms]`.
-    pub realms: BTreeMap<String, Realm>,
+    pub realms: BTreeMap<String, RealmServers>,
 }
 
 /// An `include` or `includedir` line.
@@ -53,7 +53,7 @@ impl Krb5Conf {
     ///
     /// The text is too large, not UTF-8, or nested too deeply.
     pub fn add(&mut self, bytes: &[u8]) -> Result<Vec<Include>, SyntaxError> {
-        let text = crate::text_of_file(bytes)?;
+        let text = text_of_file(bytes)?;
         let mut includes = Vec::new();
         let mut section = String::new();
         // Names of the open braces.
@@ -96,7 +96,7 @@ impl Krb5Conf {
                     .or_insert_with(|| value.to_owned());
             }
             ("realms", [realm]) => {
-                if self.realms.len() >= ini::SETTINGS_MAX && !self.realms.contains_key(realm) {
+                if self.realms.len() >= SETTINGS_MAX && !self.realms.contains_key(realm) {
                     return;
                 }
                 let realm = self.realms.entry(realm.clone()).or_default();
@@ -197,7 +197,7 @@ mod tests {
         assert!(includes[0].is_directory && includes[0].path == Path::new("/etc/krb5.conf.d/"));
         assert_eq!(conf.libdefaults["default_realm"], "A.TEST");
         assert!(!conf.uses_dns());
-        let realm = Realm {
+        let realm = RealmServers {
             kdcs: vec!["k1:88".into(), "k2".into()],
             kpasswd: vec![],
             admin: vec!["adm".into()],

@@ -90,7 +90,7 @@ struct PerMap<T> {
 
 impl<T> PerMap<T> {
     /// Returns the part of a map. `None` for a map that Roster does not serve.
-    fn of(&mut self, map: &str) -> Option<&mut T> {
+    fn map_part(&mut self, map: &str) -> Option<&mut T> {
         match map {
             "" => Some(&mut self.all),
             "passwd" => Some(&mut self.passwd),
@@ -129,8 +129,11 @@ const NO_MAP: &str =
     "Roster serves users and groups only. Keep `ldap` on the other lines of nsswitch.conf.";
 const NO_TUNING: &str = "Roster needs no such tuning.";
 
-/// Options without code: a note, or a stop with reason and cure.
-const OPTIONS: &[(&str, Result<&str, (&str, &str)>)] = &[
+/// A note, or the reason and the cure of a stop.
+type Fate = Result<&'static str, (&'static str, &'static str)>;
+
+/// Options without code.
+const OPTIONS: &[(&str, Fate)] = &[
     ("uid", Ok("Each role of rosterd has its own user.")),
     ("gid", Ok("Each role of rosterd has its own group.")),
     ("threads", Ok(NO_TUNING)),
@@ -165,7 +168,6 @@ const OPTIONS: &[(&str, Result<&str, (&str, &str)>)] = &[
     ("nss_nested_groups", Ok("Roster follows nested groups.")),
     ("nss_getgrent_skipmembers", Ok("`getent group` lists members.")),
     ("pam_authc_ppolicy", Ok("Roster requests the password policy at each bind.")),
-    ("pam_authc_search", Ok("Roster verifies the password by the bind alone.")),
     (
         "pam_password_prohibit_message",
         Ok("The directory decides whether a user may change the password."),
@@ -173,7 +175,7 @@ const OPTIONS: &[(&str, Result<&str, (&str, &str)>)] = &[
     (
         "pam_authz_search",
         Err((
-            "it decides about logins by a search of any entry",
+            "the search of any entry decides about logins",
             "Write a `filter` into [domain.NAME.access] that matches the user's own entry. It may have %{host} and \
              %{service}.",
         )),
@@ -232,6 +234,17 @@ impl Work<'_, '_> {
                 let disabled = self.flag(setting);
                 self.domain.keys.set("enumerate", (!disabled).to_string());
                 self.mapped(setting, "enumerate");
+            }
+            "pam_authc_search"
+                if matches!(&*setting.value.to_ascii_uppercase(), "BASE" | "NONE") =>
+            {
+                self.note(setting, "Roster verifies the password by the bind alone.");
+            }
+            "pam_authc_search" => {
+                let reason = "a search after the bind must find an entry";
+                let cure =
+                    "Write a `filter` into [domain.NAME.access] that matches the user's own entry.";
+                self.conversion.stop(SECTION, setting, reason, cure);
             }
             "ignorecase" => {
                 let case = if self.flag(setting) { "insensitive" } else { "sensitive" };
@@ -330,7 +343,7 @@ impl Work<'_, '_> {
             None => self.note(setting, "Local users have no groups of the directory in Roster."),
             Some(name) => {
                 let reason =
-                    format!("{name} is no local user, and would get groups of the directory");
+                    format!("{name} is not a local user, and would get groups of the directory");
                 let cure = "Remove the user from the groups, or name the setting in --without.";
                 self.conversion.stop(SECTION, setting, &reason, cure);
             }
@@ -360,7 +373,7 @@ impl Work<'_, '_> {
 
     fn base(&mut self, option: &NslcdOption, setting: &Setting) {
         let (map, dn) = map_and_rest(option);
-        match self.bases.of(map) {
+        match self.bases.map_part(map) {
             Some(_) if dn.eq_ignore_ascii_case("DOMAIN") => {
                 let reason = "Roster does not derive the base from the host's name";
                 self.conversion.fail(SECTION, setting, reason, "Write the base as a DN.");
@@ -389,7 +402,7 @@ impl Work<'_, '_> {
                 );
             }
         };
-        match self.scope.of(map) {
+        match self.scope.map_part(map) {
             Some(place) => {
                 *place = scope;
                 self.mapped(setting, base_key(map));
@@ -400,7 +413,7 @@ impl Work<'_, '_> {
 
     fn filter(&mut self, option: &NslcdOption, setting: &Setting) {
         let (map, text) = map_and_rest(option);
-        match self.filters.of(map).filter(|_| !map.is_empty()) {
+        match self.filters.map_part(map).filter(|_| !map.is_empty()) {
             Some(place) => {
                 *place = Some(values::filter(text));
                 self.mapped(setting, if map == "passwd" { "user_filter" } else { "group_filter" });
@@ -465,7 +478,7 @@ impl Work<'_, '_> {
             return self.conversion.fail(
                 SECTION,
                 setting,
-                "it has no new attribute",
+                "the new attribute is missing",
                 "Complete the line.",
             );
         }
@@ -583,7 +596,7 @@ impl Work<'_, '_> {
             let item = self.conversion.plan.items.iter_mut().find(|item| item.setting == "binddn");
             if let Some(item) = item {
                 item.outcome = Outcome::Stopped {
-                    reason: "it has no password, and Roster does not bind without one".into(),
+                    reason: "the password is missing, and Roster does not bind without one".into(),
                     cure: "Write bindpw, or remove the DN for anonymous searches.".into(),
                     can_be_waived: false,
                 };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lines of nslcd.conf: a keyword and its arguments. This module opens no file.
 
-use crate::SyntaxError;
-use crate::ini::SETTINGS_MAX;
+use crate::syntax::{SETTINGS_MAX, SyntaxError, text_of_file};
 
 /// One option and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl NslcdOption {
 ///
 /// The file is too large, or not UTF-8.
 pub fn parse(bytes: &[u8]) -> Result<Vec<NslcdOption>, SyntaxError> {
-    let text = crate::text_of_file(bytes)?;
+    let text = text_of_file(bytes)?;
     let mut options = Vec::new();
     for (line, raw) in (1..).zip(text.lines()) {
         let trimmed = raw.trim();

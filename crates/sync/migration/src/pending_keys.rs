@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks a converted configuration with rosterd's parser.
 
-use roster_messages::table::tools as codes;
+use roster_messages::table::tools;
 use roster_messages::{CodedError, Severity};
 
 /// Keys that the conversion writes and that the parser of this tree does not know yet. [`check`] leaves their lines out.
@@ -61,7 +61,7 @@ pub fn check(text: &str) -> Result<(), CodedError> {
         .map(|problem| format!("line {}: {}", problem.line, problem.without_position()))
         .collect();
     let text = format!("the converted configuration is not valid: {}", errors.join("; "));
-    Err(CodedError::new(&codes::MIGRATE_RESULT_INVALID, text))
+    Err(CodedError::new(&tools::MIGRATE_RESULT_INVALID, text))
 }
 
 /// Returns a converted configuration without the keys and values that the parser of this tree does not know yet.
@@ -103,7 +103,7 @@ mod tests {
         assert!(check(text).is_ok());
         let error = check(&text.replace("dc=x", "nonsense")).unwrap_err();
         assert!(error.text.contains("line 6: domain.corp.base"), "{error}");
-        assert_eq!(error.message.code, codes::MIGRATE_RESULT_INVALID.code);
+        assert_eq!(error.message.code, tools::MIGRATE_RESULT_INVALID.code);
     }
 
     #[test]

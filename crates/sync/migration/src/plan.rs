@@ -51,7 +51,7 @@ pub enum Outcome {
 /// A setting and its fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The position. Of a missing setting, that of its section's first setting.
+    /// The position. A missing setting has the position of its section's first setting.
     pub origin: Origin,
     /// The section: `domain/corp`, `nss`, or `nslcd`.
     pub section: String,
@@ -185,7 +185,7 @@ impl Waivers {
     }
 
     /// Returns whether a setting is waived, and marks the waiver as used.
-    pub(crate) fn take(&mut self, section: &str, setting: &str) -> bool {
+    pub(crate) fn take_waiver(&mut self, section: &str, setting: &str) -> bool {
         let qualified = format!("{section}/{setting}").to_ascii_lowercase();
         let mut found = false;
         for (name, used) in &mut self.names {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the files that the conversion starts from, with bounds on their number and size.
 
-use crate::SyntaxError;
-use crate::ini::FILE_BYTES_MAX;
+use crate::syntax::{FILE_BYTES_MAX, SyntaxError};
 use roster_messages::CodedError;
-use roster_messages::table::tools as codes;
+use roster_messages::table::tools;
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -56,16 +55,16 @@ impl From<SourceError> for CodedError {
         match error.kind {
             SourceErrorKind::Unreadable(cause) => {
                 let text = format!("{file}: cannot be read");
-                Self::new(&codes::MIGRATE_SOURCE_UNREADABLE, text).caused_by(cause)
+                Self::new(&tools::MIGRATE_SOURCE_UNREADABLE, text).caused_by(cause)
             }
             SourceErrorKind::Syntax(SyntaxError { line: 0, text }) => {
-                Self::new(&codes::MIGRATE_SOURCE_SYNTAX, format!("{file} {text}"))
+                Self::new(&tools::MIGRATE_SOURCE_SYNTAX, format!("{file} {text}"))
             }
             SourceErrorKind::Syntax(SyntaxError { line, text }) => {
-                Self::new(&codes::MIGRATE_SOURCE_SYNTAX, format!("{file}:{line}: the line {text}"))
+                Self::new(&tools::MIGRATE_SOURCE_SYNTAX, format!("{file}:{line}: the line {text}"))
             }
             SourceErrorKind::Untrusted(text) => {
-                Self::new(&codes::MIGRATE_SOURCE_UNTRUSTED, format!("{file} {text}"))
+                Self::new(&tools::MIGRATE_SOURCE_UNTRUSTED, format!("{file} {text}"))
             }
         }
     }

@@ -90,6 +90,12 @@ impl Sssd {
     /// An SSSD with that sssd.conf, which has the domain `corp`. The PAM service `sss` asks it alone.
     #[must_use]
     pub fn with_conf(text: &str) -> Self {
+        Self::with_dropins(text, &[])
+    }
+
+    /// The same with files of conf.d, each with its name.
+    #[must_use]
+    pub fn with_dropins(text: &str, dropins: &[(&str, &str)]) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("roster-sssd-")
             .permissions(fs::Permissions::from_mode(0o755))
@@ -104,6 +110,12 @@ impl Sssd {
         let conf = etc.join("sssd/sssd.conf");
         fs::write(&conf, text).expect("write sssd.conf");
         fs::set_permissions(&conf, fs::Permissions::from_mode(0o600)).expect("chmod");
+        fs::create_dir(etc.join("sssd/conf.d")).expect("create conf.d");
+        for (name, text) in dropins {
+            let file = etc.join("sssd/conf.d").join(name);
+            fs::write(&file, text).expect("write a drop-in");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("chmod");
+        }
         let layers: Vec<String> = PACKAGES
             .map(|package| unpack_package(package).join("usr").display().to_string())
             .into();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Homes and shells as SSSD's NSS responder makes them from the cache: settings of `[nss]` and of the domain.
+//! Settings of `[nss]` and of the domain by which SSSD's NSS responder changes the entries of the cache: homes, shells,
+//! hidden names, members.
 
 use crate::ini;
 use crate::sssd::SssdConf;
+use std::collections::BTreeSet;
 
-/// The settings that change homes, shells and members in replies.
+/// The settings that change entries in replies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HomeShell {
     override_home: Option<String>,
@@ -14,6 +16,10 @@ pub struct HomeShell {
     default_shell: Option<String>,
     vetoed: Vec<String>,
     shell_fallback: Option<String>,
+    /// Users that are not served, also not as members.
+    pub(super) hidden_users: BTreeSet<String>,
+    /// Groups that are not served.
+    pub(super) hidden_groups: BTreeSet<String>,
     /// Groups are served without members.
     pub ignores_members: bool,
 }
@@ -21,13 +27,25 @@ pub struct HomeShell {
 impl HomeShell {
     /// Reads the settings of a domain. The domain's setting wins.
     #[must_use]
-    pub fn of(conf: &SssdConf, domain: &str) -> Self {
+    pub fn for_domain(conf: &SssdConf, domain: &str) -> Self {
         let value = |name: &str| {
             let of_domain = conf.value(&format!("domain/{domain}"), name);
             let found = of_domain.or_else(|| conf.value("nss", name));
             found.filter(|value| !value.is_empty()).map(str::to_owned)
         };
+        let hidden = |name: &str| {
+            let lists = [conf.value("nss", name), conf.value(&format!("domain/{domain}"), name)];
+            let names = lists.into_iter().flatten().flat_map(ini::list);
+            names
+                .map(|name| match name.rsplit_once('@') {
+                    Some((plain, of)) if of.eq_ignore_ascii_case(domain) => plain.to_owned(),
+                    _ => name.to_owned(),
+                })
+                .collect()
+        };
         Self {
+            hidden_users: hidden("filter_users"),
+            hidden_groups: hidden("filter_groups"),
             override_home: value("override_homedir"),
             fallback_home: value("fallback_homedir"),
             substring: value("homedir_substring"),
@@ -94,14 +112,18 @@ mod tests {
         let text = "[nss]\noverride_homedir = /h/%d/%l/%u\ndefault_shell = /bin/zsh\nvetoed_shells = /bin/x\n\
                     [domain/corp]\noverride_homedir = %H/%f%%%U\nhomedir_substring = /net\n";
         conf.add(Path::new("sssd.conf"), text.as_bytes()).unwrap();
-        let corp = HomeShell::of(&conf, "corp");
+        let corp = HomeShell::for_domain(&conf, "corp");
         assert_eq!(corp.home("alice", 7, "corp", Some("/home/x")), "/net/alice@corp%7");
-        let lab = HomeShell::of(&conf, "lab");
+        let lab = HomeShell::for_domain(&conf, "lab");
         assert_eq!(lab.home("alice", 7, "lab", None), "/h/lab/a/alice");
         assert_eq!(
             [Some("/bin/sh"), Some("/bin/x"), None].map(|shell| lab.shell(shell)),
             ["/bin/sh", "/bin/sh", "/bin/zsh"]
         );
+        let text = "[nss]\nfilter_users = root, a@CORP, b@lab\n[domain/corp]\nfilter_users = c\n";
+        conf.add(Path::new("conf.d/1.conf"), text.as_bytes()).unwrap();
+        let hidden = HomeShell::for_domain(&conf, "corp").hidden_users;
+        assert_eq!(hidden.into_iter().collect::<Vec<_>>(), ["a", "b@lab", "c", "root"]);
         let plain = HomeShell::default();
         assert_eq!(plain.home("alice", 7, "corp", Some("/100%/x")), "/100%/x");
     }

@@ -4,7 +4,7 @@
 //! Format 1 has strings that end with NUL, and the length before each value. Format 2 has the lengths of names and values
 //! before all values. Written from the description of the formats.
 
-use super::CacheError;
+use super::error::SssdCacheError;
 
 const FORMAT_1: u32 = 0x2601_1967;
 const FORMAT_1_WITHOUT_DN: u32 = 0x2601_1966;
@@ -41,30 +41,30 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], CacheError> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(CacheError::Entry)?;
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], SssdCacheError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(SssdCacheError::Entry)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn number(&mut self) -> Result<usize, CacheError> {
-        let bytes: [u8; 4] = self.bytes(4)?.try_into().map_err(|_| CacheError::Entry)?;
+    fn number(&mut self) -> Result<usize, SssdCacheError> {
+        let bytes: [u8; 4] = self.bytes(4)?.try_into().map_err(|_| SssdCacheError::Entry)?;
         Ok(u32::from_le_bytes(bytes) as usize)
     }
 
-    fn nul(&mut self) -> Result<(), CacheError> {
-        if self.bytes(1)? == b"\0" { Ok(()) } else { Err(CacheError::Entry) }
+    fn nul(&mut self) -> Result<(), SssdCacheError> {
+        if self.bytes(1)? == b"\0" { Ok(()) } else { Err(SssdCacheError::Entry) }
     }
 
-    fn string(&mut self) -> Result<&'a [u8], CacheError> {
-        let end = self.rest.iter().position(|&byte| byte == 0).ok_or(CacheError::Entry)?;
+    fn string(&mut self) -> Result<&'a [u8], SssdCacheError> {
+        let end = self.rest.iter().position(|&byte| byte == 0).ok_or(SssdCacheError::Entry)?;
         let text = self.bytes(end)?;
         self.nul()?;
         Ok(text)
     }
 
     /// Reads a text with its length before it and a NUL behind it.
-    fn counted(&mut self) -> Result<&'a [u8], CacheError> {
+    fn counted(&mut self) -> Result<&'a [u8], SssdCacheError> {
         let length = self.number()?;
         let text = self.bytes(length)?;
         self.nul()?;
@@ -72,12 +72,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Parses a record. Returns `None` for records that are no entries: those of indexes and of LDB itself.
+/// Parses a record. Returns `None` for records of indexes and of LDB itself.
 ///
 /// # Errors
 ///
 /// The record is damaged or of an unknown format.
-pub fn entry<'a>(key: &'a [u8], data: &'a [u8]) -> Result<Option<Entry<'a>>, CacheError> {
+pub fn entry<'a>(key: &'a [u8], data: &'a [u8]) -> Result<Option<Entry<'a>>, SssdCacheError> {
     let dn_of_key = key.strip_prefix(b"DN=");
     if dn_of_key.is_some_and(|dn| dn.starts_with(b"@"))
         || (dn_of_key.is_none() && !key.starts_with(b"GUID="))
@@ -85,19 +85,21 @@ pub fn entry<'a>(key: &'a [u8], data: &'a [u8]) -> Result<Option<Entry<'a>>, Cac
         return Ok(None);
     }
     let mut reader = Reader { rest: data };
-    let format = u32::try_from(reader.number()?).map_err(|_| CacheError::Entry)?;
+    let format = u32::try_from(reader.number()?).map_err(|_| SssdCacheError::Entry)?;
     let count = reader.number()?;
     match format {
         FORMAT_1 | FORMAT_1_WITHOUT_DN => {
             let dn = if format == FORMAT_1 {
                 reader.string()?
             } else {
-                dn_of_key.map(|dn| dn.strip_suffix(b"\0").unwrap_or(dn)).ok_or(CacheError::Entry)?
+                dn_of_key
+                    .map(|dn| dn.strip_suffix(b"\0").unwrap_or(dn))
+                    .ok_or(SssdCacheError::Entry)?
             };
             format_1(&mut reader, count, dn).map(Some)
         }
         FORMAT_2 => format_2(&mut reader, count).map(Some),
-        _ => Err(CacheError::Entry),
+        _ => Err(SssdCacheError::Entry),
     }
 }
 
@@ -105,7 +107,7 @@ fn format_1<'a>(
     reader: &mut Reader<'a>,
     count: usize,
     dn: &'a [u8],
-) -> Result<Entry<'a>, CacheError> {
+) -> Result<Entry<'a>, SssdCacheError> {
     let mut elements = Vec::new();
     for _ in 0..count {
         let name = reader.string()?;
@@ -119,7 +121,7 @@ fn format_1<'a>(
     Ok(Entry { dn, elements })
 }
 
-fn format_2<'a>(reader: &mut Reader<'a>, count: usize) -> Result<Entry<'a>, CacheError> {
+fn format_2<'a>(reader: &mut Reader<'a>, count: usize) -> Result<Entry<'a>, SssdCacheError> {
     let dn = reader.counted()?;
     // The DN in the form of paths, and the offset of the values, which follow the last element.
     reader.counted()?;
@@ -130,7 +132,7 @@ fn format_2<'a>(reader: &mut Reader<'a>, count: usize) -> Result<Entry<'a>, Cach
         let number = reader.number()?;
         let width = match reader.bytes(1)? {
             [width @ (1 | 2 | 4)] => usize::from(*width),
-            _ => return Err(CacheError::Entry),
+            _ => return Err(SssdCacheError::Entry),
         };
         let mut lengths = Vec::new();
         for _ in 0..number {
@@ -230,11 +232,11 @@ pub(crate) mod tests {
             [packed_1("name=a,cn=sysdb", &elements), packed_2("name=a,cn=sysdb", &elements, 1)]
         {
             for length in 0..data.len() {
-                assert_eq!(entry(&key, &data[..length]), Err(CacheError::Entry), "{length}");
+                assert_eq!(entry(&key, &data[..length]), Err(SssdCacheError::Entry), "{length}");
             }
         }
         let mut huge = packed_1("x", &[]).1;
         huge[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(entry(b"DN=X\0", &huge), Err(CacheError::Entry));
+        assert_eq!(entry(b"DN=X\0", &huge), Err(SssdCacheError::Entry));
     }
 }

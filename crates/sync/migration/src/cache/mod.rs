@@ -4,20 +4,21 @@
 //! The files are read as a whole under a shared lock of TDB, so that SSSD may run. Nothing is written. [`tdb`] reads
 //! records, [`ldb`] reads entries, and this module knows the tree that SSSD keeps in them.
 
+mod error;
 mod home_shell;
 pub mod ldb;
 pub mod tdb;
 
+pub use error::SssdCacheError;
 pub use home_shell::HomeShell;
 
 use crate::compare::{Accounts, Group, User};
 use ldb::Entry;
 use roster_messages::CodedError;
-use roster_messages::table::tools as codes;
+use roster_messages::table::tools;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -30,40 +31,14 @@ const FILE_BYTES_MAX: u64 = 1 << 32;
 const LOCK_ATTEMPTS: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// A defect of a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheError {
-    /// The TDB file is damaged or unsupported.
-    Tdb(tdb::TdbError),
-    /// An entry is damaged.
-    Entry,
-}
-
-impl From<tdb::TdbError> for CacheError {
-    fn from(error: tdb::TdbError) -> Self {
-        Self::Tdb(error)
-    }
-}
-
-impl fmt::Display for CacheError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tdb(error) => error.fmt(f),
-            Self::Entry => f.write_str("an entry is damaged, or of an unknown format"),
-        }
-    }
-}
-
-impl std::error::Error for CacheError {}
-
 /// Accounts of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CachedAccounts {
     /// Users and groups that count.
     pub accounts: Accounts,
-    /// Users whose entries have expired.
+    /// Users with expired entries.
     pub expired_users: BTreeSet<String>,
-    /// Groups whose entries have expired.
+    /// Groups with expired entries.
     pub expired_groups: BTreeSet<String>,
     /// Entries with local overrides, which are applied.
     pub overridden: u64,
@@ -96,7 +71,7 @@ pub fn paths(directory: &Path, domain: &str) -> [PathBuf; 2] {
 pub fn read(path: &Path) -> Result<Vec<u8>, CodedError> {
     let failed = |error: io::Error| {
         let text = format!("{}: cannot be read", path.display());
-        CodedError::new(&codes::SSSD_CACHE_UNREADABLE, text).caused_by(error)
+        CodedError::new(&tools::SSSD_CACHE_UNREADABLE, text).caused_by(error)
     };
     // The flag avoids a wait for a pipe of that name.
     let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -124,24 +99,24 @@ fn lock(
             Err(Errno::AGAIN | Errno::ACCESS) => std::thread::sleep(pause),
             Err(errno) => {
                 let text = format!("{}: cannot be locked", path.display());
-                let error = CodedError::new(&codes::SSSD_CACHE_UNREADABLE, text);
+                let error = CodedError::new(&tools::SSSD_CACHE_UNREADABLE, text);
                 return Err(error.caused_by(io::Error::from(errno)));
             }
         }
     }
     let text = format!("{}: SSSD writes to it without a pause", path.display());
-    Err(CodedError::new(&codes::SSSD_CACHE_BUSY, text))
+    Err(CodedError::new(&tools::SSSD_CACHE_BUSY, text))
 }
 
 /// Returns the error of a cache that cannot be parsed.
 #[must_use]
-pub fn invalid(path: &Path, error: CacheError) -> CodedError {
+pub fn invalid(path: &Path, error: SssdCacheError) -> CodedError {
     let text = format!("{}: cannot be parsed", path.display());
     match error {
-        CacheError::Tdb(tdb::TdbError::Interrupted) => {
-            CodedError::new(&codes::SSSD_CACHE_INTERRUPTED, text).caused_by(error)
+        SssdCacheError::Tdb(tdb::TdbError::Interrupted) => {
+            CodedError::new(&tools::SSSD_CACHE_INTERRUPTED, text).caused_by(error)
         }
-        error => CodedError::new(&codes::SSSD_CACHE_INVALID, text).caused_by(error),
+        error => CodedError::new(&tools::SSSD_CACHE_INVALID, text).caused_by(error),
     }
 }
 
@@ -154,21 +129,21 @@ pub fn accounts(
     cache: &[u8],
     timestamps: Option<&[u8]>,
     options: &CacheOptions<'_>,
-) -> Result<CachedAccounts, CacheError> {
+) -> Result<CachedAccounts, SssdCacheError> {
     let mut tree = Tree::new(options.domain);
     if let Some(file) = timestamps {
         tdb::for_each(file, |key, data| {
             if let Some(entry) = ldb::entry(key, data)? {
-                tree.times.insert(folded(entry.dn), Times::of(&entry));
+                tree.times.insert(folded(entry.dn), Times::from_entry(&entry));
             }
-            Ok::<(), CacheError>(())
+            Ok::<(), SssdCacheError>(())
         })?;
     }
     tdb::for_each(cache, |key, data| {
         if let Some(entry) = ldb::entry(key, data)? {
             tree.add(&entry);
         }
-        Ok::<(), CacheError>(())
+        Ok::<(), SssdCacheError>(())
     })?;
     Ok(tree.finish(options))
 }
@@ -181,7 +156,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(entry: &Entry<'_>) -> Self {
+    fn from_entry(entry: &Entry<'_>) -> Self {
         let time = |name| entry.text(name).and_then(|text| text.parse().ok());
         Self { data: time("dataExpireTimestamp"), groups: time("initgrExpireTimestamp") }
     }
@@ -199,7 +174,7 @@ struct Values {
 }
 
 impl Values {
-    fn of(entry: &Entry<'_>) -> Self {
+    fn from_entry(entry: &Entry<'_>) -> Self {
         let text = |name| entry.text(name).map(str::to_owned);
         let number = |name| entry.text(name).and_then(|text| text.parse().ok());
         Self {
@@ -230,9 +205,9 @@ struct Node {
     dn: Vec<u8>,
     values: Values,
     times: Times,
-    /// Of a user: DNs of groups.
+    /// DNs of the groups of a user.
     member_of: Vec<Vec<u8>>,
-    /// Of a group: names of members, with those that SSSD does not know as users yet.
+    /// Names of the members of a group, with those that SSSD does not know as users yet.
     members: Vec<String>,
 }
 
@@ -270,14 +245,14 @@ impl Tree {
     fn add(&mut self, entry: &Entry<'_>) {
         let dn = folded(entry.dn);
         if let Some(object) = entry.values("overrideObjectDN").first() {
-            self.overrides.insert(folded(object), Values::of(entry));
+            self.overrides.insert(folded(object), Values::from_entry(entry));
             return;
         }
         let is_user = dn.ends_with(&self.users_base);
         if !is_user && !dn.ends_with(&self.groups_base) {
             return;
         }
-        let own = Times::of(entry);
+        let own = Times::from_entry(entry);
         let newer = self.times.get(&dn).copied().unwrap_or_default();
         let times = Times { data: newer.data.or(own.data), groups: newer.groups.or(own.groups) };
         let texts = |name: &str| {
@@ -287,7 +262,7 @@ impl Tree {
         let mut members = texts("memberuid");
         members.extend(texts("ghost"));
         let node = Node {
-            values: Values::of(entry),
+            values: Values::from_entry(entry),
             times,
             member_of: entry.values("memberof").iter().map(|dn| folded(dn)).collect(),
             members,
@@ -318,6 +293,9 @@ impl Tree {
                 continue;
             };
             let name = self.plain(name);
+            if options.home_shell.hidden_groups.contains(&name) {
+                continue;
+            }
             group_names.insert(node.dn.clone(), name.clone());
             names_by_gid.insert(gid, name.clone());
             posix_groups.push((node, name, gid));
@@ -335,6 +313,9 @@ impl Tree {
             let name = self.plain(name);
             if let Some(old) = old.filter(|old| *old != name) {
                 renamed.insert(old, name.clone());
+            }
+            if options.home_shell.hidden_users.contains(&name) {
+                continue;
             }
             if !options.is_fresh(node.times.data) {
                 result.expired_users.insert(name);
@@ -364,6 +345,7 @@ impl Tree {
                 let plain = self.plain(member);
                 renamed.get(&plain).cloned().unwrap_or(plain)
             });
+            let members = members.filter(|name| !options.home_shell.hidden_users.contains(name));
             let members = Some(members.collect()).filter(|_| !options.home_shell.ignores_members);
             result.accounts.groups.insert(name, Group { gid, members });
         }

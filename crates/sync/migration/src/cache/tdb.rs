@@ -22,7 +22,7 @@ const HASHES_MAX: u32 = 1 << 24;
 /// A defect of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TdbError {
-    /// The file is no TDB file, or of another version or byte order.
+    /// The file has another format, version or byte order.
     Format,
     /// The file has a feature that this reader lacks.
     Unsupported,
@@ -132,7 +132,9 @@ pub(crate) mod tests {
         file
     }
 
-    fn read(file: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TdbError> {
+    type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn read(file: &[u8]) -> Result<Records, TdbError> {
         let mut found = Vec::new();
         for_each(file, |key, data| {
             found.push((key.to_vec(), data.to_vec()));
@@ -142,7 +144,7 @@ pub(crate) mod tests {
         Ok(found)
     }
 
-    fn records(count: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn records(count: u8) -> Records {
         (0..count).map(|at| (vec![b'k', at], vec![at; usize::from(at)])).collect()
     }
 

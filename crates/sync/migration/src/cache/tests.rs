@@ -106,12 +106,12 @@ fn sssd_timestamps_file_wins_over_cache() {
 fn sssd_cache_read_errors_have_codes() {
     let folder = tempfile::tempdir().unwrap();
     let missing = read(&folder.path().join("cache_corp.ldb")).unwrap_err();
-    assert_eq!(missing.message.code, codes::SSSD_CACHE_UNREADABLE.code);
+    assert_eq!(missing.message.code, tools::SSSD_CACHE_UNREADABLE.code);
     let path = Path::new("/c");
-    let interrupted = invalid(path, CacheError::Tdb(tdb::TdbError::Interrupted));
-    assert_eq!(interrupted.message.code, codes::SSSD_CACHE_INTERRUPTED.code);
+    let interrupted = invalid(path, SssdCacheError::Tdb(tdb::TdbError::Interrupted));
+    assert_eq!(interrupted.message.code, tools::SSSD_CACHE_INTERRUPTED.code);
     let error = accounts(b"nonsense", None, &options(&HomeShell::default(), false)).unwrap_err();
-    assert_eq!(invalid(path, error).message.code, codes::SSSD_CACHE_INVALID.code);
+    assert_eq!(invalid(path, error).message.code, tools::SSSD_CACHE_INVALID.code);
     let file = folder.path().join("cache");
     std::fs::write(&file, cache()).unwrap();
     assert_eq!(read(&file).unwrap(), cache());
@@ -120,11 +120,29 @@ fn sssd_cache_read_errors_have_codes() {
 #[test]
 fn sssd_cache_lock_held_has_code() {
     let busy = lock(Path::new("/c"), || Err(Errno::AGAIN), Duration::ZERO).unwrap_err();
-    assert_eq!(busy.message.code, codes::SSSD_CACHE_BUSY.code);
+    assert_eq!(busy.message.code, tools::SSSD_CACHE_BUSY.code);
     let mut left = 3;
     let later = || {
         left -= 1;
         if left == 0 { Ok(()) } else { Err(Errno::AGAIN) }
     };
     assert!(lock(Path::new("/c"), later, Duration::ZERO).is_ok());
+}
+
+#[test]
+fn sssd_cache_damaged_bytes_never_panic() {
+    let file = cache();
+    let none = HomeShell::default();
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    for _ in 0..3000 {
+        let mut changed = file.clone();
+        for _ in 0..3 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let place = usize::try_from(state >> 16).unwrap() % changed.len();
+            changed[place] = [0, 1, 0xff, 0x7f, 0x99, 0x26][usize::try_from(state % 6).unwrap()];
+        }
+        let _ = accounts(&changed, Some(&changed), &options(&none, true));
+    }
 }

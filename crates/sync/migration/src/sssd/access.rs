@@ -18,7 +18,7 @@ pub(super) fn convert(
     let name = section.name.clone();
     let mut checks: Vec<&str> = Vec::new();
     password_policy(conversion, section, &mut checks);
-    let setting = section.take("access_provider");
+    let setting = section.take_setting("access_provider");
     let provider =
         setting.as_ref().map_or("permit", |setting| &*setting.value).to_ascii_lowercase();
     if let Some(setting) = &setting {
@@ -33,7 +33,7 @@ pub(super) fn convert(
             if domain.keys.get("auth") == Some("\"krb5\"") {
                 domain.access.set("k5login", "true".into());
             } else {
-                let reason = "it checks .k5login, which Roster does for auth = \"krb5\" only";
+                let reason = "Roster checks .k5login for auth = \"krb5\" only";
                 conversion.stop(
                     &name,
                     setting,
@@ -43,7 +43,7 @@ pub(super) fn convert(
             }
         }
         (_, Some(setting)) => {
-            let reason = "its rules decide about logins, and Roster has no counterpart";
+            let reason = "the rules of this provider decide about logins, and have no counterpart";
             let cure = "Write the rules with access_provider = simple or ldap, or into [domain.NAME.access] \
                         of roster.toml.";
             conversion.stop(&name, setting, reason, cure);
@@ -65,10 +65,10 @@ pub(super) fn convert(
 /// `ldap_pwd_policy` denies passwords that have expired by the user's attributes.
 fn password_policy(conversion: &mut Conversion<'_>, section: &mut Section, checks: &mut Vec<&str>) {
     let name = section.name.clone();
-    let Some(setting) = section.take("ldap_pwd_policy") else { return };
+    let Some(setting) = section.take_setting("ldap_pwd_policy") else { return };
     match &*setting.value.to_ascii_lowercase() {
         "none" => {
-            conversion.dropped(&name, &setting, "Roster checks the age only with `password-age`.")
+            conversion.dropped(&name, &setting, "Roster checks the age only with `password-age`.");
         }
         "shadow" => {
             checks.push("password-age");
@@ -100,7 +100,7 @@ fn simple(
     let name = section.name.clone();
     let mut has_lists = false;
     for (setting, key) in LISTS {
-        let Some(setting) = section.take(setting) else { continue };
+        let Some(setting) = section.take_setting(setting) else { continue };
         has_lists = true;
         let names = ini::list(&setting.value);
         if names.is_empty() {
@@ -110,6 +110,7 @@ fn simple(
         }
         match plain_names(domain, &names) {
             Ok(names) => {
+                let names = if key == "denied_groups" { names } else { spellings(domain, names) };
                 domain.access.set(key, list(&names));
                 conversion.mapped(&name, &setting, format!("{name}.access.{key}"));
             }
@@ -145,6 +146,16 @@ fn plain_names(domain: &DomainPlan, names: &[&str]) -> Result<Vec<String>, Strin
     names.iter().map(plain).collect()
 }
 
+/// Adds the qualified form of names in a domain with qualified names. A denied group needs no second form: if one form is
+/// unknown, every login is denied.
+fn spellings(domain: &DomainPlan, names: Vec<String>) -> Vec<String> {
+    if domain.keys.get("qualified_names") != Some("true") {
+        return names;
+    }
+    let both = |name: String| [format!("{name}@{}", domain.name), name];
+    names.into_iter().flat_map(both).collect()
+}
+
 fn ldap(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
@@ -153,7 +164,7 @@ fn ldap(
     checks: &mut Vec<&str>,
 ) {
     let name = section.name.clone();
-    let order = section.take("ldap_access_order");
+    let order = section.take_setting("ldap_access_order");
     let text = order.as_ref().map_or("filter", |order| &*order.value);
     let rules: Vec<String> = ini::list(text).iter().map(|rule| rule.to_ascii_lowercase()).collect();
     let owner = order.as_ref().unwrap_or(provider);
@@ -182,12 +193,12 @@ fn ldap(
             "authorized_service" => checks.push("authorized-service"),
             "rhost" => checks.push("rhost"),
             other => {
-                let reason = format!("its rule {other:?} has no counterpart");
+                let reason = format!("the rule {other:?} has no counterpart");
                 conversion.stop(&name, owner, &reason, "Replace the rule, or remove it.");
             }
         }
     }
-    if let Some(setting) = section.take("ldap_pwdlockout_dn") {
+    if let Some(setting) = section.take_setting("ldap_pwdlockout_dn") {
         let note = "Set lockout_duration in [domain.NAME.access]. Without it a lock lasts until the server removes it.";
         conversion.dropped(&name, &setting, note);
     }
@@ -200,7 +211,7 @@ fn access_filter(
     owner: &Setting,
 ) {
     let name = section.name.clone();
-    match section.take("ldap_access_filter").filter(|setting| !setting.value.is_empty()) {
+    match section.take_setting("ldap_access_filter").filter(|setting| !setting.value.is_empty()) {
         Some(setting) => {
             domain.access.set("filter", quoted(&filter(&setting.value)));
             conversion.mapped(&name, &setting, format!("{name}.access.filter"));
@@ -219,8 +230,8 @@ fn access_filter(
 /// The default checks read the attributes of shadow, 389 Directory Server and Active Directory.
 fn expiry(conversion: &mut Conversion<'_>, section: &mut Section, owner: &Setting) {
     let name = section.name.clone();
-    let Some(setting) = section.take("ldap_account_expire_policy") else {
-        let reason = "its rule `expire` needs ldap_account_expire_policy, and SSSD denies every user without it";
+    let Some(setting) = section.take_setting("ldap_account_expire_policy") else {
+        let reason = "the rule `expire` needs ldap_account_expire_policy, and SSSD denies every user without it";
         return conversion.stop(
             &name,
             owner,
@@ -270,6 +281,14 @@ fn unused_rules(conversion: &mut Conversion<'_>, section: &mut Section, provider
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn access_names_of_qualified_domain_doubled() {
+        let mut domain = DomainPlan { name: "corp".into(), ..DomainPlan::default() };
+        assert_eq!(spellings(&domain, vec!["a".into()]), ["a"]);
+        domain.keys.set("qualified_names", "true".into());
+        assert_eq!(spellings(&domain, vec!["a".into()]), ["a@corp", "a"]);
+    }
 
     #[test]
     fn access_names_of_other_domains_are_refused() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers, TLS, bind, searches and attributes of an LDAP domain.
 
+use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};
-use super::{HostFacts, Services};
 use crate::ini;
 use crate::plan::{DomainPlan, Password};
 use crate::values::{self, list, quoted, search_bases};
@@ -36,9 +36,9 @@ fn servers(
     let name = section.name.clone();
     let mut uris: Vec<String> = Vec::new();
     let mut discovers = false;
-    let first = section.take("ldap_uri");
+    let first = section.take_setting("ldap_uri");
     discovers |= first.is_none();
-    for setting in [first, section.take("ldap_backup_uri")].into_iter().flatten() {
+    for setting in [first, section.take_setting("ldap_backup_uri")].into_iter().flatten() {
         for uri in ini::list(&setting.value) {
             if uri.eq_ignore_ascii_case("_srv_") {
                 discovers = true;
@@ -51,7 +51,7 @@ fn servers(
     if !uris.is_empty() {
         domain.keys.set("uris", list(&uris));
     }
-    let found = section.take("dns_discovery_domain");
+    let found = section.take_setting("dns_discovery_domain");
     if !discovers {
         if let Some(setting) = found {
             conversion.dropped(&name, &setting, "`uris` lists the servers.");
@@ -82,7 +82,7 @@ fn has_clear_server(domain: &DomainPlan) -> bool {
 fn tls(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
     let name = section.name.clone();
     let mut start_tls = false;
-    if let Some(setting) = section.take("ldap_id_use_start_tls") {
+    if let Some(setting) = section.take_setting("ldap_id_use_start_tls") {
         start_tls = conversion.flag(&name, &setting).unwrap_or(false);
         conversion.mapped(&name, &setting, format!("{name}.start_tls"));
     }
@@ -90,7 +90,7 @@ fn tls(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut S
     let is_ldap_auth = section.peek("auth_provider").unwrap_or("ldap").eq_ignore_ascii_case("ldap");
     let never = section.peek("ldap_auth_disable_tls_never_use_in_production");
     let has_clear_passwords = never.is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    if let Some(setting) = section.take("ldap_auth_disable_tls_never_use_in_production") {
+    if let Some(setting) = section.take_setting("ldap_auth_disable_tls_never_use_in_production") {
         conversion.mapped(&name, &setting, format!("{name}.allow_clear_user_passwords"));
     }
     let has_clear = has_clear_server(domain);
@@ -134,7 +134,7 @@ fn tls(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut S
     }
     authorities(conversion, domain, section);
     for (key, target) in [("ldap_tls_cert", "tls_cert"), ("ldap_tls_key", "tls_key")] {
-        if let Some(setting) = section.take(key) {
+        if let Some(setting) = section.take_setting(key) {
             domain.keys.set(target, quoted(&setting.value));
             conversion.mapped(&name, &setting, format!("{name}.{target}"));
         }
@@ -143,12 +143,21 @@ fn tls(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut S
 
 fn authorities(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
     let name = section.name.clone();
-    let file = section.take("ldap_tls_cacert");
+    let file = section.take_setting("ldap_tls_cacert");
     if let Some(setting) = &file {
         domain.keys.set("tls_ca", quoted(&setting.value));
         conversion.mapped(&name, setting, format!("{name}.tls_ca"));
     }
-    if let Some(setting) = section.take("ldap_tls_cacertdir") {
+    let has_directory = section.peek("ldap_tls_cacertdir").is_some();
+    let has_tls = domain.keys.get("start_tls").is_some()
+        || domain.keys.get("uris").is_some_and(|uris| uris.contains("\"ldaps://"));
+    if has_tls && file.is_none() && !has_directory {
+        conversion.plan.note(format!(
+            "[{name}]: without ldap_tls_cacert SSSD trusts the TLS_CACERT of ldap.conf, and Roster trusts the host's \
+             authorities. Set tls_ca."
+        ));
+    }
+    if let Some(setting) = section.take_setting("ldap_tls_cacertdir") {
         let is_host = HOST_AUTHORITIES.contains(&setting.value.trim_end_matches('/'));
         if is_host && file.is_none() {
             conversion.dropped(
@@ -163,7 +172,7 @@ fn authorities(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section
             conversion.stop(&name, &setting, reason, cure);
         }
     }
-    if let Some(setting) = section.take("ldap_tls_reqcert") {
+    if let Some(setting) = section.take_setting("ldap_tls_reqcert") {
         let note = match &*setting.value.to_ascii_lowercase() {
             "demand" | "hard" => "Roster always checks certificates.",
             _ => {
@@ -189,7 +198,7 @@ fn bind(
     facts: &HostFacts,
 ) {
     let name = section.name.clone();
-    let mechanism = section.take("ldap_sasl_mech");
+    let mechanism = section.take_setting("ldap_sasl_mech");
     match mechanism.as_ref().map(|setting| setting.value.to_ascii_uppercase()).as_deref() {
         Some("GSSAPI" | "GSS-SPNEGO") => gssapi(conversion, domain, section),
         Some("EXTERNAL") => domain.keys.set("bind", quoted("external")),
@@ -207,7 +216,7 @@ fn bind(
     }
     for key in ["ldap_default_bind_dn", "ldap_default_authtok", "ldap_default_authtok_type"] {
         if mechanism.is_some()
-            && let Some(setting) = section.take(key)
+            && let Some(setting) = section.take_setting(key)
         {
             conversion.dropped(&name, &setting, "The SASL bind replaces it, as in SSSD.");
         }
@@ -217,8 +226,8 @@ fn bind(
 fn gssapi(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
     let name = section.name.clone();
     domain.keys.set("bind", quoted("gssapi"));
-    let realm = section.take("ldap_sasl_realm");
-    if let Some(setting) = section.take("ldap_sasl_authid") {
+    let realm = section.take_setting("ldap_sasl_realm");
+    if let Some(setting) = section.take_setting("ldap_sasl_authid") {
         let principal = match &realm {
             Some(realm) if !setting.value.contains('@') => {
                 format!("{}@{}", setting.value, realm.value)
@@ -231,7 +240,7 @@ fn gssapi(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mu
     if let Some(setting) = realm {
         conversion.mapped(&name, &setting, format!("{name}.bind_principal"));
     }
-    if let Some(setting) = section.take("ldap_krb5_keytab") {
+    if let Some(setting) = section.take_setting("ldap_krb5_keytab") {
         keytab(conversion, domain, &name, &setting);
     }
 }
@@ -263,9 +272,9 @@ fn simple_bind(
     facts: &HostFacts,
 ) {
     let name = section.name.clone();
-    let dn = section.take("ldap_default_bind_dn");
-    let token = section.take("ldap_default_authtok");
-    if let Some(setting) = section.take("ldap_default_authtok_type") {
+    let dn = section.take_setting("ldap_default_bind_dn");
+    let token = section.take_setting("ldap_default_authtok");
+    if let Some(setting) = section.take_setting("ldap_default_authtok_type") {
         if !setting.value.eq_ignore_ascii_case("password") {
             let reason = "the password is obfuscated, and SSSD's obfuscation has no counterpart";
             let cure = "Write the password in plain text into ldap_default_authtok, with \
@@ -285,7 +294,7 @@ fn simple_bind(
             conversion.mapped(&name, &token, format!("{name}.bind_password_file"));
         }
         (Some(dn), None) => {
-            let reason = "it has no password, and Roster does not bind without one";
+            let reason = "the password is missing, and Roster does not bind without one";
             let cure = "Write ldap_default_authtok, or remove the DN for anonymous searches.";
             conversion.fail(&name, &dn, reason, cure);
         }
@@ -308,7 +317,7 @@ fn searches(
         ("ldap_user_search_base", "user_base"),
         ("ldap_group_search_base", "group_base"),
     ] {
-        let Some(setting) = section.take(key) else { continue };
+        let Some(setting) = section.take_setting(key) else { continue };
         match search_bases(&setting.value) {
             Ok(bases) => {
                 domain.keys.set(target, values::bases(&bases));
@@ -335,8 +344,8 @@ fn searches(
             ),
         }
     }
-    let user = section.take("ldap_user_object_class");
-    let group = section.take("ldap_group_object_class");
+    let user = section.take_setting("ldap_user_object_class");
+    let group = section.take_setting("ldap_group_object_class");
     let user_name = section.peek("ldap_user_name").unwrap_or("uid").to_owned();
     let group_name = section.peek("ldap_group_name").unwrap_or("cn").to_owned();
     let rows = [
@@ -356,12 +365,14 @@ fn searches(
         if let Some(setting) = &setting {
             conversion.mapped(&name, setting, format!("{name}.{target}"));
         }
-        if let Some(setting) = section.take(old) {
+        if let Some(setting) = section.take_setting(old) {
             filters.push(values::filter(&setting.value));
             conversion.mapped(&name, &setting, format!("{name}.{target}"));
         }
-        let owners =
-            [("nss".to_owned(), services.nss.take(hidden)), (name.clone(), section.take(hidden))];
+        let owners = [
+            ("nss".to_owned(), services.nss.take_setting(hidden)),
+            (name.clone(), section.take_setting(hidden)),
+        ];
         for (owner, setting) in owners {
             let Some(setting) = setting else { continue };
             filters.extend(
@@ -395,7 +406,7 @@ fn hidden_names(domain: &DomainPlan, setting: &Setting) -> Vec<String> {
 
 fn schema(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
     let name = section.name.clone();
-    let setting = section.take("ldap_schema");
+    let setting = section.take_setting("ldap_schema");
     let value = setting.as_ref().map_or("rfc2307", |setting| &*setting.value).to_ascii_lowercase();
     let (schema, member) = match &*value {
         "rfc2307" => ("rfc2307", "memberUid"),
@@ -416,14 +427,14 @@ fn schema(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mu
         conversion.mapped(&name, setting, format!("{name}.schema"));
     }
     let mut member = member.to_owned();
-    if let Some(setting) = section.take("ldap_group_member") {
+    if let Some(setting) = section.take_setting("ldap_group_member") {
         conversion.mapped(&name, &setting, format!("{name}.member_attributes"));
         member = setting.value;
     }
     domain.keys.set("schema", quoted(schema));
     // Without the key Roster also reads other attributes with members.
     domain.keys.set("member_attributes", list(&[member]));
-    if let Some(setting) = section.take("ldap_group_nesting_level") {
+    if let Some(setting) = section.take_setting("ldap_group_nesting_level") {
         if conversion.number(&name, &setting) == Some(0) {
             let reason = "Roster follows nested groups, so groups would get more members";
             let cure = "Compare the groups with `roster domain compare-ids` first.";
@@ -466,7 +477,7 @@ const ATTRIBUTES: [(&str, &str); 24] = [
 fn attributes(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
     let name = section.name.clone();
     for (setting, key) in ATTRIBUTES {
-        let Some(setting) = section.take(setting) else { continue };
+        let Some(setting) = section.take_setting(setting) else { continue };
         let value = quoted(&setting.value);
         let conflict = domain.attributes.get(key).is_some_and(|known| *known != value);
         if conflict && key == "uuid" {
@@ -486,7 +497,7 @@ fn times(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
         ("ldap_search_timeout", "search_timeout", 1, 3600),
         ("ldap_page_size", "page_size", 1, 1_000_000),
     ] {
-        let Some(setting) = section.take(setting) else { continue };
+        let Some(setting) = section.take_setting(setting) else { continue };
         let Some(value) = conversion.number(&name, &setting) else { continue };
         let value = value.clamp(min, max);
         let text =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[domain/NAME]`: provider, names, ids, homes and shells.
 
+use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};
-use super::{HostFacts, Services, access, directory, login};
+use super::{access, directory, login};
 use crate::ini;
 use crate::plan::DomainPlan;
 use crate::values::{home_template, list, quoted};
@@ -39,7 +40,7 @@ pub(super) fn convert(
 
 fn is_convertible(conversion: &mut Conversion<'_>, section: &mut Section) -> bool {
     let name = section.name.clone();
-    if let Some(setting) = section.take("domain_type") {
+    if let Some(setting) = section.take_setting("domain_type") {
         if !setting.value.eq_ignore_ascii_case("posix") {
             let cure =
                 "Keep SSSD for the applications of this domain, and remove it from `domains`.";
@@ -49,7 +50,7 @@ fn is_convertible(conversion: &mut Conversion<'_>, section: &mut Section) -> boo
         }
         conversion.dropped(&name, &setting, "Every domain of Roster has uids and gids.");
     }
-    let Some(setting) = section.take("id_provider") else {
+    let Some(setting) = section.take_setting("id_provider") else {
         let reason = "the domain has no provider";
         conversion.missing(section, "id_provider", reason, "Write id_provider = ldap.");
         return false;
@@ -78,9 +79,10 @@ fn is_convertible(conversion: &mut Conversion<'_>, section: &mut Section) -> boo
 fn files_domain(conversion: &mut Conversion<'_>, section: &mut Section, setting: &Setting) -> bool {
     let name = section.name.clone();
     for key in ["access_provider", "auth_provider", "passwd_files", "group_files"] {
-        let Some(found) = section.take(key) else { continue };
+        let Some(found) = section.take_setting(key) else { continue };
         if !matches!(&*found.value, "permit" | "none") {
-            let reason = "it decides about local accounts, which Roster leaves to other modules";
+            let reason =
+                "local accounts depend on the setting, and Roster leaves them to other modules";
             conversion.stop(&name, &found, reason, "Restrict local accounts with pam_access(8).");
         }
     }
@@ -100,7 +102,7 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
             "the name of the domain has other characters than letters, digits, `.`, `_` and `-`";
         conversion.fail(&name, &setting, reason, "Rename the domain in sssd.conf first.");
     }
-    if let Some(setting) = section.take("case_sensitive") {
+    if let Some(setting) = section.take_setting("case_sensitive") {
         let case = match &*setting.value.to_ascii_lowercase() {
             "true" => Some("sensitive"),
             "false" => Some("insensitive"),
@@ -113,18 +115,18 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
                 conversion.mapped(&name, &setting, format!("{name}.case"));
             }
             None => {
-                let reason = "its value is none of true, false and preserving";
+                let reason = "the value differs from true, false and preserving";
                 conversion.fail(&name, &setting, reason, "Correct the value.");
             }
         }
     }
     let mut qualified = false;
-    if let Some(setting) = section.take("use_fully_qualified_names") {
+    if let Some(setting) = section.take_setting("use_fully_qualified_names") {
         qualified = conversion.flag(&name, &setting).unwrap_or(false);
         domain.keys.set("qualified_names", qualified.to_string());
         conversion.mapped(&name, &setting, format!("{name}.qualified_names"));
     }
-    if let Some(setting) = section.take("full_name_format") {
+    if let Some(setting) = section.take_setting("full_name_format") {
         if qualified && setting.value != "%1$s@%2$s" {
             let reason = "names would get another form, also in access lists and in other programs";
             let cure = "Roster serves NAME@DOMAIN: adapt the programs, then name the setting in --without.";
@@ -133,11 +135,11 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
             conversion.dropped(
                 &name,
                 &setting,
-                "Roster serves NAME@DOMAIN where names are qualified.",
+                "Roster serves NAME@DOMAIN if names are qualified.",
             );
         }
     }
-    if let Some(setting) = section.take("auto_private_groups") {
+    if let Some(setting) = section.take_setting("auto_private_groups") {
         let mode = match &*setting.value.to_ascii_lowercase() {
             "true" => "always",
             "hybrid" => "same-id",
@@ -146,14 +148,14 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
         domain.keys.set("private_groups", quoted(mode));
         conversion.mapped(&name, &setting, format!("{name}.private_groups"));
     }
-    if let Some(setting) = section.take("override_gid") {
+    if let Some(setting) = section.take_setting("override_gid") {
         let reason = "every user would get the primary gid of the directory instead";
         let cure =
             "Correct gidNumber in the directory, or write [domain.NAME.override.user.USER] tables.";
         conversion.stop(&name, &setting, reason, cure);
     }
     // SSSD lists users only if `enumerate` is set.
-    let listed = match section.take("enumerate") {
+    let listed = match section.take_setting("enumerate") {
         Some(setting) => {
             conversion.mapped(&name, &setting, format!("{name}.enumerate"));
             conversion.flag(&name, &setting).unwrap_or(false)
@@ -180,7 +182,7 @@ const MAX_ID: u64 = 4_294_967_294;
 fn ids(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
     let name = section.name.clone();
     let mut min = MIN_ID;
-    if let Some(setting) = section.take("min_id")
+    if let Some(setting) = section.take_setting("min_id")
         && let Some(value) = conversion.number(&name, &setting)
     {
         // SSSD's smallest useful value is 1, and Roster never serves 0.
@@ -188,13 +190,13 @@ fn ids(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut S
         conversion.mapped(&name, &setting, format!("{name}.min_id"));
         domain.keys.set("min_id", min.to_string());
     }
-    if let Some(setting) = section.take("max_id")
+    if let Some(setting) = section.take_setting("max_id")
         && let Some(value) = conversion.number(&name, &setting)
     {
         if value == 0 {
             conversion.dropped(&name, &setting, "0 means no limit, which is Roster's default.");
         } else if value < min {
-            let reason = "it is below min_id, so that no entry would be served";
+            let reason = "the value is below min_id, so that no entry would be served";
             conversion.fail(&name, &setting, reason, "Correct min_id or max_id.");
         } else {
             domain.keys.set("max_id", value.min(MAX_ID).to_string());
@@ -222,8 +224,8 @@ fn inherited(
     services: &mut Services,
     key: &str,
 ) -> Option<(String, Setting)> {
-    let of_service = services.nss.take(key).map(|setting| ("nss".to_owned(), setting));
-    let of_domain = section.take(key).map(|setting| (section.name.clone(), setting));
+    let of_service = services.nss.take_setting(key).map(|setting| ("nss".to_owned(), setting));
+    let of_domain = section.take_setting(key).map(|setting| (section.name.clone(), setting));
     of_domain.or(of_service)
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[sssd]`, and the parts of `[nss]` and `[pam]` that become keys of the host.
 
+use super::conf::{Services, SssdConf};
 use super::section::{Conversion, Section};
-use super::{Services, SssdConf};
 use crate::ini;
 use crate::plan::Outcome;
 use crate::values::{list, quoted};
@@ -17,13 +17,13 @@ pub(super) fn domains(
     conf: &mut SssdConf,
 ) -> Vec<(String, Section)> {
     let mut names: Vec<String> = Vec::new();
-    let setting = main.take("domains");
+    let setting = main.take_setting("domains");
     if let Some(setting) = &setting {
         names.extend(ini::list(&setting.value).into_iter().map(str::to_owned));
         conversion.mapped("sssd", setting, "host.domains");
     }
     // `enabled` of a domain overrides the list.
-    for section in &conf.sections {
+    for section in conf.sections() {
         let Some(name) = section.name.strip_prefix("domain/").filter(|name| !name.contains('/'))
         else {
             continue;
@@ -48,12 +48,12 @@ pub(super) fn domains(
     for name in names {
         let Some(mut section) = conf.take_section(&format!("domain/{name}")) else {
             if let Some(setting) = &setting {
-                let reason = format!("it names {name:?}, which has no section [domain/{name}]");
+                let reason = format!("the domain {name:?} has no section [domain/{name}]");
                 conversion.fail("sssd", setting, &reason, "Remove the name, or add the section.");
             }
             continue;
         };
-        if let Some(enabled) = section.take("enabled") {
+        if let Some(enabled) = section.take_setting("enabled") {
             conversion.mapped(&section.name, &enabled, "host.domains");
         }
         found.push((name, section));
@@ -61,7 +61,12 @@ pub(super) fn domains(
     if found.len() > DOMAINS_MAX
         && let Some(setting) = &setting
     {
-        conversion.fail("sssd", setting, "it has more than 32 domains", "Name at most 32 domains.");
+        conversion.fail(
+            "sssd",
+            setting,
+            "the list has more than 32 domains",
+            "Name at most 32 domains.",
+        );
     }
     found
 }
@@ -72,13 +77,13 @@ pub(super) fn convert(
     main: &mut Section,
     services: &mut Services,
 ) {
-    if let Some(setting) = main.take("default_domain_suffix") {
+    if let Some(setting) = main.take_setting("default_domain_suffix") {
         let name = setting.value.to_ascii_lowercase();
         if conversion.plan.domains.iter().any(|domain| domain.name == name) {
             conversion.plan.host.set("default_domain", quoted(&name));
             conversion.mapped("sssd", &setting, "host.default_domain");
         } else {
-            let reason = "it names a domain that is not converted";
+            let reason = "the domain is not converted";
             conversion.fail(
                 "sssd",
                 &setting,
@@ -87,7 +92,7 @@ pub(super) fn convert(
             );
         }
     }
-    if let Some(setting) = main.take("override_space") {
+    if let Some(setting) = main.take_setting("override_space") {
         let reason = "names with this character stand for names with spaces, also in access lists";
         let cure = "Write the names of access lists with spaces, and allow \" \" in \
                     `allowed_name_characters` of roster.toml.";
@@ -95,7 +100,7 @@ pub(super) fn convert(
     }
     trusted_users(conversion, &mut services.pam);
     for name in ["debug_level", "debug"] {
-        if let Some(setting) = main.take(name) {
+        if let Some(setting) = main.take_setting(name) {
             let note = "See `level` of [log] in roster.toml(5), and roster-log-level(1).";
             conversion.dropped("sssd", &setting, note);
         }
@@ -103,7 +108,7 @@ pub(super) fn convert(
 }
 
 fn trusted_users(conversion: &mut Conversion<'_>, pam: &mut Section) {
-    let Some(setting) = pam.take("pam_trusted_users") else { return };
+    let Some(setting) = pam.take_setting("pam_trusted_users") else { return };
     let names = ini::list(&setting.value);
     let is_name = |name: &&&str| **name != "root" && name.parse::<u32>().is_err();
     if names.iter().any(|name| name.eq_ignore_ascii_case("all")) {
@@ -123,7 +128,7 @@ fn trusted_users(conversion: &mut Conversion<'_>, pam: &mut Section) {
     }
 }
 
-/// Two sections whose names differ by case would become one domain.
+/// Refuses two sections that would become one domain, because their names differ by case only.
 pub(super) fn check_names(conversion: &mut Conversion<'_>) {
     let domains: Vec<_> =
         conversion.plan.domains.iter().map(|one| (one.name.clone(), one.section.clone())).collect();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Passwords of a domain: method, Kerberos, cached credentials, password changes.
 
+use super::conf::{HostFacts, Services};
+use super::directory;
 use super::section::{Conversion, Section, Setting};
-use super::{HostFacts, Services, directory};
 use crate::ini;
-use crate::krb5_conf::Realm;
+use crate::krb5_conf::RealmServers;
 use crate::plan::DomainPlan;
 use crate::values::{list, quoted};
 
@@ -18,7 +19,7 @@ pub(super) fn convert(
     facts: &HostFacts,
 ) {
     let name = section.name.clone();
-    let setting = section.take("auth_provider");
+    let setting = section.take_setting("auth_provider");
     let method = setting.as_ref().map_or("ldap", |setting| &*setting.value).to_ascii_lowercase();
     if !matches!(&*method, "ldap" | "krb5" | "none") {
         if let Some(setting) = &setting {
@@ -44,14 +45,14 @@ pub(super) fn convert(
     if method != "none" {
         offline(conversion, domain, section, &mut services.pam);
     }
-    if let Some(setting) = section.take("krb5_auth_timeout")
+    if let Some(setting) = section.take_setting("krb5_auth_timeout")
         && method == "krb5"
         && let Some(seconds) = conversion.number(&name, &setting)
     {
         domain.keys.set("auth_timeout", quoted(&format!("{}s", seconds.clamp(1, 60))));
         conversion.mapped(&name, &setting, format!("{name}.auth_timeout"));
     }
-    if let Some(setting) = section.take("chpass_provider") {
+    if let Some(setting) = section.take_setting("chpass_provider") {
         let note = match &*setting.value.to_ascii_lowercase() {
             value if value == method => "Password changes use the method of `auth`.",
             "none" => "The directory or the KDC decides whether a user may change the password.",
@@ -67,13 +68,13 @@ fn password_change(
     section: &mut Section,
 ) {
     let name = section.name.clone();
-    if let Some(setting) = section.take("ldap_pwmodify_mode") {
+    if let Some(setting) = section.take_setting("ldap_pwmodify_mode") {
         let mode =
             if setting.value.eq_ignore_ascii_case("ldap_modify") { "modify" } else { "extended" };
         domain.keys.set("password_change", quoted(mode));
         conversion.mapped(&name, &setting, format!("{name}.password_change"));
     }
-    if let Some(setting) = section.take("ldap_chpass_update_last_change") {
+    if let Some(setting) = section.take_setting("ldap_chpass_update_last_change") {
         let wanted = conversion.flag(&name, &setting).unwrap_or(true);
         let value = if wanted { "auto" } else { "never" };
         domain.keys.set("update_shadow_last_change", quoted(value));
@@ -91,7 +92,7 @@ fn kerberos(
     if !realm_and_kdcs(conversion, domain, section, facts) {
         return;
     }
-    if let Some(setting) = section.take("krb5_keytab") {
+    if let Some(setting) = section.take_setting("krb5_keytab") {
         directory::keytab(conversion, domain, &name, &setting);
     }
     validation(conversion, domain, section);
@@ -102,12 +103,12 @@ fn kerberos(
 /// Settings by which a user's principal is not NAME@REALM.
 fn principals(conversion: &mut Conversion<'_>, section: &mut Section) {
     let name = section.name.clone();
-    if let Some(setting) = section.take("krb5_map_user") {
+    if let Some(setting) = section.take_setting("krb5_map_user") {
         let reason = "a user would log in with the principal of the user's own name, maybe of another person";
         let cure = "Rename the principals, or let another PAM module authenticate these users.";
         conversion.stop(&name, &setting, reason, cure);
     }
-    if let Some(setting) = section.take("ldap_user_principal") {
+    if let Some(setting) = section.take_setting("ldap_user_principal") {
         if ["krbprincipalname", "none", "nosuchattr"]
             .contains(&&*setting.value.to_ascii_lowercase())
         {
@@ -129,7 +130,7 @@ fn realm_and_kdcs(
 ) -> bool {
     let name = section.name.clone();
     let sasl_realm = section.peek("ldap_sasl_realm").map(str::to_owned);
-    let realm = match section.take("krb5_realm") {
+    let realm = match section.take_setting("krb5_realm") {
         Some(setting) => {
             conversion.mapped(&name, &setting, format!("{name}.krb5_realm"));
             Some(setting.value)
@@ -156,7 +157,7 @@ fn kdcs(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
     section: &mut Section,
-    known: &Realm,
+    known: &RealmServers,
 ) {
     let name = section.name.clone();
     let mut servers = [Vec::new(), Vec::new()];
@@ -165,7 +166,7 @@ fn kdcs(
         [(0, ["krb5_server", "krb5_backup_server"]), (1, ["krb5_kpasswd", "krb5_backup_kpasswd"])]
     {
         let target = ["krb5_kdcs", "krb5_kpasswd"][kind];
-        for setting in keys.iter().filter_map(|key| section.take(key)) {
+        for setting in keys.iter().filter_map(|key| section.take_setting(key)) {
             for host in ini::list(&setting.value) {
                 if host.eq_ignore_ascii_case("_srv_") {
                     discovers = true;
@@ -209,14 +210,14 @@ fn without_port(host: &str) -> &str {
 
 fn validation(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
     let name = section.name.clone();
-    let mut value = match section.take("krb5_validate") {
+    let mut value = match section.take_setting("krb5_validate") {
         Some(setting) => {
             conversion.mapped(&name, &setting, format!("{name}.krb5_validate"));
             if conversion.flag(&name, &setting) == Some(true) { "required" } else { "off" }
         }
         None => "auto",
     };
-    if let Some(setting) = section.take("krb5_use_fast") {
+    if let Some(setting) = section.take_setting("krb5_use_fast") {
         if setting.value.eq_ignore_ascii_case("demand") {
             // FAST needs the keytab, and Roster uses it whenever there is one.
             value = "required";
@@ -245,8 +246,8 @@ fn tickets(
     facts: &HostFacts,
 ) {
     let name = section.name.clone();
-    let folder = section.take("krb5_ccachedir");
-    let template = section.take("krb5_ccname_template");
+    let folder = section.take_setting("krb5_ccachedir");
+    let template = section.take_setting("krb5_ccname_template");
     let default = facts.krb5.libdefaults.get("default_ccache_name");
     let text = template.as_ref().map(|setting| &setting.value).or(default);
     let directory = folder.as_ref().map_or("/tmp", |setting| &*setting.value);
@@ -271,7 +272,7 @@ fn tickets(
         ("krb5_lifetime", "krb5_lifetime", 30 * DAY_S),
         ("krb5_renewable_lifetime", "krb5_renewable", 366 * DAY_S),
     ] {
-        let Some(setting) = section.take(setting) else { continue };
+        let Some(setting) = section.take_setting(setting) else { continue };
         match seconds(&setting.value) {
             Some(value) => {
                 domain.keys.set(key, quoted(&format!("{}s", value.min(max))));
@@ -280,7 +281,7 @@ fn tickets(
             None => conversion.dropped(
                 &name,
                 &setting,
-                "The KDC decides, because the value is no duration.",
+                "The KDC decides, because the value is not a duration.",
             ),
         }
     }
@@ -333,7 +334,7 @@ fn offline(
     pam: &mut Section,
 ) {
     let name = section.name.clone();
-    let kept = match section.take("cache_credentials") {
+    let kept = match section.take_setting("cache_credentials") {
         Some(setting) => {
             conversion.mapped(&name, &setting, format!("{name}.offline_credentials"));
             conversion.flag(&name, &setting).unwrap_or(false)
@@ -342,21 +343,28 @@ fn offline(
         None => false,
     };
     domain.keys.set("offline_credentials", kept.to_string());
+    // SSSD forgets a user that did not log in for so many days, and the password with it.
+    let forgotten = section.take_setting("account_cache_expiration");
+    let days = forgotten.as_ref().and_then(|setting| conversion.number(&name, setting));
+    let days_max = days.filter(|days| (1..=366).contains(days)).unwrap_or(366);
+    if let Some(setting) = &forgotten {
+        conversion.mapped(&name, setting, format!("{name}.offline_credentials_expiration"));
+    }
     let settings: Vec<(&str, Option<Setting>)> = [
         "offline_credentials_expiration",
         "offline_failed_login_attempts",
         "offline_failed_login_delay",
     ]
-    .map(|key| (key, pam.take(key)))
+    .map(|key| (key, pam.take_setting(key)))
     .into();
     for (key, setting) in settings {
         let Some(setting) = setting else {
-            // SSSD's defaults are no limit of days, no limit of attempts and 5 minutes.
+            // By default SSSD limits neither days nor attempts.
             match key {
                 "offline_credentials_expiration" if kept => {
-                    domain.keys.set(key, quoted("366d"));
+                    domain.keys.set(key, quoted(&format!("{days_max}d")));
                     conversion.plan.note(format!(
-                        "[{name}]: cached passwords expire after 366 days. SSSD has no limit by default."
+                        "[{name}]: cached passwords expire after {days_max} days. SSSD has no limit by default."
                     ));
                 }
                 _ => {}
@@ -369,8 +377,8 @@ fn offline(
         }
         let Some(value) = conversion.number("pam", &setting) else { continue };
         let text = match (key, value) {
-            ("offline_credentials_expiration", 0) => quoted("366d"),
-            ("offline_credentials_expiration", days) => quoted(&format!("{}d", days.min(366))),
+            ("offline_credentials_expiration", 0) => quoted(&format!("{days_max}d")),
+            ("offline_credentials_expiration", days) => quoted(&format!("{}d", days.min(days_max))),
             ("offline_failed_login_attempts", 0) => "1000".to_owned(),
             ("offline_failed_login_attempts", count) => count.min(1000).to_string(),
             // Only a login with the directory ends the lock.

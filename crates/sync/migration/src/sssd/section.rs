@@ -22,7 +22,7 @@ impl Setting {
     }
 }
 
-/// A section. Of equal names, the last setting counts.
+/// A section. The last one of equal names counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
     pub name: String,
@@ -40,7 +40,7 @@ impl Section {
     }
 
     /// Returns a setting, and marks it as handled.
-    pub(crate) fn take(&mut self, name: &str) -> Option<Setting> {
+    pub(crate) fn take_setting(&mut self, name: &str) -> Option<Setting> {
         let found = self.settings.get(name)?.clone();
         self.used.insert(found.name.clone());
         Some(found)
@@ -48,7 +48,7 @@ impl Section {
 
     /// Returns a setting that is not marked yet, and marks it.
     pub(crate) fn take_unused(&mut self, name: &str) -> Option<Setting> {
-        if self.used.contains(name) { None } else { self.take(name) }
+        if self.used.contains(name) { None } else { self.take_setting(name) }
     }
 
     /// Returns a setting without marking it.
@@ -87,7 +87,7 @@ impl Conversion<'_> {
             ) => {
                 keys.extend(new.into_iter().filter(|key| !keys.contains(key)).collect::<Vec<_>>());
             }
-            // A stop stays, whatever another domain makes of the setting, and so does a key beside a note.
+            // A stop stays if another domain converts the setting. A key stays beside a note.
             (Some(Item { outcome: Outcome::Stopped { .. }, .. }), _)
             | (Some(Item { outcome: Outcome::Mapped { .. }, .. }), Outcome::Dropped { .. }) => {}
             (Some(item), outcome) => item.outcome = outcome,
@@ -113,7 +113,7 @@ impl Conversion<'_> {
 
     /// Records that the loss of a setting would open the host. `--without` may name the setting.
     pub(crate) fn stop(&mut self, section: &str, setting: &Setting, reason: &str, cure: &str) {
-        let outcome = if self.waivers.take(section, &setting.name) {
+        let outcome = if self.waivers.take_waiver(section, &setting.name) {
             Outcome::Waived { reason: reason.to_owned() }
         } else {
             Outcome::Stopped {
@@ -154,7 +154,7 @@ impl Conversion<'_> {
                 self.fail(
                     section,
                     setting,
-                    "its value is neither true nor false",
+                    "the value is neither true nor false",
                     "Write true or false.",
                 );
                 None
@@ -170,7 +170,7 @@ impl Conversion<'_> {
             None => value.parse().ok(),
         };
         if number.is_none() {
-            self.fail(section, setting, "its value is not a whole number", "Write a whole number.");
+            self.fail(section, setting, "the value is not a whole number", "Write a whole number.");
         }
         number
     }

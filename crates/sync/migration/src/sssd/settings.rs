@@ -71,7 +71,7 @@ const SSSD: &[(&str, Fate)] = &[
         Note("rosterd starts its responders as needed. For sudo, autofs, pac and ifp, keep SSSD."),
     ),
     ("re_expression", Note("Roster accepts NAME, NAME@DOMAIN and DOMAIN\\NAME.")),
-    ("full_name_format", Note("Roster serves NAME@DOMAIN where names are qualified.")),
+    ("full_name_format", Note("Roster serves NAME@DOMAIN if names are qualified.")),
     ("domain_resolution_order", Note("The order of `domains` in [host] counts.")),
     ("try_inotify", Note("rosterd watches its files.")),
     ("monitor_resolv_conf", Note("Roster reads resolv.conf for each query.")),

@@ -8,10 +8,12 @@
 //! Each result also passes the parser of rosterd, and no message has the password of the reader.
 
 use super::*;
+use crate::krb5_conf::Krb5Conf;
 use crate::nslcd::{self, NslcdConf};
 use crate::{Outcome, check, render};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 const SECRET: &str = "TOPSECRET";
 
@@ -137,6 +139,71 @@ fn corpus_waivers_convert_what_may_be_waived() {
             let toml = render(&plan);
             check(&toml).unwrap_or_else(|error| panic!("{name}: {error}\n{toml}"));
             assert_eq!(toml.contains("LEFT OUT"), !waived.is_empty(), "{name}: {toml}");
+        }
+    }
+}
+
+/// A small generator (xorshift) with a fixed seed: equal inputs in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+}
+
+#[test]
+fn corpus_mutations_never_break_out_of_lines() {
+    let pieces = [
+        "\n[host]\n",
+        "\r",
+        "\"",
+        "\\",
+        "%",
+        "?",
+        "=",
+        "\u{2028}",
+        "\0",
+        "''",
+        "@",
+        "[",
+        "${",
+        "\u{7f}",
+    ];
+    let mut random = Random(0x2545_F491_4F6C_DD1D);
+    for (name, text) in corpus() {
+        let text: String = text
+            .lines()
+            .filter(|line| !line.starts_with("#?"))
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        for _ in 0..20 {
+            let mut chars: Vec<char> = text.chars().collect();
+            for _ in 0..=random.below(3) {
+                let place = random.below(chars.len());
+                let piece = pieces[random.below(pieces.len())].chars();
+                drop(chars.splice(place..place + random.below(2).min(chars.len() - place), piece));
+            }
+            let changed: String = chars.into_iter().collect();
+            let mut waivers = Waivers::default();
+            let plan = if name.ends_with(".nslcd.conf") {
+                let conf = NslcdConf::parse(Path::new("c"), changed.as_bytes());
+                conf.ok().map(|conf| nslcd::convert(&conf, "ldap", &facts(), &mut waivers))
+            } else {
+                let mut conf = SssdConf::default();
+                let parsed = conf.add(Path::new("c"), changed.as_bytes());
+                parsed.ok().map(|()| convert(conf, &facts(), &mut waivers))
+            };
+            let Some(plan) = plan.filter(|plan| plan.stops().next().is_none()) else { continue };
+            let toml = render(&plan);
+            if let Err(error) = check(&toml) {
+                let syntax =
+                    ["RST-1016", "RST-1010", "RST-1011", "RST-1012", "RST-1013", "RST-1014"];
+                assert!(!syntax.iter().any(|code| error.text.contains(code)), "{error}\n{toml}");
+            }
         }
     }
 }
