@@ -409,10 +409,15 @@ fn both_domains_are_asked_and_their_order_decides() {
     let alice = rosterd.getent("passwd", "alice").expect("there");
     assert!(alice.starts_with("alice:*:5000:5000:"), "{alice}");
     assert!(rosterd.getent("passwd", "carla").is_some());
-    assert_eq!(rosterd.getent("group", "wheel-lab").as_deref(), Some("wheel-lab:*:8000:carla"));
+    let wheel = Some("wheel-lab:*:8000:alice@lab,carla");
+    assert_eq!(rosterd.getent("group", "wheel-lab").as_deref(), wheel);
     rosterd.expect_groups("alice", 5000, &[5000, 6000]);
+    // The alice of lab has her name with the domain.
+    let other = rosterd.getent("passwd", "7000").expect("there");
+    assert!(other.starts_with("alice@lab:*:7000:"), "{other}");
+    rosterd.expect_groups("alice@lab", 7000, &[7000, 8000]);
     // The border of trust is the same as for mirrored domains.
-    for key in ["toor", "root", "0", "7000", "7002"] {
+    for key in ["toor", "root", "root@lab", "0", "7002"] {
         assert_eq!(rosterd.getent("passwd", key), None, "{key}");
     }
 }
@@ -456,7 +461,7 @@ fn precedence_group_lists_no_earlier_unasked_user() {
     );
     for lab in in_both_modes(&lab) {
         let rosterd = asking(&[on_demand("corp", &corp), lab]);
-        let wheel = "wheel-lab:*:8000:carla";
+        let wheel = "wheel-lab:*:8000:alice@lab,carla";
         assert_eq!(first_answer(&rosterd, "wheel-lab"), wheel, "from nothing");
         let made = searches(&corp, || {
             for key in ["wheel-lab", "8000"] {
@@ -553,7 +558,11 @@ fn members_of_a_large_group_are_asked_about_by_the_hundred() {
     let names: Vec<String> = (0..MEMBERS).map(name).collect();
     lab.push(lab_dir.group("all-lab", 99_998, &names));
     let lab = serving(&lab_dir, LAB, &lab);
-    let mut wanted: Vec<String> = (0..MEMBERS).filter(|n| n % 20 != 0).map(name).collect();
+    let served = |number: u32| match number % 20 {
+        0 => format!("{}@lab", name(number)),
+        _ => name(number),
+    };
+    let mut wanted: Vec<String> = (0..MEMBERS).map(served).collect();
     wanted.sort_unstable();
     for lab in in_both_modes(&lab) {
         let rosterd = asking(&[on_demand("corp", &corp), lab]);

@@ -168,6 +168,7 @@ fn problem_lines(problems: &[Diagnostic]) -> Vec<CodedLine> {
 mod tests {
     use super::*;
     use roster_messages::table::config;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc;
 
     #[tokio::test]
@@ -224,6 +225,8 @@ mod tests {
              passwd = \"/p\"\ngroup = \"/g\"\n"
         );
         fs::write(&path, text).unwrap();
+        // Another test of this process may have set the umask to 0.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let error = reader.read(path, folder.path().to_owned(), false).await.err().unwrap();
         assert_eq!(error.0[0].message, &daemon::PASSWD_UNREADABLE, "{error}");
     }
