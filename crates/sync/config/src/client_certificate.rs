@@ -5,13 +5,13 @@
 //! domains of the host do not depend on it.
 
 use crate::secret_files::{into_text, read_bytes};
-use crate::{DomainConfig, ParsedConfig, ProviderConfig, SecretFile};
+use crate::{ClientCertificateFiles, DomainConfig, ParsedConfig, ProviderConfig};
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Severity};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 use webpki::{EndEntityCert, KeyUsage};
 
@@ -19,15 +19,6 @@ use webpki::{EndEntityCert, KeyUsage};
 const BYTES_MAX: u64 = 256 << 10;
 /// Most certificates of a chain.
 const CHAIN_MAX: usize = 16;
-
-/// The files of a client certificate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClientCertificateFiles {
-    /// `tls_cert`: the certificate of this host, and those between it and an authority.
-    pub certificate: PathBuf,
-    /// `tls_key`: its private key.
-    pub key: SecretFile,
-}
 
 /// The texts of the files of a client certificate. Never logged, hence no `Debug`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

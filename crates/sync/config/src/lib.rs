@@ -29,7 +29,7 @@ mod toml_section;
 mod value_syntax;
 
 pub use access::ListNames;
-pub use client_certificate::{CertificateError, ClientCertificate, ClientCertificateFiles};
+pub use client_certificate::{CertificateError, ClientCertificate};
 pub use config_files::{ConfigFiles, ConfigReadError, FileTree, MAIN_PATH, VENDOR_DIRECTORY};
 pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used};
 pub use load::{ParsedConfig, parse, parse_files};
@@ -692,6 +692,15 @@ pub struct GssapiConfig {
     pub discover: bool,
     /// The keytab of this host.
     pub keytab: SecretFile,
+}
+
+/// The files of a client certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCertificateFiles {
+    /// `tls_cert`: the certificate of this host, and those between it and an authority.
+    pub certificate: PathBuf,
+    /// `tls_key`: its private key.
+    pub key: SecretFile,
 }
 
 /// The location of a secret.
