@@ -63,7 +63,7 @@ fn expect(rosterd: &Rosterd, args: &[&str], rule: &str, wanted: (bool, &str)) {
 }
 
 #[test]
-fn access_lists_of_entry_hold_with_and_without_directory() {
+fn access_lists_of_entry_hold_without_directory() {
     if !needs_root() {
         return;
     }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex};
 use rustix::termios::{isatty, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -77,10 +77,10 @@ fn read_password(input: impl AsFd) -> io::Result<Secret> {
     let interrupt = before.special_codes[SpecialCodeIndex::VINTR];
     silent.special_codes[SpecialCodeIndex::VEOL] = interrupt;
     tcsetattr(&input, OptionalActions::Flush, &silent)?;
-    eprint!("Password: ");
+    let _ = write!(io::stderr(), "Password: ");
     let line = read_line(&input, Some(interrupt));
     tcsetattr(&input, OptionalActions::Flush, &before)?;
-    eprintln!();
+    let _ = writeln!(io::stderr());
     line
 }
 
@@ -168,7 +168,6 @@ pub fn as_json(reply: &PamSocketReply) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
     use std::os::fd::OwnedFd;
 
     fn line_of(input: &[u8], interrupt: Option<u8>) -> io::Result<Vec<u8>> {

@@ -1000,8 +1000,8 @@ declare_keys! {
         ValueKind::Boolean,
         KeyDefault::Value("false"),
         "Let a user change a password that the server refuses because it has expired, without grace logins. Roster \
-         then sends the old and the new password with the rights of the reader, or anonymously without bind_dn. The \
-         server must permit that. Only with auth = \"ldap\" and password_change = \"extended\".",
+         then sends the old and the new password over the connection of the refused bind. If the server forbids that, \
+         Roster sends them with the rights of the reader. Only with auth = \"ldap\" and password_change = \"extended\".",
     );
     LDAP_UPDATE_SHADOW_LAST_CHANGE: String = ldap_key(
         "update_shadow_last_change",

@@ -457,7 +457,7 @@ pub struct LdapConfig {
 pub struct PasswordChangeConfig {
     /// The LDAP operation.
     pub operation: PasswordOperation,
-    /// An expired password may be changed as the reader.
+    /// An expired password may be changed.
     pub after_expiry: bool,
     /// A change writes the day to `shadowLastChange`.
     pub writes_shadow_day: bool,

@@ -20,6 +20,8 @@ pub enum BindOutcome {
     Expired(AuthOutcome),
     /// The server changes a password only together with the old one. The outcome holds if both were sent.
     OldPasswordRequired(AuthOutcome),
+    /// The server refuses a change for another reason than its password policy, such as access control.
+    ChangeForbidden(AuthOutcome),
     /// There is no entry of that DN, or a user cannot have it. A caller with a cached DN should search again.
     NoSuchEntry(String),
     /// The server cannot do this now. Another server may.
@@ -221,11 +223,13 @@ fn interpret_change(outcome: LdapResult<'_>, said: PolicyResponse) -> BindOutcom
         };
         let answer = AuthOutcome::with_reason(AuthResult::NewPasswordRefused, outcome.to_string());
         let mut answer = answer.with_message(true, text);
-        if outcome.code == code::INSUFFICIENT_ACCESS && said.error.is_none() {
-            answer.message = Some(&login::PASSWORD_CHANGE_NO_ACCESS);
-        }
-        match said.error {
-            Some(policy::MUST_SUPPLY_OLD) => BindOutcome::OldPasswordRequired(answer),
+        match (outcome.code, said.error) {
+            (_, Some(policy::MUST_SUPPLY_OLD)) => BindOutcome::OldPasswordRequired(answer),
+            (code::INSUFFICIENT_ACCESS, None) => {
+                answer.message = Some(&login::PASSWORD_CHANGE_NO_ACCESS);
+                BindOutcome::ChangeForbidden(answer)
+            }
+            (53, None) => BindOutcome::ChangeForbidden(answer),
             _ => BindOutcome::Decided(answer),
         }
     };
@@ -270,7 +274,8 @@ mod tests {
         match interpret_bind(LdapResult { code, message, referral: b"" }, said) {
             BindOutcome::Decided(answer)
             | BindOutcome::Expired(answer)
-            | BindOutcome::OldPasswordRequired(answer) => {
+            | BindOutcome::OldPasswordRequired(answer)
+            | BindOutcome::ChangeForbidden(answer) => {
                 let messages = answer.messages.into_iter().map(|message| message.text);
                 (Some(answer.result), messages.collect())
             }
@@ -402,10 +407,12 @@ mod tests {
         };
         assert_eq!(answer.result, AuthResult::NewPasswordRefused);
         assert_eq!(answer.message, None);
-        let BindOutcome::Decided(denied) = interpret_change(outcome, NOTHING) else {
+        let BindOutcome::ChangeForbidden(denied) = interpret_change(outcome, NOTHING) else {
             panic!("no answer")
         };
         assert_eq!(denied.message, Some(&login::PASSWORD_CHANGE_NO_ACCESS));
+        let unwilling = LdapResult { code: 53, message: b"unwilling to verify old password" };
+        assert!(matches!(interpret_change(unwilling, NOTHING), BindOutcome::ChangeForbidden(_)));
         let refused = refused_after_expiry(answer);
         assert_eq!(refused.result, AuthResult::PasswordExpired);
         assert!(refused.messages[0].text.contains("administrator"));

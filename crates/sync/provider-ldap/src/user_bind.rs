@@ -14,9 +14,10 @@
 //! bind would consume one of the grace logins of the policy. After the change, the day is written to
 //! `shadowLastChange` over that connection.
 //!
-//! A server may refuse an expired password, and change it with the rights of the reader if the old one comes with it.
-//! The reader's connection is then opened for this request alone. The request is sent only if the server has just
-//! reported that password as expired, because some readers could change a password without the old one.
+//! A server may refuse an expired password, and change it if the old one comes with it: over the same connection, or with
+//! the rights of the reader. The reader's connection is then opened for this request alone. The request is sent only if
+//! the server has just reported that password as expired, because some readers could change a password without the old
+//! one.
 //!
 //! [`bind_result`] interprets the replies.
 
@@ -124,8 +125,8 @@ struct VerifiedUser {
 struct BoundUser {
     entry: LoginEntry,
     pooled: PooledConnection,
-    /// The server refused the password because it has expired. The connection is then anonymous, and otherwise bound
-    /// as the user.
+    /// The server refused the password because it has expired. The connection is then not bound, and otherwise bound as
+    /// the user.
     has_expired: bool,
 }
 
@@ -271,7 +272,8 @@ fn change_outcome(said: Result<BindOutcome, LdapError>, server: &LdapServer) -> 
         Ok(
             BindOutcome::Decided(answer)
             | BindOutcome::Expired(answer)
-            | BindOutcome::OldPasswordRequired(answer),
+            | BindOutcome::OldPasswordRequired(answer)
+            | BindOutcome::ChangeForbidden(answer),
         ) => answer,
         Ok(BindOutcome::NoSuchEntry(reason)) => {
             AuthOutcome::with_reason(AuthResult::UnknownUser, reason)
@@ -283,6 +285,15 @@ fn change_outcome(said: Result<BindOutcome, LdapError>, server: &LdapServer) -> 
         Err(error) => {
             AuthOutcome::for_reason(AuthResult::Unreachable, error.reason(&describe(server)))
         }
+    }
+}
+
+/// Returns whether the server refuses a change whatever the new password is.
+fn is_forbidden(said: &Result<BindOutcome, LdapError>) -> bool {
+    match said {
+        Ok(BindOutcome::ChangeForbidden(_)) => true,
+        Ok(BindOutcome::Decided(answer)) => answer.result == AuthResult::Misconfigured,
+        _ => false,
     }
 }
 
@@ -409,7 +420,8 @@ impl BindPool {
             .await
     }
 
-    /// Changes a password that the server refuses because it has expired, as the reader. Then binds with the new one.
+    /// Changes a password that the server refuses because it has expired. Some servers accept that over the connection of
+    /// the refused bind, others from the reader. Then binds with the new password.
     async fn change_expired(
         self: &Arc<Self>,
         person: &LoginUser,
@@ -420,15 +432,15 @@ impl BindPool {
         let BoundUser { entry, pooled, .. } = &mut bound;
         let dn = &entry.dn;
         let request = LdapRequest::ModifyPassword { dn, old: old.as_bytes(), new: new.as_bytes() };
-        let said = match self.connect_reader(&pooled.server).await {
-            Ok(Some(mut reader)) => self.send_request(&mut reader, &request, self.timeout).await,
-            Ok(None) => self.send_request(pooled, &request, self.timeout).await,
-            Err(error) => Err(error),
-        };
+        let mut said = self.send_request(pooled, &request, self.timeout).await;
+        if is_forbidden(&said)
+            && let Ok(Some(mut reader)) = self.connect_reader(&pooled.server).await
+        {
+            said = self.send_request(&mut reader, &request, self.timeout).await;
+        }
+        let is_refused = is_forbidden(&said);
         let answer = change_outcome(said, &pooled.server);
-        let is_forbidden = answer.message == Some(&login::PASSWORD_CHANGE_NO_ACCESS)
-            || answer.result == AuthResult::Misconfigured;
-        let answer = if is_forbidden {
+        let answer = if is_refused {
             log!(
                 WARN,
                 &login::EXPIRED_CHANGE_REFUSED,
@@ -528,7 +540,8 @@ impl BindPool {
             }
             BindOutcome::Decided(answer)
             | BindOutcome::Expired(answer)
-            | BindOutcome::OldPasswordRequired(answer) => reply(answer, false, warm),
+            | BindOutcome::OldPasswordRequired(answer)
+            | BindOutcome::ChangeForbidden(answer) => reply(answer, false, warm),
             // The entry was removed after the lookup.
             BindOutcome::NoSuchEntry(reason) => {
                 self.keep_idle(warm);

@@ -270,7 +270,7 @@ mod tests {
         };
         assert_eq!(list(&hosts), (1000, false));
         let long = "x".repeat(LIST_BYTES_MAX);
-        assert_eq!(list(&[long.clone()]), (1, true));
+        assert_eq!(list(std::slice::from_ref(&long)), (1, true));
         assert_eq!(list(&["a".into(), long, "b".into()]), (1, true));
         let many: Vec<_> = (0..100_000).map(|number| number.to_string()).collect();
         assert_eq!(list(&many), (1, true));

@@ -300,8 +300,8 @@ crate::messages! {
         cause: "The server refused to let the user write `shadowLastChange`, or did not reply. The password is changed. The backend logs this once.",
         fix: "Let users write the attribute, or set `update_shadow_last_change = \"never\"`. Without a written day, leave `password-age` out of `account_checks`.";
     EXPIRED_CHANGE_REFUSED = 6761, "expired password cannot be changed at the directory",
-        cause: "`change_expired_password` is set, and the server does not accept the change of an expired password from the reader.",
-        fix: "Let the reader change passwords together with the old one, or remove `change_expired_password`.";
+        cause: "`change_expired_password` is set, and the server accepts the change of an expired password neither after the refused bind nor from the reader.",
+        fix: "Let users write their own `userPassword`, or let the reader write it, or remove `change_expired_password`.";
     PASSWORD_CHANGE_NO_ACCESS = 6762, "directory does not permit the password change",
         cause: "The access control of the server does not let the user, or for an expired password the reader, write `userPassword`.",
         fix: "Permit users to write their own `userPassword`, for example `by self write` in OpenLDAP.";
