@@ -476,7 +476,8 @@ mod tests {
         let (_, text) = run("[host]\nmin_id = 5\n[domain.lab]\npasswd = '/no'\n", true, true);
         let report: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(report["files"], json!(["roster.toml", "roster.toml.d/10-x.toml"]));
-        let setting = &report["settings"][1];
+        let settings = report["settings"].as_array().unwrap();
+        let setting = settings.iter().find(|setting| setting["key"] == "min_id").unwrap();
         assert_eq!((&setting["key"], &setting["line"]), (&json!("min_id"), &json!(2)));
         assert_eq!(setting["file"], "roster.toml.d/10-x.toml");
         let warning = &report["warnings"][0];

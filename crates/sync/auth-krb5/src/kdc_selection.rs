@@ -87,7 +87,7 @@ impl KdcSelection {
         }
         request.realm = self.preferred_realm();
         let begun = Instant::now();
-        let asked = self.ask(request);
+        let asked = self.send_logged(request);
         tokio::pin!(asked);
         let reply = match timeout(patience, &mut asked).await {
             Ok(reply) => reply,
@@ -136,7 +136,7 @@ impl KdcSelection {
     }
 
     /// Sends a request to the program, and logs it.
-    async fn ask(&self, request: HelperRequest) -> HelperReply {
+    async fn send_logged(&self, request: HelperRequest) -> HelperReply {
         let operation = KerberosOperation::begin(&request, &self.realm);
         let reply = self.client.send_request(request).await;
         operation.end(&reply);
@@ -237,7 +237,7 @@ impl KdcSelection {
     async fn probe(&self, realm: Realm, deadline: Duration) -> ProbeResult {
         let mut probe = request(NONEXISTENT_USER, HelperOperation::Probe, b"none", b"", deadline);
         probe.realm = Some(realm);
-        match self.ask(probe).await.outcome {
+        match self.send_logged(probe).await.outcome {
             KdcOutcome::Unreachable => ProbeResult::Unavailable,
             KdcOutcome::Failed => ProbeResult::Inconclusive,
             _ => {

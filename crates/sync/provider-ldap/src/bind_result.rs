@@ -411,7 +411,8 @@ mod tests {
             panic!("no answer")
         };
         assert_eq!(denied.message, Some(&login::PASSWORD_CHANGE_NO_ACCESS));
-        let unwilling = LdapResult { code: 53, message: b"unwilling to verify old password" };
+        let unwilling =
+            LdapResult { code: 53, message: b"unwilling to verify old password", referral: b"" };
         assert!(matches!(interpret_change(unwilling, NOTHING), BindOutcome::ChangeForbidden(_)));
         let refused = refused_after_expiry(answer);
         assert_eq!(refused.result, AuthResult::PasswordExpired);

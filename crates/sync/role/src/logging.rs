@@ -151,7 +151,7 @@ impl LogLayer {
     fn write_backtrace(&self) {
         let lines = {
             let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-            ring.take(Instant::now())
+            ring.take_lines(Instant::now())
         };
         for line in &lines {
             self.writer.write_backtrace(line);

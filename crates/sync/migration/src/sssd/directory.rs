@@ -305,12 +305,7 @@ fn simple_bind(
     }
 }
 
-fn searches(
-    conversion: &mut Conversion<'_>,
-    domain: &mut DomainPlan,
-    section: &mut Section,
-    services: &mut Services,
-) {
+fn convert_bases(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
     let name = section.name.clone();
     for (key, target) in [
         ("ldap_search_base", "base"),
@@ -344,6 +339,16 @@ fn searches(
             ),
         }
     }
+}
+
+fn searches(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+) {
+    convert_bases(conversion, domain, section);
+    let name = section.name.clone();
     let user = section.take_setting("ldap_user_object_class");
     let group = section.take_setting("ldap_group_object_class");
     let user_name = section.peek("ldap_user_name").unwrap_or("uid").to_owned();

@@ -44,7 +44,7 @@ impl DebugRing {
     }
 
     /// Removes and returns all lines at an error. Returns nothing for a while after that.
-    pub fn take(&mut self, now: Instant) -> VecDeque<RingLine> {
+    pub fn take_lines(&mut self, now: Instant) -> VecDeque<RingLine> {
         let is_due =
             self.last_taken.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
         if !is_due || self.lines.is_empty() {
@@ -71,14 +71,14 @@ mod tests {
         for number in 0..LINES_MAX + 2 {
             ring.push(String::new(), number.to_string());
         }
-        let lines = ring.take(now);
+        let lines = ring.take_lines(now);
         assert_eq!((lines.len(), &*lines[0].text), (LINES_MAX, "2"));
 
         let mut ring = DebugRing::default();
         for _ in 0..LINES_MAX {
             ring.push(String::new(), "é".repeat(LINE_BYTES_MAX));
         }
-        let lines = ring.take(now);
+        let lines = ring.take_lines(now);
         assert_eq!(lines.len(), BYTES_MAX / LINE_BYTES_MAX);
         assert!(lines.iter().all(|line| line.text.len() == LINE_BYTES_MAX));
     }
@@ -87,12 +87,12 @@ mod tests {
     fn ring_writes_once_and_then_pauses() {
         let now = Instant::now();
         let mut ring = DebugRing::default();
-        assert!(ring.take(now).is_empty());
+        assert!(ring.take_lines(now).is_empty());
         ring.push(String::new(), "one".into());
-        assert_eq!(texts(&ring.take(now)), ["one"]);
+        assert_eq!(texts(&ring.take_lines(now)), ["one"]);
         ring.push(String::new(), "two".into());
-        assert!(ring.take(now + PAUSE / 2).is_empty());
+        assert!(ring.take_lines(now + PAUSE / 2).is_empty());
         ring.push(String::new(), "three".into());
-        assert_eq!(texts(&ring.take(now + PAUSE)), ["two", "three"]);
+        assert_eq!(texts(&ring.take_lines(now + PAUSE)), ["two", "three"]);
     }
 }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn log_level_of_role_goes_before_that_of_all() {
+    fn log_level_of_role_precedes_common_one() {
         let levels = LogLevels::default();
         let of = |role| levels.level_of(role, "info");
         assert_eq!(of("publisher"), "info");
