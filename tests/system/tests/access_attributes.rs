@@ -199,7 +199,7 @@ fn access_password_trial_reports_result_and_rules() {
     expect("alice", "", 3, false, false);
     expect("bob", PASSWORD, 3, true, false);
     let line = pam.expect_logged("user=alice", "tty=roster-access");
-    assert!(line.contains("request=log-in"), "{line}");
+    assert!(line.contains("kind=log-in"), "{line}");
     // An argument is never a password, and only root may try one.
     let done = rosterd.roster(&["access", "alice", "--password", PASSWORD]);
     assert_eq!(done.code, 2, "{done:?}");

@@ -101,7 +101,7 @@ fn offline_reason(replies: Replies, program: fn() -> Vec<BindReply>) -> String {
     let text = format!(
         "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'ldap'\nbase = 'dc=x'\n\
          uris = ['ldap://127.0.0.1:{port}']\nbind = 'gssapi'\nkrb5_realm = 'LAB.TEST'\n\
-         krb5_kdcs = ['kdc']\nconnect_timeout = '2s'\n"
+         krb5_kdcs = ['kdc']\nconnect_timeout = '1m'\n"
     );
     let domain = parse(&text).unwrap().config.domains.remove(0);
     let book = Arc::new(Book::default());

@@ -1495,12 +1495,12 @@ mod tests {
         let crew = LookupReply::Group {
             name: b"crew".to_vec(),
             gid: 6004,
-            members: vec![b"bob".to_vec()],
+            members: vec![b"alice@lab".to_vec(), b"bob".to_vec()],
         };
         for (question, wanted) in [
             (by_name(LookupKind::UserByName, "bob"), Ok(user("bob", 6002))),
             (LookupRequest::UserByUid(6002), Ok(user("bob", 6002))),
-            // The first domain is known to have these, and its alice is no member of the other one's groups.
+            // The first domain is known to have alice. The alice in groups of the other one has its domain.
             (by_name(LookupKind::UserByName, "alice"), Ok(user("alice", 5001))),
             (by_name(LookupKind::GroupByName, "crew"), Ok(crew)),
             (by_name(LookupKind::GroupsOf, "bob"), Ok(LookupReply::Gids(vec![6004]))),
