@@ -8,7 +8,7 @@ import unittest
 TREE = pathlib.Path(__file__).resolve().parent.parent.parent
 ROLES = (
     "monitor", "bus", "publisher", "backend", "responder nss", "responder pam", "`roster nscd`", "helper of nscd",
-    "`roster-krb5 serve`", "`roster-krb5 session`", "`roster-exec`", "daemon of rootwrap",
+    "`roster-krb5 serve`", "`roster-krb5 bind`", "`roster-krb5 session`", "`roster-exec`", "daemon of rootwrap",
 )  # fmt: skip
 
 

@@ -225,7 +225,7 @@ def beyond():
 
 def image(epoch, sequence, records):
     flags = COMPLETE | CURRENT | REMOVALS_JUDGED
-    header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 2, flags, epoch, 0, sequence, len(records))
+    header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 3, flags, epoch, 0, sequence, len(records))
     return header + b"".join(records)
 
 

@@ -31,7 +31,8 @@ OWN_TESTS = {
 }
 ROSTER_PROGRAMS = {"roster", "rosterd", "roster-lab", "roster-rootwrap", "roster-rootwrap-daemon", "roster-exec"}
 OTHER_PROGRAMS = set(
-    "bpftrace cargo curl diff docker getent grep install jq journalctl kadmin ln make pamtester pam-auth-update "
+    "bpftrace cargo curl diff docker getent grep hostname install jq journalctl kadmin kinit klist ln make pamtester "
+    "pam-auth-update "
     "restorecon semodule sort systemctl systemd-sysusers systemd-tmpfiles tee tr".split()
 )
 
@@ -138,7 +139,12 @@ class Checker:
                     file.write("secret\n" if "password" in path else "")
             keytab = os.path.join(folder, "keytab")
             open(keytab, "wb", opener=private).write(b"\x05\x02")
-            text = text.replace('auth = "krb5"\n', f'auth = "krb5"\nkrb5_keytab = "{keytab}"\n')
+            for line in ('auth = "krb5"\n', 'bind = "gssapi"\n'):
+                text = text.replace(line, f'{line}krb5_keytab = "{keytab}"\n')
+            pair = dict(re.findall(r'^(tls_cert|tls_key) = "([^"]+)"$', text, re.M))
+            if pair:
+                make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=host".split()
+                yield self.program("openssl", *make, "-out", pair["tls_cert"], "-keyout", pair["tls_key"])
             file = os.path.join(folder, "roster.toml")
             open(file, "w", encoding="utf-8").write(text)
             if "[[rule]]" in text:

@@ -239,6 +239,9 @@ impl Forgery {
             let (field, bytes) = self.field(section, dice);
             (at + field, bytes)
         };
+        if at + bytes > self.0.len() {
+            return;
+        }
         let mut old = [0; 8];
         old[..bytes].copy_from_slice(&self.0[at..at + bytes]);
         let number = dice.number(u64::from_le_bytes(old), self.0.len() as u64);
@@ -247,8 +250,10 @@ impl Forgery {
 
     /// A field of a record, and its length.
     fn field(&self, section: Section, dice: &mut Dice) -> (usize, usize) {
-        let text =
-            |from: usize, dice: &mut Dice| (from + dice.below(section.record_bytes - from), 1);
+        // A forged section may have records that are too short for their fields.
+        let text = |from: usize, dice: &mut Dice| {
+            (from + dice.below(section.record_bytes.saturating_sub(from).max(1)), 1)
+        };
         match section.id {
             SectionId::Users => {
                 let lens = (13 + dice.below(5), 1);

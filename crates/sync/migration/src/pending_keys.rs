@@ -7,38 +7,16 @@ use roster_messages::{CodedError, Severity};
 /// Keys that the conversion writes and that the parser of this tree does not know yet. [`check`] leaves their lines out.
 /// Remove a key from this list as soon as `roster-config` declares it.
 pub const PENDING_KEYS: &[&str] = &[
-    "case",
-    "qualified_names",
-    "short_name",
-    "default_domain",
-    "numeric_names",
-    "bind_principal",
-    "tls_cert",
-    "tls_key",
-    "password_change",
-    "update_shadow_last_change",
     "private_groups",
     "allowed_shells",
     "refused_shells",
     "replacement_shell",
     "allow_empty_home",
     "enumerate",
-    "k5login",
-    "host",
-    "authorized_service",
-    "rhost",
 ];
 
 /// Values that the parser of this tree does not know yet: key, and a part of the value in TOML.
 const PENDING_VALUES: &[(&str, &str)] = &[
-    ("account_checks", "\"host\""),
-    ("account_checks", "\"authorized-service\""),
-    ("account_checks", "\"rhost\""),
-    ("bind", "\"gssapi\""),
-    ("bind", "\"external\""),
-    ("base", "["),
-    ("user_base", "["),
-    ("group_base", "["),
     ("home", "%l"),
     ("home", "%f"),
     ("home", "%h"),
@@ -82,11 +60,6 @@ fn known_line(line: &str) -> String {
         *pending == key && if *part == "[" { value.starts_with('[') } else { value.contains(part) }
     };
     match PENDING_VALUES.iter().find(is_pending) {
-        // A required key keeps a value.
-        Some(("base", _)) => "base = \"dc=pending\"\n".to_owned(),
-        // A sealed connection counts as protected.
-        Some(("bind", "\"gssapi\"")) => "allow_clear_identities = true\n".to_owned(),
-        Some(("bind", _)) => "bind = \"anonymous\"\n".to_owned(),
         Some(_) => "\n".to_owned(),
         None => format!("{line}\n"),
     }

@@ -30,17 +30,9 @@ pub(super) fn convert(
         ("simple", Some(setting)) => simple(conversion, domain, section, setting),
         ("ldap", Some(setting)) => ldap(conversion, domain, section, setting, &mut checks),
         ("krb5", Some(setting)) => {
-            if domain.keys.get("auth") == Some("\"krb5\"") {
-                domain.access.set("k5login", "true".into());
-            } else {
-                let reason = "Roster checks .k5login for auth = \"krb5\" only";
-                conversion.stop(
-                    &name,
-                    setting,
-                    reason,
-                    "Write rules with access_provider = simple.",
-                );
-            }
+            let reason = "Roster does not read ~/.k5login, which can deny its user";
+            let cure = "Write rules with access_provider = simple.";
+            conversion.stop(&name, setting, reason, cure);
         }
         (_, Some(setting)) => {
             let reason = "the rules of this provider decide about logins, and have no counterpart";
