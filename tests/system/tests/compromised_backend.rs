@@ -206,8 +206,9 @@ fn what_it_hands_over_is_judged_entry_by_entry() {
         names.sort_unstable();
         names
     };
-    assert_eq!(names("passwd"), ["arrived", "carla"]);
-    assert_eq!(names("group"), ["mine", "ring1", "ring2", "wheel-lab"]);
+    // The names of lab are served with the domain of the impostor.
+    assert_eq!(names("passwd"), ["arrived", "carla", "carla@corp"]);
+    assert_eq!(names("group"), ["mine", "ring1", "ring2", "wheel-lab", "wheel-lab@corp"]);
     let host = &prey.rosterd;
     let carla = format!("carla:*:7001:8000:carla of {LAB}:/home/carla:/bin/sh");
     assert_eq!(host.getent("passwd", "carla"), Some(carla.clone()));

@@ -1503,7 +1503,7 @@ mod tests {
             // The first domain is known to have alice. The alice in groups of the other one has its domain.
             (by_name(LookupKind::UserByName, "alice"), Ok(user("alice", 5001))),
             (by_name(LookupKind::GroupByName, "crew"), Ok(crew)),
-            (by_name(LookupKind::GroupsOf, "bob"), Ok(LookupReply::Gids(vec![6004]))),
+            (by_name(LookupKind::GroupsOf, "bob"), Ok(LookupReply::Gids(vec![6003, 6004]))),
             // The list of its staff is not known, and the group of that name elsewhere is another one.
             (by_name(LookupKind::GroupByName, "staff"), unavailable.clone()),
             // Names and ids that no other domain has may be there.
