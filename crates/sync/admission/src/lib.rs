@@ -918,13 +918,13 @@ mod tests {
         assert_eq!(code_of_group(b"staff", 2001), &directory::LOCAL_GID);
     }
 
-    fn with_names(config: NameConfig) -> Rules {
-        let names = DomainNames::new("corp", &config, [("corp", ""), ("lab", "LAB")]);
+    fn with_names(config: &NameConfig) -> Rules {
+        let names = DomainNames::new("corp", config, [("corp", ""), ("lab", "LAB")]);
         Rules { names, ..rules() }
     }
 
     fn with_case(case: NameCase) -> Rules {
-        with_names(NameConfig { case, ..NameConfig::default() })
+        with_names(&NameConfig { case, ..NameConfig::default() })
     }
 
     fn refused(rules: &Rules, name: &[u8], locals: &Locals) -> Option<&'static Message> {
@@ -970,7 +970,7 @@ mod tests {
             Some(&directory::LOCAL_USER_NAME)
         );
         assert_eq!(refused(&rules, b"alice", &local(b"alice@lab")), None);
-        let qualified = with_names(NameConfig { qualified: true, ..NameConfig::default() });
+        let qualified = with_names(&NameConfig { qualified: true, ..NameConfig::default() });
         assert_eq!(refused(&qualified, b"alice", &local(b"alice")), None);
         let Ok(alice) = qualified.user(&USER, &local(b"alice")) else { panic!("admitted") };
         assert_eq!(alice.name(), b"alice@corp");
@@ -978,7 +978,7 @@ mod tests {
 
     #[test]
     fn admission_number_of_host_id_has_code() {
-        let numeric = with_names(NameConfig { numeric: true, ..NameConfig::default() });
+        let numeric = with_names(&NameConfig { numeric: true, ..NameConfig::default() });
         let locals = Locals {
             uids: [2000].into(),
             subuids: IdRanges::new(vec![(100_000, 165_535)]),
