@@ -237,7 +237,7 @@ fn gssapi_failure_names_its_cure() {
             &directory::SERVICE_PRINCIPAL_UNKNOWN,
         ),
     ];
-    let mut rosterd = Rosterd::prepared(&[base.clone()]);
+    let mut rosterd = Rosterd::prepared(std::slice::from_ref(&base));
     for (domain, message) in cases {
         rosterd.set_domains(&[domain]);
         rosterd.launch();

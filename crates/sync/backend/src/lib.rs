@@ -317,7 +317,7 @@ async fn wait_until_ended(binds: Option<&BindHelper>) {
 
 #[cfg(not(feature = "ldap"))]
 async fn wait_until_ended(_: Option<&BindHelper>) {
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn helper_ended() -> anyhow::Error {

@@ -88,11 +88,10 @@ fn receive_descriptor(socket: &UnixStream) -> Option<OwnedFd> {
     if received.ok()?.bytes == 0 {
         return None;
     }
-    let rights = control.drain().find_map(|message| match message {
+    control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
         _ => None,
-    });
-    rights
+    })
 }
 
 /// Returns the reason why the mirror is offline.
