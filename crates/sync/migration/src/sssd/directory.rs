@@ -344,6 +344,17 @@ fn searches(
             ),
         }
     }
+    filters(conversion, domain, section, services);
+}
+
+/// Makes the filters of users and groups from object classes and hidden names.
+fn filters(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+) {
+    let name = section.name.clone();
     let user = section.take_setting("ldap_user_object_class");
     let group = section.take_setting("ldap_group_object_class");
     let user_name = section.peek("ldap_user_name").unwrap_or("uid").to_owned();
