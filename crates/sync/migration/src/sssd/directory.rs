@@ -305,7 +305,12 @@ fn simple_bind(
     }
 }
 
-fn convert_bases(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+fn searches(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+) {
     let name = section.name.clone();
     for (key, target) in [
         ("ldap_search_base", "base"),
@@ -339,15 +344,16 @@ fn convert_bases(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, secti
             ),
         }
     }
+    filters(conversion, domain, section, services);
 }
 
-fn searches(
+/// Makes the filters of users and groups from object classes and hidden names.
+fn filters(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
     section: &mut Section,
     services: &mut Services,
 ) {
-    convert_bases(conversion, domain, section);
     let name = section.name.clone();
     let user = section.take_setting("ldap_user_object_class");
     let group = section.take_setting("ldap_group_object_class");
