@@ -38,7 +38,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<IniSetting>, SyntaxError> {
         if trimmed.is_empty() || trimmed.starts_with(['#', ';']) {
             continue;
         }
-        if let Some(rest) = trimmed.strip_prefix('[') {
+        if let Some(rest) = raw.trim_end().strip_prefix('[') {
             section = Some(section_name(rest, line)?);
             continue;
         }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn ini_odd_spacing_keeps_values() {
-        let text = "# c\n; c\n\n [ sssd ] \nDomains=a, b\n  \tServices\t =\tnss , pam  \r\n\
+        let text = "# c\n; c\n\n[ sssd ] \nDomains=a, b\n  \tServices\t =\tnss , pam  \r\n\
                     /* two\nlines */\n[domain/Corp]\nldap_uri = \"x\" # y\nempty =\n";
         let row = |section: &str, name: &str, value: &str, line| {
             (section.to_owned(), name.to_owned(), value.to_owned(), line)
@@ -113,6 +113,7 @@ mod tests {
             ("[sssd]\nnonsense\n", 2),
             ("[sssd\n", 1),
             ("[]\n", 1),
+            ("[sssd]\n  [nss]\n", 2),
             ("[sssd] # comment\n", 1),
             ("[sssd]\n\n= value\n", 3),
         ] {

@@ -181,7 +181,8 @@ impl Values {
             name: text("name"),
             uid: number("uidNumber"),
             gid: number("gidNumber"),
-            gecos: text("gecos"),
+            // SSSD serves the full name in place of a missing gecos.
+            gecos: text("gecos").or_else(|| text("fullName")),
             home: text("homeDirectory"),
             shell: text("loginShell"),
         }

@@ -20,6 +20,7 @@ fn cache() -> Vec<u8> {
                 ("uidNumber", vec![uid]),
                 ("gidNumber", vec!["100"]),
                 ("homeDirectory", vec!["/home/x"]),
+                ("fullName", vec!["Full Name"]),
                 (
                     "memberof",
                     vec![
@@ -80,6 +81,7 @@ fn sssd_cache_users_and_groups_read() {
         (users["bob"].uid, &*users["bob"].shell, &users["bob"].groups),
         (2002, "/bin/zsh", &None)
     );
+    assert_eq!(users["alice"].gecos, "Full Name");
     let groups = &found.accounts.groups;
     assert_eq!(groups.keys().collect::<Vec<_>>(), ["Staff", "users"]);
     let members = ["alice", "ghost"].map(str::to_owned);
