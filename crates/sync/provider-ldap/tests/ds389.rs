@@ -114,17 +114,8 @@ fn an_entry_that_is_not_told_of_is_found_by_its_key() {
     });
 }
 
-/// A server that offers persistent search, but no content synchronization.
 fn without_synchronization(directory: &LdifBuilder) -> Ds389 {
-    let mut server = Ds389::serving(&few(directory));
-    server.set(
-        "cn=Content Synchronization,cn=plugins,cn=config",
-        "nsslapd-pluginEnabled",
-        &["off"],
-    );
-    server.stop();
-    server.start();
-    server
+    common::without_synchronization(&few(directory))
 }
 
 #[test]

@@ -103,11 +103,9 @@ fn nested_groups_are_followed_by_syncrepl_and_polls() {
 
 #[test]
 fn nested_groups_are_followed_in_389_ds() {
-    // Its schema lacks groupOfMembers.
-    let ldif = ldif().replace("groupOfMembers", "groupOfNames");
     for (server, method) in [
-        (Ds389::as_delivered(&ldif), TrackingMethod::PersistentSearch),
-        (Ds389::serving(&ldif), TrackingMethod::Syncrepl),
+        (common::without_synchronization(&ldif()), TrackingMethod::PersistentSearch),
+        (Ds389::serving(&ldif()), TrackingMethod::Syncrepl),
     ] {
         let mirror = Mirror::start(&domain(&server), &secrets(None));
         changes_are_seen(&server, &mirror);

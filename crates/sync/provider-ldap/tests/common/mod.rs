@@ -567,3 +567,17 @@ impl Drop for Mirror {
         self.end();
     }
 }
+
+/// A 389 Directory Server with these entries that offers persistent search only.
+pub fn without_synchronization(ldif: &str) -> system::Ds389 {
+    use system::DirectoryServer as _;
+    let mut server = system::Ds389::serving(ldif);
+    server.set(
+        "cn=Content Synchronization,cn=plugins,cn=config",
+        "nsslapd-pluginEnabled",
+        &["off"],
+    );
+    server.stop();
+    server.start();
+    server
+}
