@@ -50,7 +50,10 @@ fuzz_target!(|bytes: &[u8]| {
 fn judge(account: &Account<'_>) {
     // A list of hosts or services may have several values.
     let has_single = |check: &AccountCheck| {
-        !matches!(check, AccountCheck::Host | AccountCheck::AuthorizedService | AccountCheck::RemoteHost)
+        !matches!(
+            check,
+            AccountCheck::Host | AccountCheck::AuthorizedService | AccountCheck::RemoteHost
+        )
     };
     let checks = AccountCheck::ALL.into_iter().filter(has_single).collect();
     let access = AccessConfig { account_checks: checks, ..AccessConfig::unconfigured() };
