@@ -107,8 +107,8 @@ macro_rules! other_name {
 other_name!(other_user, user_by_other_name => result_buffer::passwd, passwd);
 other_name!(other_group, group_by_other_name => result_buffer::group, group);
 
-/// Defines the export of one lookup, by name or by id. The arguments are the function that finds the entry, the one that
-/// runs without an entry, and those that fill the result from the snapshot or from a reply.
+/// Defines the export of one lookup, by name or by id. The arguments are the functions for a found entry and for a
+/// missing one, and the two that fill the result, from the snapshot and from a reply.
 macro_rules! lookup {
     ($export:ident(name: $name:ident), $find:ident or $miss:ident => $fill:path,
         $kind:ident => $fill_asked:path, $out:ty) => {

@@ -19,7 +19,7 @@ const OTHER_NAMES_MAX: usize = 512;
 pub(super) struct NegativeCache {
     lifetime: Duration,
     names: HashMap<(LookupKind, Vec<u8>), Instant>,
-    /// Names in upper case and names with a domain: another name may be the entry's.
+    /// Names in upper case and names with a domain: the entry may have another name.
     other_names: HashMap<(LookupKind, Vec<u8>), Instant>,
     ids: HashMap<(LookupKind, u32), Instant>,
 }
