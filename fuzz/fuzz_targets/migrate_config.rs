@@ -33,7 +33,9 @@ fn expect_lines(plan: &Plan) {
     for line in text.lines() {
         let is_key = || {
             let key = line.split_once(" = ").map(|(key, _)| key);
-            key.is_some_and(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || b"_05".contains(&byte)))
+            key.is_some_and(|key| {
+                key.bytes().all(|byte| byte.is_ascii_lowercase() || b"_05".contains(&byte))
+            })
         };
         assert!(line.is_empty() || line.starts_with(['#', '[']) || is_key(), "{line:?}");
     }

@@ -129,8 +129,15 @@ fn ask(snapshot: &Snapshot<'_>) {
             supplementary(snapshot, name);
         }
     }
-    for name in [&b""[..], b"a", b"root", b"a-name-of-more-than-fifteen-bytes", b"ALICE", b"hq\\Alice", b"BOB@corp"]
-    {
+    for name in [
+        &b""[..],
+        b"a",
+        b"root",
+        b"a-name-of-more-than-fifteen-bytes",
+        b"ALICE",
+        b"hq\\Alice",
+        b"BOB@corp",
+    ] {
         let _ = snapshot.user_by_name(name);
         let _ = snapshot.group_by_name(name);
         let _ = snapshot.shadow_by_name(name);
