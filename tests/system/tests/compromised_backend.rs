@@ -214,7 +214,7 @@ fn what_it_hands_over_is_judged_entry_by_entry() {
     assert_eq!(host.getent("passwd", "carla"), Some(carla.clone()));
     assert_eq!(host.getent("passwd", "7001"), Some(carla));
     assert_eq!(host.getent("group", "wheel-lab").as_deref(), Some("wheel-lab:*:8000:carla"));
-    assert_eq!(host.getent("group", "mine").as_deref(), Some("mine:*:5303:arrived"));
+    assert_eq!(host.getent("group", "mine").as_deref(), Some("mine:*:5303:carla@corp,arrived"));
     for id in ["0", "42", "999", "1500", "65534", "65535", "4294967295"] {
         assert_eq!(host.getent("passwd", id), None, "uid {id}");
         assert_eq!(host.getent("group", id), None, "gid {id}");
