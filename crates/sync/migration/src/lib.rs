@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way from SSSD or nslcd to Roster: [`sssd`] and [`nslcd`] convert configurations into a [`Plan`], [`render`] writes
+//! The way from SSSD or nslcd to Roster: [`sssd`] and [`nslcd`] convert configurations into a [`Plan`], [`render()`] writes
 //! it as roster.toml, and [`check`] parses the result as rosterd does. [`cache`] reads the cache of SSSD, and [`compare`]
 //! compares it with the entries of a snapshot.
 //!

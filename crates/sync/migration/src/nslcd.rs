@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Converts nslcd.conf into one domain.
 //!
-//! Each option has a row in [`OPTIONS`], or code in this file. An unknown option stops the conversion.
+//! Each option has a row in `OPTIONS`, or code in this file. An unknown option stops the conversion.
 
 use crate::nslcd_lines::{self, NslcdOption};
 use crate::plan::{DomainPlan, Origin, Outcome, Password, Plan, Waivers};
