@@ -5,8 +5,9 @@
 use roster_system_tests::{find_tool, library_dir, run};
 use std::process::Command;
 
-/// 40 kB for lookups in the snapshot, 10 kB for requests to a responder, and 12 kB for other spellings of names.
-const SIZE_MAX: u64 = 62_000;
+/// 40 kB for lookups in the snapshot, 10 kB for requests to a responder, and 11 kB for other spellings of names. The goal
+/// of 56 kB is not met: lower the limit with each saving.
+const SIZE_MAX: u64 = 61_300;
 
 fn readelf(option: &str) -> String {
     let mut readelf = Command::new(find_tool("readelf", "binutils"));

@@ -13,16 +13,16 @@ pub mod ini;
 pub mod krb5_conf;
 pub mod nslcd;
 pub mod nslcd_lines;
-mod pending_keys;
 mod plan;
 mod render;
+mod result_check;
 mod source_file;
 pub mod sssd;
 mod syntax;
 mod values;
 
-pub use pending_keys::{PENDING_KEYS, check, without_pending_keys};
 pub use plan::{DomainPlan, Item, Origin, Outcome, Password, Plan, TomlTable, Waivers};
 pub use render::render;
+pub use result_check::check;
 pub use source_file::{SourceError, SourceErrorKind};
 pub use syntax::SyntaxError;

@@ -4,9 +4,8 @@
 use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};
 use super::{access, directory, login};
-use crate::ini;
 use crate::plan::DomainPlan;
-use crate::values::{home_template, list, quoted};
+use crate::values::{home_template, quoted};
 
 const UNSUPPORTED_PROVIDER: &str =
     "Keep SSSD on this host, or convert the domain to id_provider = ldap first.";
@@ -140,18 +139,17 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
         }
     }
     if let Some(setting) = section.take_setting("auto_private_groups") {
-        let mode = match &*setting.value.to_ascii_lowercase() {
-            "true" => "always",
-            "hybrid" => "same-id",
-            _ => "off",
-        };
-        domain.keys.set("private_groups", quoted(mode));
-        conversion.mapped(&name, &setting, format!("{name}.private_groups"));
+        if setting.value.eq_ignore_ascii_case("false") {
+            conversion.dropped(&name, &setting, "Roster makes no private groups.");
+        } else {
+            let reason = "Roster makes no private groups, so primary groups would change";
+            let cure = "Give each user a group entry, then name the setting in --without.";
+            conversion.stop(&name, &setting, reason, cure);
+        }
     }
     if let Some(setting) = section.take_setting("override_gid") {
         let reason = "every user would get the primary gid of the directory instead";
-        let cure =
-            "Correct gidNumber in the directory, or write [domain.NAME.override.user.USER] tables.";
+        let cure = "Correct gidNumber in the directory.";
         conversion.stop(&name, &setting, reason, cure);
     }
     // SSSD lists users only if `enumerate` is set.
@@ -162,7 +160,11 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
         }
         None => false,
     };
-    domain.keys.set("enumerate", listed.to_string());
+    if !listed {
+        conversion
+            .plan
+            .note("SSSD lists no users in `getent passwd`. Roster lists all users of a mirror.");
+    }
 }
 
 /// Returns the name if roster.toml accepts it.
@@ -229,6 +231,9 @@ fn inherited(
     of_domain.or(of_service)
 }
 
+/// Templates of SSSD without a counterpart.
+const UNSUPPORTED_TEMPLATES: [&str; 3] = ["%f", "%h", "%l"];
+
 fn homes(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
@@ -247,6 +252,11 @@ fn homes(
             continue;
         }
         match home_template(&setting.value, substring) {
+            Ok(template) if UNSUPPORTED_TEMPLATES.iter().any(|one| template.contains(one)) => {
+                let reason = "%f, %h and %l have no counterpart, and homes would change";
+                let cure = "Replace them in the template.";
+                conversion.stop(&owner, &setting, reason, cure);
+            }
             Ok(template) => {
                 domain.keys.set(target, quoted(&template));
                 conversion.mapped(&owner, &setting, format!("{}.{target}", section.name));
@@ -259,8 +269,9 @@ fn homes(
         }
     }
     if domain.keys.get("fallback_home").is_none() && domain.keys.get("home").is_none() {
-        // SSSD serves users without a home.
-        domain.keys.set("allow_empty_home", "true".to_owned());
+        conversion.plan.note(
+            "SSSD serves users without a home directory. Roster rejects them: set fallback_home.",
+        );
     } else if domain.keys.get("home").is_some() && domain.keys.get("fallback_home").is_some() {
         // The override wins in both.
         domain.keys.remove("fallback_home");
@@ -282,36 +293,10 @@ fn shells(
     if domain.keys.get("shell").is_some() {
         domain.keys.remove("fallback_shell");
     }
-    if let Some((owner, setting)) = inherited(section, services, "vetoed_shells") {
-        domain.keys.set("refused_shells", list(&ini::list(&setting.value)));
-        conversion.mapped(&owner, &setting, format!("{name}.refused_shells"));
+    for key in ["vetoed_shells", "allowed_shells", "shell_fallback"] {
+        let Some((owner, setting)) = inherited(section, services, key) else { continue };
+        let reason = "Roster serves the shells of the directory, so refused shells would be usable";
+        let cure = "Correct the shells in the directory, or set override_shell.";
+        conversion.stop(&owner, &setting, reason, cure);
     }
-    if let Some((owner, setting)) = inherited(section, services, "shell_fallback") {
-        domain.keys.set("replacement_shell", quoted(&setting.value));
-        conversion.mapped(&owner, &setting, format!("{name}.replacement_shell"));
-    }
-    if let Some((owner, setting)) = inherited(section, services, "allowed_shells") {
-        allowed_shells(conversion, domain, &owner, &setting);
-    }
-}
-
-/// SSSD serves a shell of /etc/shells, replaces one of `allowed_shells` that is missing there, and serves nologin for any
-/// other. Roster replaces every shell that is missing in /etc/shells.
-fn allowed_shells(
-    conversion: &mut Conversion<'_>,
-    domain: &mut DomainPlan,
-    owner: &str,
-    setting: &Setting,
-) {
-    let key = format!("{}.allowed_shells", domain.section);
-    domain.keys.set("allowed_shells", quoted("/etc/shells"));
-    if ini::list(&setting.value).contains(&"*") {
-        return conversion.mapped(owner, setting, key);
-    }
-    domain.keys.set("replacement_shell", quoted("/usr/sbin/nologin"));
-    conversion.mapped(owner, setting, key);
-    conversion.plan.note(
-        "SSSD replaces a shell of allowed_shells that the host lacks by shell_fallback, and other shells by nologin. \
-         Roster replaces both by replacement_shell, here nologin.",
-    );
 }
