@@ -12,11 +12,13 @@
 
 mod diagnostic;
 mod error;
+mod login_refusal;
 mod request_number;
 pub mod table;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use error::CodedError;
+pub use login_refusal::login_refusal;
 pub use request_number::{EnteredRequest, RequestNumber};
 
 use std::fmt;

@@ -4,8 +4,8 @@
 
 use super::pam_socket::{self, PamSocketReply};
 use crate::output::printable;
-use roster_messages::table::{login, tools};
-use roster_messages::{CodedError, Message};
+use roster_messages::table::tools;
+use roster_messages::{CodedError, Message, login_refusal};
 use roster_request::auth::SECRET_BYTES_MAX;
 use roster_request::{AuthRequestKind, AuthResult};
 use roster_secret::Secret;
@@ -113,23 +113,10 @@ pub fn is_accepted(result: AuthResult) -> bool {
 
 /// Returns the row of the table for a result. `None` for a success.
 fn message_of(result: AuthResult) -> Option<&'static Message> {
-    Some(match result {
-        AuthResult::Success => return None,
-        AuthResult::NotHandled => &tools::PASSWORD_NOT_CHECKED,
-        AuthResult::WrongPassword => &login::WRONG_PASSWORD,
-        AuthResult::UnknownUser => &login::UNKNOWN_USER,
-        AuthResult::MustChange => &login::PASSWORD_MUST_CHANGE,
-        AuthResult::PasswordExpired => &login::PASSWORD_EXPIRED,
-        AuthResult::AccountExpired => &login::ACCOUNT_EXPIRED,
-        AuthResult::Locked => &login::ACCOUNT_LOCKED,
-        AuthResult::Disabled => &login::ACCOUNT_DISABLED,
-        AuthResult::Denied => &login::DENIED,
-        AuthResult::Unreachable => &login::DIRECTORY_UNREACHABLE,
-        AuthResult::Misconfigured => &login::REJECTED_BY_DIRECTORY,
-        AuthResult::TooManyAttempts => &login::TOO_MANY_ATTEMPTS,
-        AuthResult::NotPermitted => &login::CALLER_NOT_PERMITTED,
-        AuthResult::NewPasswordRefused => &login::NEW_PASSWORD_REJECTED,
-    })
+    match result {
+        AuthResult::NotHandled => Some(&tools::PASSWORD_NOT_CHECKED),
+        other => login_refusal(other),
+    }
 }
 
 /// Formats the result as lines.

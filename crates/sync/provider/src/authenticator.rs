@@ -3,7 +3,7 @@
 //! about offline logins nor about access rules.
 
 use crate::reason::Reason;
-use roster_messages::{Message, table::login};
+use roster_messages::{Message, login_refusal};
 use roster_request::{AuthResult, auth::MESSAGES_MAX};
 use roster_secret::Secret;
 use std::future::Future;
@@ -83,23 +83,8 @@ impl AuthOutcome {
     /// Returns the row of the table for a refusal. `None` for a success.
     #[must_use]
     pub fn message(&self) -> Option<&'static Message> {
-        Some(match self.result {
-            AuthResult::Success | AuthResult::NotHandled => return None,
-            _ if self.message.is_some() => return self.message,
-            AuthResult::WrongPassword => &login::WRONG_PASSWORD,
-            AuthResult::UnknownUser => &login::UNKNOWN_USER,
-            AuthResult::MustChange => &login::PASSWORD_MUST_CHANGE,
-            AuthResult::PasswordExpired => &login::PASSWORD_EXPIRED,
-            AuthResult::AccountExpired => &login::ACCOUNT_EXPIRED,
-            AuthResult::Locked => &login::ACCOUNT_LOCKED,
-            AuthResult::Disabled => &login::ACCOUNT_DISABLED,
-            AuthResult::Denied => &login::DENIED,
-            AuthResult::Unreachable => &login::DIRECTORY_UNREACHABLE,
-            AuthResult::Misconfigured => &login::REJECTED_BY_DIRECTORY,
-            AuthResult::TooManyAttempts => &login::TOO_MANY_ATTEMPTS,
-            AuthResult::NotPermitted => &login::CALLER_NOT_PERMITTED,
-            AuthResult::NewPasswordRefused => &login::NEW_PASSWORD_REJECTED,
-        })
+        let by_result = login_refusal(self.result)?;
+        Some(self.message.unwrap_or(by_result))
     }
 
     /// Adds a message, up to the limit.

@@ -5,8 +5,7 @@
 
 use super::RequestScope;
 use super::reply::PamReply;
-use roster_messages::table::login;
-use roster_messages::{Message, log};
+use roster_messages::{Message, log, login_refusal};
 use roster_request::{AuthRequestKind, AuthResult};
 use roster_wire::pam::AuthRequest;
 use std::fmt::Display;
@@ -127,22 +126,7 @@ fn record_text(user: &impl Display, kind: AuthRequestKind, result: AuthResult) -
 /// Returns the code of a refusal: the backend's, which is more specific, or that of the result. `None` for another
 /// result.
 fn refusal_code(answer: &PamReply) -> Option<&'static Message> {
-    let by_result = match answer.result {
-        AuthResult::Success | AuthResult::NotHandled => return None,
-        AuthResult::WrongPassword => &login::WRONG_PASSWORD,
-        AuthResult::UnknownUser => &login::UNKNOWN_USER,
-        AuthResult::MustChange => &login::PASSWORD_MUST_CHANGE,
-        AuthResult::PasswordExpired => &login::PASSWORD_EXPIRED,
-        AuthResult::AccountExpired => &login::ACCOUNT_EXPIRED,
-        AuthResult::Locked => &login::ACCOUNT_LOCKED,
-        AuthResult::Disabled => &login::ACCOUNT_DISABLED,
-        AuthResult::Denied => &login::DENIED,
-        AuthResult::Unreachable => &login::DIRECTORY_UNREACHABLE,
-        AuthResult::Misconfigured => &login::REJECTED_BY_DIRECTORY,
-        AuthResult::TooManyAttempts => &login::TOO_MANY_ATTEMPTS,
-        AuthResult::NotPermitted => &login::CALLER_NOT_PERMITTED,
-        AuthResult::NewPasswordRefused => &login::NEW_PASSWORD_REJECTED,
-    };
+    let by_result = login_refusal(answer.result)?;
     Some(answer.code.unwrap_or(by_result))
 }
 
@@ -160,6 +144,7 @@ pub fn request_label(kind: AuthRequestKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_messages::table::login;
     use roster_system_tests::logged_codes::logged_codes;
 
     #[test]
