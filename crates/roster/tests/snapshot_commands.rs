@@ -55,8 +55,8 @@ fn compile_reports_counts_and_remarks() {
     assert_eq!(
         run.err,
         "passwd:4: skipped, as `files` does: the uid field is missing [RST-9030]\n\
-         passwd:5: look-ups by name are answered from line 3, which has the same name [RST-9031]\n\
-         group:5: look-ups by gid are answered from line 2, which has the same gid [RST-9031]\n"
+         passwd:5: lookups by name are answered from line 3, which has the same name [RST-9031]\n\
+         group:5: lookups by gid are answered from line 2, which has the same gid [RST-9031]\n"
     );
     assert_eq!(bench.names(), ["group", "passwd", "roster.snap", "shadow"]);
 }

@@ -135,7 +135,7 @@ fn script_interpreter_of_others_does_not_run() {
     assert!(refused.error().contains("is writable by all"), "{}", refused.error());
     let mut check = Command::new(rootwrap_program());
     let told = run(check.arg("check-policy").arg(exec.host.path("exec.toml"))).text();
-    assert!(told.contains("script is a script, and its interpreter is not trusted: "), "{told}");
+    assert!(told.contains("script is a script, and the interpreter is not trusted: "), "{told}");
 }
 
 #[test]

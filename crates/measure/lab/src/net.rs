@@ -189,7 +189,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends kept bytes.
+    /// Sends the bytes that an earlier call could not send.
     pub fn flush(&mut self) -> Result<(), RequestError> {
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {

@@ -224,7 +224,7 @@ pub struct SnapshotLocation {
     /// The path that programs use, without the examined root.
     pub path: PathBuf,
     pub kind: SnapshotKind,
-    /// The user whose environment names it. `None` for the default snapshot.
+    /// The user with this path in the environment. `None` for the default snapshot.
     pub chosen_by: Option<u32>,
     /// The existing directories of the path, `/` first.
     pub parents: Vec<ParentDir>,
@@ -264,7 +264,7 @@ pub struct SnapshotContent {
     pub users: u64,
     pub groups: u64,
     pub shadows: u64,
-    /// One of the users, for a lookup.
+    /// A user of the snapshot, for a lookup.
     pub sample: Option<String>,
 }
 
@@ -839,7 +839,7 @@ fn pam_modules(stack: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the default directories of the linker. Those of Debian are one level deeper, by architecture.
+/// Returns the default directories of the linker. Debian's directories are one level deeper, by architecture.
 fn library_dirs() -> Vec<PathBuf> {
     let debian = format!("{}-linux-gnu", std::env::consts::ARCH);
     let folder = |folder: &str| match folder.strip_suffix("/*") {

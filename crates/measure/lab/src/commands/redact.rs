@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removes passwords from the options of reports, because reports are shared and kept for years. Options of the run
+//! Removes passwords from the options of reports, because people share and archive reports. Options of the run
 //! itself stay unchanged.
 
 const REDACTED: &str = "(left out)";

@@ -245,7 +245,7 @@ pub struct Comparison {
     pub sentence: String,
 }
 
-/// Compares the second report with the first.
+/// Compares `second` with `first`.
 #[must_use]
 pub fn compare_pair(first: &LoadedReport, second: &LoadedReport) -> Comparison {
     let (a, b) = (first.best(), second.best());
@@ -269,8 +269,9 @@ fn sentence(
     let (a, b) = (first.best(), second.best());
     let (one, other) = (&first.name, &second.name);
     if is_open(a) != is_open(b) {
+        let (rated, waiting) = if is_open(a) { (one, other) } else { (other, one) };
         return format!(
-            "{one} and {other} cannot be compared: one has a requested rate (--rate), the other has users that wait \
+            "{one} and {other} cannot be compared: {rated} has a requested rate (--rate), and in {waiting} users wait \
              for replies. [{}]",
             lab::RUNS_DIFFER.code
         );
@@ -467,7 +468,7 @@ pub fn write_text(all: &[LoadedReport], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a sentence about each report compared with the first.
+/// Returns a sentence about each later report, compared with the first report.
 #[must_use]
 pub fn sentences(all: &[LoadedReport]) -> Vec<String> {
     let Some((first, others)) = all.split_first() else { return Vec::new() };

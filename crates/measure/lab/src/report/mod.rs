@@ -44,7 +44,7 @@ pub struct LatencyPercentiles {
 /// A warning about the figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Warning {
-    /// Word for programs. Of each kind a report keeps the worst warning.
+    /// Word for programs. A report keeps the worst warning of each kind.
     pub kind: &'static str,
     /// The row of the table of codes.
     #[serde(rename = "code", serialize_with = "serialize_code")]
