@@ -795,8 +795,8 @@ impl ExaminedRoot {
         programs
     }
 
-    /// Returns whether the C library has a client of nscd. glibc of Fedora and Arch has none, and musl has none that reads
-    /// maps. The path of the socket is not a sign: compilers split it into instructions.
+    /// Returns whether the C library has a client of nscd. glibc of Fedora and Arch lacks it, and musl's client does
+    /// not read maps. The path of the socket is not a sign: compilers split it into instructions.
     fn has_nscd_client(&self) -> bool {
         library_dirs().iter().any(|folder| {
             let library = self.read(folder.join("libc.so.6"), LIBRARY_BYTES_MAX);

@@ -228,7 +228,7 @@ pub struct SupervisedRole {
     pub since_unix: u64,
     /// Description of its last end; empty if it never ended.
     pub last_end: String,
-    /// Whether it ended with exit status 0 the last time.
+    /// Whether the role ended with exit status 0 the last time.
     pub last_end_is_clean: bool,
     /// Log level of its process, or of the next one. Empty for the bus.
     pub log_level: String,

@@ -66,7 +66,7 @@ pub struct LoadedReport {
 pub struct ReportedWarning {
     /// Word for programs.
     pub kind: String,
-    /// Code of the message. A report of an older version has none.
+    /// Code of the message. Reports of older versions lack codes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Consequence and remedy.

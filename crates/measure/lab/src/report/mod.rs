@@ -285,7 +285,7 @@ impl RunStats {
     }
 }
 
-/// Returns the batches of a complete run. An interrupted run has none.
+/// Returns the batches of a complete run. Returns an empty list for an interrupted run.
 fn batches(outcome: &RunResult) -> Vec<(f64, f64)> {
     if outcome.interrupted || outcome.planned.is_zero() {
         return Vec::new();

@@ -483,7 +483,7 @@ mod tests {
         questions.sort_by_key(|question| format!("{question:?}"));
         let folder = |name: &[u8]| ContainerQuery::Container(name.into());
         assert_eq!(questions[0], ContainerQuery::Below((*b"ou=new,dc=x").into()));
-        assert!(questions.contains(&folder(b"ou=new,dc=x")), "who came with it may be known");
+        assert!(questions.contains(&folder(b"ou=new,dc=x")), "entries below it may be known");
         assert_eq!(questions.len(), 4, "the empty one is not kept");
         assert!(questions.contains(&folder(BASE)) && questions.contains(&folder(PEOPLE)));
         assert_eq!(again.update_entry(id(2), b"ou=persons,dc=x", true, true), Ok(true));

@@ -34,7 +34,7 @@ impl SupervisionTimes {
         stop: Duration::from_secs(5),
         missed_pings_max: 3,
     };
-    /// For the bus, which has nothing to read or write.
+    /// For the bus. It reads and writes no files.
     pub const BUS: Self =
         Self { start: Duration::from_secs(10), stop: Duration::from_secs(2), ..Self::ROLE };
 }
