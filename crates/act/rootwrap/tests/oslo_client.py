@@ -3,7 +3,7 @@
 
 usage: oslo_client.py SCENARIO DAEMON CONF DIRECTORY
 
-CONF lets sh, cat and echo run as root, and id as nobody. A scenario asserts its claims. It ends with
+CONF lets sh, cat and echo run as root, and id as the user `nobody`. A scenario asserts its claims. It ends with
 0 when all of it holds.
 """
 
