@@ -131,6 +131,11 @@ class Texts(unittest.TestCase):
         self.assertEqual(self.pieces("tool", text), [(2, "paragraph", "Doc."), (4, "paragraph", "Why.\nMore.")])
         self.assertEqual(self.pieces("data.bin", text), [])
 
+    def test_manifests_have_comments_and_description(self):
+        text = '# Why.\n[package]\ndescription = "The name of the file"\nlicense = "MIT"\n'
+        expected = [(1, "paragraph", "Why."), (3, "message", "The name of the file")]
+        self.assertEqual(self.pieces("crates/x/Cargo.toml", text), expected)
+
     def test_page_files_have_meanings_and_paragraphs(self):
         text = "Files:\n  /a/b\n      The file of\n      the daemon.\n\n  It may be missing.\n\n      the text as it is\n"
         expected = [(3, "message", "The file of\nthe daemon."), (6, "message", "It may be missing.")]

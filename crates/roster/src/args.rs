@@ -588,7 +588,7 @@ pub struct AccessArgs {
     #[arg(long, value_name = "HOST")]
     pub rhost: Option<String>,
 
-    /// Also try the password of the user
+    /// Try the password of the user, too
     ///
     /// The command asks for it at a terminal, or else reads one line of standard input. rosterd checks it as
     /// for a login, and the attempt counts: the directory may lock the account after wrong passwords.
