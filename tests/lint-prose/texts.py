@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The prose of a file as pieces: paragraphs, list items, table cells, comments, and messages in Rust.
+"""The prose of a file as pieces: paragraphs, list items, table cells, comments, messages in Rust, package descriptions.
 
 A piece keeps its line ends, so that a sentence has a line number. Code blocks, headings and the strings of tests are
 left out.
