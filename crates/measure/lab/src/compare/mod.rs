@@ -260,6 +260,15 @@ pub fn compare_pair(first: &LoadedReport, second: &LoadedReport) -> Comparison {
     Comparison { rate, latency, server, sentence }
 }
 
+/// Returns the sentence about an open and a closed loop, by their names.
+fn runs_differ(open: &str, closed: &str) -> String {
+    let code = lab::RUNS_DIFFER.code;
+    format!(
+        "{open} and {closed} cannot be compared: {open} has a requested rate (--rate), and users of {closed} wait for \
+         replies. [{code}]"
+    )
+}
+
 fn sentence(
     first: &LoadedReport,
     second: &LoadedReport,
@@ -268,13 +277,10 @@ fn sentence(
 ) -> String {
     let (a, b) = (first.best(), second.best());
     let (one, other) = (&first.name, &second.name);
-    if is_open(a) != is_open(b) {
-        let (rated, waiting) = if is_open(a) { (one, other) } else { (other, one) };
-        return format!(
-            "{one} and {other} cannot be compared: {rated} has a requested rate (--rate), and in {waiting} users wait \
-             for replies. [{}]",
-            lab::RUNS_DIFFER.code
-        );
+    match (is_open(a), is_open(b)) {
+        (true, false) => return runs_differ(one, other),
+        (false, true) => return runs_differ(other, one),
+        _ => {}
     }
     let basis = match is_repeated(first) && is_repeated(second) {
         true => format!("of {} and {} runs", first.repeated.len(), second.repeated.len()),
