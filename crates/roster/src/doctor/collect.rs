@@ -185,9 +185,9 @@ pub enum DaemonActivity {
     /// Unknown, because the host is a mounted root.
     Unknown,
     No,
-    /// It runs, and does not allow queries of this user.
+    /// rosterd runs, and does not allow queries of this user.
     NotAllowed,
-    /// It does not reply.
+    /// rosterd does not reply.
     Silent(Finding),
     Yes {
         /// The path of its snapshot.

@@ -318,7 +318,7 @@ pub struct DomainStatus {
     pub reason: String,
     /// Code of `reason` in the table of messages; empty without a reason. The same holds for the other codes.
     pub reason_code: String,
-    /// How changes are tracked: the text form of a [`TrackingMethod`](roster_request::TrackingMethod), or empty if it is
+    /// Method of change tracking: the text form of a [`TrackingMethod`](roster_request::TrackingMethod), or empty if it is
     /// not known yet.
     pub tracking: String,
     /// Whether everything was read at least once since the cache was created.

@@ -19,7 +19,7 @@ const REPORTED_MAX: usize = 8;
 /// Maximum bytes of a name; kernel names are shorter.
 const NAME_BYTES_MAX: usize = 64;
 
-/// How a program bypassed the map.
+/// The way in which a program bypassed the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmappedUse {
     /// Requested an entry of the map over the socket.

@@ -50,9 +50,9 @@ struct Container {
     is_occupied: bool,
     /// The search itself finds it, so the server reports its changes.
     is_watched: bool,
-    /// It is unreadable, so its changes are unknown.
+    /// The container is unreadable, so its changes are unknown.
     is_hidden: bool,
-    /// It is new, and the entries below it were not read yet.
+    /// The container is new, and the entries below it were not read yet.
     is_new: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Containers {
     last_container: Option<Arc<[u8]>>,
     /// The encoded containers, until they change.
     encoded_cookie: Option<Vec<u8>>,
-    /// They have changed since they were last stored.
+    /// The containers have changed since they were last stored.
     is_changed: bool,
 }
 
