@@ -20,7 +20,7 @@ PROGRAM := $(CARGO_TARGET_DIR)/release/roster
 MODULE := $(CARGO_TARGET_DIR)/module/libnss_roster.so.2
 PAM_MODULE := $(CARGO_TARGET_DIR)/module/pam_roster.so
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f)
-# roster-exec has no standard library. A separate build keeps out crate features of other programs.
+# roster-exec has no standard library. A separate build has no crate features of other programs.
 CLIENT := --package roster-exec --bin roster-exec --no-default-features --features program --profile client
 # Other users read the results, so the umask of the caller must not count.
 CARGO := umask 022 && cargo
@@ -44,7 +44,7 @@ programs:
 	$(CARGO) rustc $(CLIENT) --locked -- -C target-feature=+crt-static -C relocation-model=static
 	@touch -- $(PROGRAM)
 
-# Separate builds keep the crate features of one module out of the other.
+# Each module is built separately, without the crate features of other programs.
 module: ## build the NSS and PAM modules alone
 	@scripts/need build
 	$(CARGO) build --package roster-nss --profile module --locked

@@ -6,7 +6,7 @@ set -euo pipefail
 shopt -s inherit_errexit
 
 # Files that are built, published or installed here must be readable by the programs of other users. The reader refuses
-# files that others could write. So the caller's umask must not count.
+# files that others could write. The caller's umask must therefore not count.
 umask 022
 
 # The messages and formats of the machine's own tools are compared and parsed.

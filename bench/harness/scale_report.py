@@ -39,11 +39,11 @@ def _sizes(part):
             "Memory is PSS of all roles without the pages of the snapshot file, sampled every "
             f"{part['method']['sampled_every_ms']} ms; nslcd has no mirror.",
             f"Longest time between two samples: {_longest_gap(part):,} ms.",
-            "Pages of memfds that no process maps come on top while a mirror is made: up to "
+            "While a mirror is made, add unmapped pages of memfds: up to "
             f"{', '.join(_unmapped(part)) or NONE} MB.",
             f"State of rosterd: {part['method']['state']}. Mirrored: median of up to 3 from an empty state.",
-            "Other work: processor time of programs outside the benchmark while the mirrors were timed, as a share "
-            "of the machine; load average before and after them.",
+            "Other work: share of the machine's processor time that other programs used during the mirrors. Load average: "
+            "before and after them.",
             *part["limits"],
             *part["faults"],
         ],
@@ -90,7 +90,7 @@ def _changes(part):
             "Membership: of a group of 500. Seen: by a running process, from the request to the directory.",
             "Processor (user and system) and written bytes (write_bytes, mapped stores included) are those of all "
             "roles, a change.",
-            "nslcd searches the directory at each look-up, so it has no cost of a change and writes nothing.",
+            "nslcd searches the directory at each lookup. A change costs it nothing, and it writes nothing.",
         ],
     )  # fmt: skip
 

@@ -101,7 +101,7 @@ fuzz_target!(|input: &[u8]| {
             let stays = connections.peer(client.token).is_some();
             assert!(
                 !stays || client.is_awaiting_receipt || client.is_told || now < client.until,
-                "nobody stays longer than allowed"
+                "a client stays longer than allowed"
             );
             stays || client.socket.is_some()
         });
@@ -125,7 +125,7 @@ fn connect(connections: &mut Connections, clients: &mut Vec<Client>, uid: u32, n
     let peer = PeerCredentials { uid, pid: 1 };
     let token = connections.accept(ours, peer, now).expect("somebody can always go");
     for token in few {
-        assert!(connections.peer(token).is_some(), "who has few connections keeps them");
+        assert!(connections.peer(token).is_some(), "a client with few connections lost one");
     }
     connections.poll(token);
     let (socket, until) = (Some(socket), now + REQUEST_TIMEOUT);

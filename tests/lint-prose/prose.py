@@ -5,14 +5,13 @@
 A file with more than 150 words has limits. They bound the mean length of its sentences, the share of long sentences, the
 share of hidden subjects, and the length of a paragraph. No sentence has more than two relative clauses or a word of
 `words.txt`, and no text names a Rust source that is not in the tree. A sentence without a verb, as in a table, counts only
-if it is long or has a hidden subject. `baseline.txt` has the values of files that break a limit. They may only shrink.
+if it is long or has a hidden subject.
 
-usage: tests/lint-prose/prose.py [--report | --write-baseline] [FILE…]; exit status 1 with findings
+usage: tests/lint-prose/prose.py [--report] [FILE…]; exit status 1 with findings
        tests/lint-prose/prose.py - <TEXT; each fault of a text in Markdown that has no limits and stands alone
 """
 
 import argparse
-import math
 import os
 import pathlib
 import re
@@ -34,7 +33,6 @@ PARAGRAPH_MAX = 100
 LISTED_MAX = 8
 # Characters of a sentence in a finding.
 SHOWN = 160
-BASELINE = "tests/lint-prose/baseline.txt"
 # Texts of others, and sentences that the lint has to reject.
 LEFT_OUT = ("LICENSE", "scripts/advisory-db/crates/", "fuzz/seeds/", "scripts/tests/test_lint_prose.py")
 SOURCE = re.compile(r"(?<![\w/.*-])(?:[\w.-]+/)*\w[\w-]*\.rs\b(?!\.)")
@@ -56,11 +54,11 @@ class Measure(NamedTuple):
         return 100 * count / max(1, self.sentences)
 
     def excess(self):
-        """The values beyond a limit: counts, the longest paragraph, and the mean in half words."""
+        """The values beyond a limit: counts, the longest paragraph, and the mean."""
         kinds = Counter(fault.kind for _, _, fault in self.found)
         values = {"relative": kinds["relative"], "word": kinds["word"]}
         if self.words > WORDS_MIN:
-            values["mean"] = math.ceil(2 * self.mean) / 2 if self.mean > MEAN_MAX else 0
+            values["mean"] = self.mean if self.mean > MEAN_MAX else 0
             values["long"] = self.long if self.percent(self.long) > LONG_MAX_PERCENT else 0
             values["hidden"] = self.hidden if self.percent(self.hidden) > HIDDEN_MAX_PERCENT else 0
             values["paragraph"] = self.paragraph if self.paragraph > PARAGRAPH_MAX else 0
@@ -102,44 +100,6 @@ def measure(name, text, known=None):
     return Measure(words, len(counted), mean, kinds["long"], kinds["hidden"], paragraph, found, sorted(counted)[:-4:-1])
 
 
-def read_baseline(text):
-    """Values by file and name: `FILE mean=16.5 long=3` on each line."""
-    rows = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return {row[0]: {name: float(value) for name, _, value in (field.partition("=") for field in row[1:])} for row in rows}
-
-
-HEAD = """\
-# Files that break a limit, with their values. `tests/lint-prose/prose.py --write-baseline` rewrites this file,
-# and refuses if a value would grow. The values are the mean length in half words, counts of long sentences, hidden subjects,
-# relative clauses and words, and the words of the longest paragraph. After a change of the rules remove this file first.
-"""
-
-
-def write_baseline(values):
-    lines = [" ".join([name, *(f"{key}={value:g}" for key, value in sorted(values[name].items()))]) for name in sorted(values)]
-    return HEAD + "".join(line + "\n" for line in lines)
-
-
-def moved(values, baseline, names):
-    """The baseline with the lines of files that moved: to a new file that has no worse values."""
-    baseline = dict(baseline)
-    for name in sorted(set(values) - set(baseline)):
-        for old in sorted(set(baseline) - set(names)):
-            if all(value <= baseline[old].get(key, 0) for key, value in values[name].items()):
-                baseline[name] = baseline.pop(old)
-                break
-    return baseline
-
-
-def grown(values, baseline):
-    """File and name of each value that is worse than its baseline."""
-    return [(name, key) for name in values for key, value in values[name].items() if value > baseline.get(name, {}).get(key, 0)]
-
-
-def is_better(values, baseline):
-    return values != baseline and not grown({"": values}, {"": baseline})
-
-
 def changed(root, name):
     """The lines of a file that differ from the last commit."""
     command = ["git", "-C", root, "diff", "-U0", "HEAD", "--", name]
@@ -148,37 +108,31 @@ def changed(root, name):
     return {line for first, count in spans for line in range(int(first), int(first) + int(count or 1))}
 
 
-def findings(measures, baseline, names, changed=lambda _: set()):
-    """The lines of the report on measured files, by their baseline; `names` are all files. Changed lines come first."""
-    values = {name: one.excess() for name, one in measures.items()}
+def findings(measures, changed=lambda _: set()):
+    """The lines of the report on measured files. Sentences on changed lines come first."""
     report = []
-    for name, key in grown(values, baseline):
-        one, before = measures[name], baseline.get(name, {}).get(key)
-        limit = f"baseline {before:g}" if before else LIMITS[key]
-        of_kind = sorted((found for found in one.found if found[2].kind == key), key=lambda found: found[0])
-        if key == "mean":
-            report.append(f"{name}: mean of {one.mean:.1f} words a sentence ({limit}). Split sentences, the longest first:")
-            report += [f"{name}:{line}: {words} words. {text[:SHOWN]}" for words, line, text in one.longest]
-            continue
-        if key in ("long", "hidden"):
-            report.append(f"{name}: {len(of_kind)} of {one.sentences} sentences {NAMES[key]} ({limit}):")
-        if len(of_kind) > LISTED_MAX:
-            new = changed(name)
-            of_kind.sort(key=lambda found: found[0] not in new)
-        report += [f"{name}:{line}: {fault.found}. {fault.advice} {text[:SHOWN]}" for line, text, fault in of_kind[:LISTED_MAX]]
-        if len(of_kind) > LISTED_MAX:
-            report.append(f"{name}: and {len(of_kind) - LISTED_MAX} more")
-    better = [name for name in baseline if name not in names or name in values and is_better(values[name], baseline[name])]
-    if better:
-        report.append(f"{BASELINE}: run tests/lint-prose/prose.py --write-baseline. Better now, or gone: {' '.join(sorted(better))}")
+    for name, one in measures.items():
+        for key in one.excess():
+            of_kind = sorted((found for found in one.found if found[2].kind == key), key=lambda found: found[0])
+            if key == "mean":
+                report.append(f"{name}: mean of {one.mean:.1f} words a sentence (limit {MEAN_MAX}). Split sentences, the longest first:")
+                report += [f"{name}:{line}: {words} words. {text[:SHOWN]}" for words, line, text in one.longest]
+                continue
+            if key in LIMITS:
+                report.append(f"{name}: {len(of_kind)} of {one.sentences} sentences {LIMITS[key]}:")
+            if len(of_kind) > LISTED_MAX:
+                new = changed(name)
+                of_kind.sort(key=lambda found: found[0] not in new)
+            report += [f"{name}:{line}: {fault.found}. {fault.advice} {text[:SHOWN]}" for line, text, fault in of_kind[:LISTED_MAX]]
+            if len(of_kind) > LISTED_MAX:
+                report.append(f"{name}: and {len(of_kind) - LISTED_MAX} more")
     return report
 
 
 LIMITS = {
-    "mean": f"limit {MEAN_MAX}", "long": f"limit {LONG_MAX_PERCENT} %", "hidden": f"limit {HIDDEN_MAX_PERCENT} %",
-    "paragraph": f"limit {PARAGRAPH_MAX}", "relative": "limit 0", "word": "limit 0",
-}  # fmt: skip
-NAMES = {"long": f"have more than {faults.WORDS_MAX} words", "hidden": "have a hidden subject"}
+    "long": f"have more than {faults.WORDS_MAX} words (limit {LONG_MAX_PERCENT} %)",
+    "hidden": f"have a hidden subject (limit {HIDDEN_MAX_PERCENT} %)",
+}
 
 
 def judge(text):
@@ -211,7 +165,6 @@ def main():
     parser = argparse.ArgumentParser(prog="tests/lint-prose/prose.py", description=__doc__.split("\n\n")[0])
     parser.add_argument("files", nargs="*", metavar="FILE", help="only these files; -: a text on standard input")
     parser.add_argument("--report", action="store_true", help="print words, mean, shares and the longest paragraph of each file")
-    parser.add_argument("--write-baseline", action="store_true", help="rewrite the baseline; values may only shrink")
     options = parser.parse_args()
     if options.files == ["-"]:
         report = judge(sys.stdin.read())
@@ -226,19 +179,7 @@ def main():
     if options.report:
         print(*table(measures), sep="\n")
         return 0
-    file = root / BASELINE
-    baseline = read_baseline(file.read_text()) if file.exists() else None
-    if options.write_baseline:
-        values = {name: one.excess() for name, one in measures.items() if one.excess()}
-        if options.files:
-            parser.error("--write-baseline takes no FILE")
-        worse = [] if baseline is None else grown(values, moved(values, baseline, names))
-        if not worse:
-            file.write_text(write_baseline(values))
-            return 0
-        print(*(f"{name}: {key} is worse than its baseline" for name, key in worse), sep="\n", file=sys.stderr)
-        return 1
-    report = findings(measures, baseline or {}, names, lambda name: changed(root, name))
+    report = findings(measures, lambda name: changed(root, name))
     print(*report, sep="\n", end="\n" if report else "", file=sys.stderr)
     return bool(report)
 

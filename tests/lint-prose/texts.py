@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The prose of a file as pieces: paragraphs, list items, table cells, comments, and messages in Rust.
+"""The prose of a file as pieces: paragraphs, list items, table cells, comments, messages in Rust, package descriptions.
 
 A piece keeps its line ends, so that a sentence has a line number. Code blocks, headings and the strings of tests are
 left out.
@@ -169,6 +169,15 @@ def hashed(text, docstrings=False):
             block = []
 
 
+DESCRIPTION = re.compile(r'(?m)^description = "(.*)"$')
+
+
+def descriptions(text):
+    """The description of a crate or package, which registries show."""
+    for found in DESCRIPTION.finditer(text):
+        yield Piece(text.count("\n", 0, found.start()) + 1, "message", found[1], True)
+
+
 def man_page(text):
     """The meanings and paragraphs of a page file, which crates/base/cli-docs/src/page_text.rs describes."""
     terms, meaning = [], []
@@ -193,6 +202,8 @@ def pieces(name, text):
     if suffix in ("rs", "c"):
         tests = suffix == "c" or not {"tests", "benches", "fuzz"}.isdisjoint(parts) or parts[-1] == "tests.rs"
         return list(rust(text, tests))
+    if parts[-1] in ("Cargo.toml", "pyproject.toml"):
+        return [*hashed(text), *descriptions(text)]
     if suffix in ("sh", "toml") or parts[-1] == "Makefile" or not suffix and text.startswith("#!"):
         return list(hashed(text, docstrings="python" in text.split("\n", 1)[0]))
     if suffix == "txt" and "man" in parts:

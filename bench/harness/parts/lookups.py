@@ -20,7 +20,7 @@ PASSED, ON_PROCESSOR = 0, 1  # the two numbers that `time` of lookup.c gives
 # Until every key was looked up once: then each key is mapped, cached or known to nscd.
 WARM_UP_S = 20
 WARM_UP_STEPS = 50
-COLD_DOES_NOT_MATTER_NS = 1_000_000  # one lookup takes longer than that: it is no warmer afterwards
+COLD_DOES_NOT_MATTER_NS = 1_000_000  # slower lookups gain nothing from warm caches
 SLOW_BUDGET_S = 3  # samples of one contender in one series
 CHECK_NS = 2_000_000_000
 

@@ -231,9 +231,9 @@ pub struct NsswitchEditArgs {
 
 /// Find the faults that keep programs from the snapshot
 ///
-/// Checks the order of services in nsswitch.conf, the NSS module, the snapshot with its permissions
-/// and content, rosterd if it is configured, the PAM stacks in /etc/pam.d, a running nscd, AppArmor
-/// and SELinux with their denials. If the module is installed, getent(1) looks up a user through it.
+/// Checks the order of services in nsswitch.conf, the NSS module, and the snapshot with its
+/// permissions and content. Checks rosterd if it is configured, the PAM stacks in /etc/pam.d, a
+/// running nscd, AppArmor and SELinux. If the module is installed, getent(1) looks up a user through it.
 /// The command changes nothing. It shows the age of the snapshot, and evaluates it only if rosterd
 /// should publish. The mark of a finding is ✓ (no fault), ! (warning) or ✗ (problem). Warnings and
 /// problems have a fix and a code. Run the command as root to make all checks.
@@ -399,7 +399,7 @@ pub struct RejectedArgs {
     pub bus: BusArgs,
 }
 
-/// The daemons whose cache `compare-ids` reads.
+/// Daemons with a cache that `compare-ids` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheOwner {
     Sssd,
@@ -541,7 +541,7 @@ pub struct ExpireArgs {
 
     /// Remove cached credentials instead, of these users or with --all of all users
     ///
-    /// Those users must log in once while the directory is reachable before offline login works again.
+    /// Offline login works again after each user has logged in once while the directory is reachable.
     #[arg(long, conflicts_with = "group")]
     pub credentials: bool,
 
@@ -588,7 +588,7 @@ pub struct AccessArgs {
     #[arg(long, value_name = "HOST")]
     pub rhost: Option<String>,
 
-    /// Also try the password of the user
+    /// Try the password of the user, too
     ///
     /// The command asks for it at a terminal, or else reads one line of standard input. rosterd checks it as
     /// for a login, and the attempt counts: the directory may lock the account after wrong passwords.

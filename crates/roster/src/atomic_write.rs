@@ -28,7 +28,7 @@ pub struct EditableFile {
 /// The reason that a file cannot be edited in place.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotEditable {
-    /// It is a symbolic link to this path.
+    /// The file is a symbolic link to this path.
     Link(PathBuf),
     Missing,
 }

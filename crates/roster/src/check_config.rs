@@ -486,7 +486,7 @@ mod tests {
         fs::remove_file(drop_ins.join("10-x.toml")).unwrap();
         fs::create_dir(drop_ins.join("10-x.toml")).unwrap();
         let found = CodedError::from(ConfigFiles::read(&file).unwrap_err());
-        assert!(found.text.ends_with("10-x.toml: it is not a regular file"), "{found}");
+        assert!(found.text.ends_with("10-x.toml: not a regular file"), "{found}");
         assert_eq!(found.message, &codes::CONFIG_UNREADABLE);
     }
 

@@ -11,7 +11,7 @@ use std::fmt;
 #[serde(rename_all = "lowercase")]
 pub enum FindingLevel {
     Ok,
-    /// It works, with a drawback.
+    /// The part works, with a drawback.
     Warning,
     /// Programs do not see the users of the snapshot, or should not trust it.
     Problem,

@@ -2,7 +2,7 @@
 //! Generates roster.toml(5) from the table of keys, which the parser of the configuration uses.
 
 use clap_mangen::roff::{Roff, bold, roman};
-use roster_cli_docs::{begin_man_page, man_sections};
+use roster_cli_docs::{begin_man_page, man_sections, write_man_page};
 use roster_config::keys::{ConfigKey, ConfigTable, KEYS, KeyDefault};
 use std::io::{self, Write};
 
@@ -18,14 +18,15 @@ pub fn write(out: &mut dyn Write) -> io::Result<()> {
             _ => section.write_roff(&mut page),
         }
     }
-    page.to_writer(out)
+    write_man_page(&page, out)
 }
 
 fn table_section(page: &mut Roff, table: ConfigTable) {
     page.control("SH", [table.header()]);
     page.text([roman(table.text())]);
     keys(page, table, None);
-    for (provider, title) in [("files", "Of the files provider"), ("ldap", "Of the ldap provider")]
+    for (provider, title) in
+        [("files", "With the files provider"), ("ldap", "With the ldap provider")]
     {
         if table == ConfigTable::Domain {
             page.control("SS", [title]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the commands that query rosterd, with a bus whose backends do not reply, and with a socket for logins. Real
-//! roles are in the system tests.
+//! Tests of the commands that query rosterd, with a bus, silent backends, and a socket for logins. Real roles are in the
+//! system tests.
 
 #![allow(missing_docs)]
 

@@ -10,7 +10,7 @@ from locust.stats import calculate_response_time_percentile
 
 KEY = "roster-lab"
 SHARES = [0.5, 0.9, 0.99, 0.999, 1.0]
-#: Of a curve: nine steps to each nine.
+#: Shares of a curve: nine steps to each nine.
 CURVE = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85] + [
     1 - (1 - step / 10) / 10**nines for nines in range(1, 5) for step in (0, 2, 4, 6, 8, 9)
 ]

@@ -421,7 +421,7 @@ impl Part<'_> {
         match values.filter(|(_, is_time)| *is_time).map(|(value, _)| value).reduce(f64::min) {
             Some(seconds) if seconds >= LIMIT_MIN_S => None,
             Some(seconds) => Some(format!("the limit is {seconds} s, less than {LIMIT_MIN_S} s")),
-            None => Some("the limit is no literal and no constant".to_owned()),
+            None => Some("the limit is neither a literal nor a constant".to_owned()),
         }
     }
 }

@@ -61,7 +61,7 @@ struct Args {
     /// Print the counts as JSON instead of the findings
     #[arg(long, conflicts_with_all = ["checks", "write_baseline"])]
     json: bool,
-    /// Write the baseline anew, unless one of its lists would grow
+    /// Rewrite the baseline, unless one of its lists would grow
     #[arg(long)]
     write_baseline: bool,
 }

@@ -33,8 +33,8 @@ const BORDERS: [(&str, &[&str], &str); 5] = [
     ("publisher", &["provider-ldap", "domain-cache"], "back-ends alone know LDAP and the cache"),
 ];
 
-/// The plane of a crate's directory: `crates/PLANE/NAME`. The `roster` program in `crates/roster` and the crates
-/// outside of `crates` have none.
+/// The plane of a crate's directory: `crates/PLANE/NAME`. `None` for the `roster` program in `crates/roster` and for
+/// crates outside of `crates`.
 pub fn plane(directory: &str) -> Option<&'static str> {
     let mut parts = directory.split('/');
     let (crates, plane, name) = (parts.next()?, parts.next()?, parts.next());

@@ -194,7 +194,7 @@ fn judges_by_an_old_list(slapd: &Slapd) {
         found.is_some_and(|line| line.ends_with("/bin/bash"))
     };
     for _ in 0..100 {
-        assert!(!is_served(&rosterd, "u1"), "who left does not come back");
+        assert!(!is_served(&rosterd, "u1"), "a former member does not come back");
         sleep(Duration::from_millis(20));
     }
     wait_until(SOON, "the change of a member is seen", || has_shell("u0"));
@@ -307,6 +307,6 @@ fn who_comes_into_a_role_of_389ds_is_seen_at_the_next_sweep() {
     assert!(!is_served(&rosterd, "u2"));
     rosterd.expect_domain_status("corp", "tracking", "syncrepl");
     server.set(role, "nsRoleFilter", &[&of_shell("/bin/bash")]);
-    wait_until(SOON, "who has come into it is served", || is_served(&rosterd, "u2"));
-    wait_until(SOON, "who has left it is not", || !is_served(&rosterd, "u1"));
+    wait_until(SOON, "the new member of the role is served", || is_served(&rosterd, "u2"));
+    wait_until(SOON, "the former member is not served", || !is_served(&rosterd, "u1"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! OpenLDAP mirrored. 10,000 users and groups are served exactly as a separate script computes them from the output of
-//! ldapsearch. So is every change, in both schemas.
+//! ldapsearch. The same holds after every change, in both schemas.
 
 use roster_system_tests::mirror_scenario::DeletionReports;
 use roster_system_tests::rosterd::OracleSource;

@@ -239,7 +239,7 @@ fn under_replacement_no_answer_is_wrong_torn_missing_or_goes_back() {
     let start = Instant::now();
     let (mut last, mut oldest) = (1, LookupProgram::on(host, &c_program("lookup_stdin")));
     let mut others = Vec::new();
-    // So few that the slowest machine publishes them, and enough for the claim to mean something.
+    // The slowest machine can publish 20 maps, and 20 maps are enough for the claim.
     while start.elapsed() < seconds || last <= 20 {
         last += 1;
         host.publish(&generation(last));
@@ -349,7 +349,7 @@ fn who_lives_in_another_service_is_found_and_kept_for_a_while() {
     for _ in 0..200 {
         assert_eq!(names.user(unknown), "none:0");
     }
-    assert_eq!(served.statistic(" of them by other"), asked, "it was known that nobody is there");
+    assert_eq!(served.statistic(" of them by other"), asked, "the absence was cached");
     // Local accounts are unchanged by any answer of the other service.
     assert_eq!(names.user("root"), "root:x:0:0:root:/root:/bin/sh");
     assert_eq!(names.gids_of("alice"), " 900 4294967294");

@@ -306,7 +306,7 @@ fn records_in_the_folders_of_nss_systemd_come_and_go_at_once() {
     for round in 0..2 {
         assert_eq!(names.user("homed"), "none:0", "{round}");
         // After each change of other services' data, answers are not cached for 3 seconds.
-        wait_until(SOON, "it is kept that there is nobody", || is_kept(&mut names));
+        wait_until(SOON, "the absence is cached", || is_kept(&mut names));
         let uid = 60_100 + round;
         record("homed", uid);
         let wanted = format!("homed:x:{uid}:{uid}:homed:/home/homed:/bin/sh");

@@ -79,7 +79,7 @@ fn who_knows_the_password_logs_in_and_nobody_else() {
     assert_eq!((done.code, &*last_message(&done)), (0, "session has successfully been closed."));
     // Users sometimes type a password in place of the name.
     pam.expect_logged("user=(unknown)", "outcome=unknown user");
-    assert!(!rosterd.log().contains("mallory"), "a name that nobody has is logged");
+    assert!(!rosterd.log().contains("mallory"), "the name of an unknown user is logged");
     expect_no_secrets(&rosterd, &[PASSWORD, "swordfish", &longest]);
 }
 

@@ -273,7 +273,7 @@ fn log_level_holds_for_roles_that_start_later() {
     assert!(rosterd.role("responder:pam").is_none());
     let set = rosterd.roster(&["log-level", "responder:pam", "trace"]);
     let text = String::from_utf8_lossy(&set.stdout).into_owned();
-    assert_eq!(text, "responder:pam logs at level trace from its next start\n", "{}", set.error());
+    assert_eq!(text, "responder:pam logs at level trace from the next start\n", "{}", set.error());
     assert_eq!(level(&rosterd, "responder:pam"), "trace");
     pam::wait_until_user_known(&rosterd, "alice");
     assert_eq!(PamHost::on(&rosterd, "alice").authenticate("alice", pam::PASSWORD), SUCCESS);

@@ -223,7 +223,7 @@ fn script_interpreter_of_others_is_refused() {
     }
     let mut check = Command::new(rootwrap_program());
     let told = run(check.arg("check").arg(rootwrap.path("rootwrap.conf"))).text();
-    assert!(told.contains("/bin/tool is a script, and its interpreter is not trusted: "), "{told}");
+    assert!(told.contains("/bin/tool is a script, and the interpreter is not trusted: "), "{told}");
 }
 
 #[test]

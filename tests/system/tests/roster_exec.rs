@@ -135,7 +135,7 @@ fn script_interpreter_of_others_does_not_run() {
     assert!(refused.error().contains("is writable by all"), "{}", refused.error());
     let mut check = Command::new(rootwrap_program());
     let told = run(check.arg("check-policy").arg(exec.host.path("exec.toml"))).text();
-    assert!(told.contains("script is a script, and its interpreter is not trusted: "), "{told}");
+    assert!(told.contains("script is a script, and the interpreter is not trusted: "), "{told}");
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn limits_hold_and_time_ends_the_whole_group() {
     let exec = ExecHost::start(&as_bob("limited", limits));
     let run = |script: &str| exec.run(ALICE, &["-u", "bob", "sh", "-c", script]);
     assert_eq!(run("ulimit -n; ulimit -v; ulimit -t").text(), "40\n262144\n9");
-    // Neither its children nor a process that ignores every possible signal is left.
+    // The timeout also kills its children, and a process that ignores every possible signal.
     let over = run("trap '' TERM HUP INT; sleep 60511 & sleep 60511");
     assert_eq!(over.code, 124);
     assert!(over.error().trim_end().ends_with("[RST-7097]"), "{}", over.error());
@@ -717,7 +717,7 @@ fn a_policy_is_taken_over_whole_or_not_at_all() {
     exec.signal("HUP");
     wait_until(SOON, "it is taken over", || exec.log().contains("policy reloaded, rules: 0"));
     assert_eq!(exec.run(BOB, &["sh", "-c", "exit 3"]).code, 126);
-    // Neither does a daemon begin with one.
+    // A daemon does not start with an invalid policy.
     exec.signal("TERM");
     assert_eq!(exec.wait(), Some(0));
     fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();

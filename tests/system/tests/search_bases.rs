@@ -133,7 +133,7 @@ fn domain_away_lets_next_answer() {
     assert_eq!(uid("alice").as_deref(), Some("10001"));
     corp.stop();
     rosterd.expect_domain_status("corp", "online", false);
-    assert_eq!(uid("bob").as_deref(), Some("20002"), "nobody asked for him before");
+    assert_eq!(uid("bob").as_deref(), Some("20002"), "no program requested him before");
     assert_eq!(uid("20002").as_deref(), Some("20002"));
     assert_eq!(uid("alice").as_deref(), Some("10001"), "she is known");
     // The domain that is away has the name, so the other user has it with the domain.
@@ -141,7 +141,7 @@ fn domain_away_lets_next_answer() {
     assert!(other.starts_with("alice@lab:*:20001:"), "{other}");
     rosterd.expect("group", "crew", Some("crew:*:20100:alice@lab,bob"));
     rosterd.expect_groups("bob", 20_002, &[20_002, 20_100]);
-    // Names that the domain may have are no absent ones.
+    // Names that the domain may have do not count as absent.
     let mut lookup = rosterd.host().command(c_program("parallel_lookups"));
     let told = run(lookup.args(["1", "50000", "carol"])).text();
     assert!(told.contains("absent 0 failed 1"), "{told}");

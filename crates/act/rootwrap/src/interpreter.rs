@@ -63,7 +63,7 @@ impl InterpreterChain<'_> {
         }
         let interpreter = OsStr::from_bytes(line.interpreter);
         self.check_trusted(interpreter)
-            .map_err(|why| wrong(format!("and its interpreter is not trusted: {why}")))?;
+            .map_err(|why| wrong(format!("and the interpreter is not trusted: {why}")))?;
         self.follow(interpreter, level + 1)?;
         let real = crate::realpath::realpath(self.facts, interpreter).path;
         if basename(interpreter) == "env" || basename(OsStr::from_bytes(&real)) == "env" {
@@ -92,7 +92,7 @@ impl InterpreterChain<'_> {
         }
         for candidate in &candidates {
             self.check_trusted(candidate)
-                .map_err(|why| format!("and its interpreter is not trusted: {why}"))?;
+                .map_err(|why| format!("and the interpreter is not trusted: {why}"))?;
             self.follow(candidate, level + 1)?;
         }
         Ok(())
@@ -289,7 +289,7 @@ mod tests {
         let told_of_line_end = why(&script("script", "#!/bin/sh\r\n", 0o755)).unwrap();
         assert!(told_of_line_end.contains(r"$'/bin/sh\x0d' is not a"), "{told_of_line_end}");
         let expected = format!(
-            "{here}/level0 is a script, and its interpreter is not trusted: {here}/open is writable by all"
+            "{here}/level0 is a script, and the interpreter is not trusted: {here}/open is writable by all"
         );
         assert_eq!(told, expected);
         script("level0", "#!/bin/sh\n", 0o755);

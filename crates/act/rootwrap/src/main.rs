@@ -65,7 +65,7 @@ enum Command {
         /// The rootwrap.conf
         #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
-        /// The mode, by default roster_mode of the configuration
+        /// Evaluate in this mode, by default roster_mode of the configuration
         #[arg(long)]
         mode: Option<ModeArg>,
         /// The command with its arguments

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The unchanged client of oslo.rootwrap against our daemon: one scenario by its name.
 
-usage: oslo_client.py SCENARIO DAEMON CONF FOLDER
+usage: oslo_client.py SCENARIO DAEMON CONF DIRECTORY
 
-CONF lets sh, cat and echo run as root, and id as nobody. A scenario asserts its claims. It ends with
+CONF lets sh, cat and echo run as root, and id as the user `nobody`. A scenario asserts its claims. It ends with
 0 when all of it holds.
 """
 
@@ -22,7 +22,7 @@ import time
 from oslo_rootwrap import client as oslo_client
 from oslo_rootwrap import jsonrpc
 
-SCENARIO, DAEMON, CONF, FOLDER = sys.argv[1:]
+SCENARIO, DAEMON, CONF, DIRECTORY = sys.argv[1:]
 MIB = 1 << 20
 # A scenario that blocks prints its position before it is killed.
 faulthandler.dump_traceback_later(280)
@@ -205,7 +205,7 @@ def graceful():
             client.execute(['echo'])
             pid, path = client._process.pid, address(client)
             conn, name = connection(client)
-            fifo = os.path.join(FOLDER, f'fifo{number}')
+            fifo = os.path.join(DIRECTORY, f'fifo{number}')
             os.mkfifo(fifo)
             script = f'echo > {fifo}; sleep 1; cat; echo done'
             conn.send((name, 'run_one_command', (['sh', '-c', script], 'text'), {}))
@@ -223,7 +223,7 @@ def graceful():
 
 def client_killed():
     """The daemon ends after the commands of its client, and leaves no files."""
-    begun, go, mark = (os.path.join(FOLDER, name) for name in ('begun', 'go', 'mark'))
+    begun, go, mark = (os.path.join(DIRECTORY, name) for name in ('begun', 'go', 'mark'))
     waits = f'echo > {begun}; until [ -e {go} ]; do sleep 0.05; done; echo > {mark}'
     script = (
         'import sys, threading, time\n'
@@ -638,7 +638,7 @@ def broken_input():
     with a_client() as client:
         client.execute(['echo'])
         conn, name = connection(client)
-        part, mark = os.path.join(FOLDER, 'part'), os.path.join(FOLDER, 'whole')
+        part, mark = os.path.join(DIRECTORY, 'part'), os.path.join(DIRECTORY, 'whole')
         words = json.dumps([name, 'run_one_command', [['sh', '-c', f'cat > {part}; echo > {mark}'], 'x' * 4 * MIB], {}])
         conn._socket.sendall(struct.pack('!Q', len(words)) + words[: 2 * MIB].encode())
         eventually(lambda: os.path.exists(part) and os.path.getsize(part) > MIB, 'the first half arrives')
@@ -657,7 +657,7 @@ def never_ends():
         client.execute(['echo'])
         pid, path = client._process.pid, address(client)
         conn, name = connection(client)
-        fifo = os.path.join(FOLDER, 'fifo')
+        fifo = os.path.join(DIRECTORY, 'fifo')
         os.mkfifo(fifo)
         conn.send((name, 'run_one_command', (['sh', '-c', f'echo $$ > {fifo}; exec sleep 86400'],), {}))
         with open(fifo) as started:
@@ -780,9 +780,9 @@ def full_disk():
         try:
             client._proxy.run_one_command(['sh', '-c', 'yes'])
         except Exception as error:
-            assert 'cannot be kept' in str(error), error
+            assert 'cannot be stored' in str(error), error
         else:
-            raise AssertionError('it was kept')
+            raise AssertionError('the output was stored')
         assert client._proxy.run_one_command(['echo', 'x']) == [0, 'x\n', '']
         assert client._process.pid == pid
 

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod page_layout;
 mod page_text;
 
 use clap::builder::styling::{AnsiColor, Styles};
@@ -50,7 +51,7 @@ impl ManPage {
         self.render(program, &mut text)?;
         fs::create_dir_all(dir)?;
         let path = dir.join(format!("{}.{}", self.name, self.section));
-        fs::write(&path, text)?;
+        fs::write(&path, page_bytes(&text))?;
         Ok(path)
     }
 
@@ -71,8 +72,7 @@ impl ManPage {
 
     fn render(&self, program: Command, out: &mut Vec<u8>) -> io::Result<()> {
         let program = program.disable_help_subcommand(true);
-        let man =
-            Man::new(program.clone()).section(self.section).manual("Roster").source(man_source());
+        let man = man(program.clone(), self.name).section(self.section);
         man.render_title(out)?;
         man.render_name_section(out)?;
         self.render_synopsis().to_writer(out)?;
@@ -123,8 +123,25 @@ fn about(text: Option<&clap::builder::StyledStr>) -> String {
     text.map(ToString::to_string).unwrap_or_default()
 }
 
+/// The day of the texts in man pages. It changes with a release, so that equal sources give equal pages.
+const PAGE_DATE: &str = "2026-11-27";
+
 fn man_source() -> String {
     format!("roster {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Returns a page with title, date and source for the heading and the footer.
+fn man(command: Command, name: &str) -> Man {
+    Man::new(command)
+        .title(name.to_uppercase())
+        .date(PAGE_DATE)
+        .manual("Roster")
+        .source(man_source())
+}
+
+/// Returns the bytes of a page, laid out for man(1).
+fn page_bytes(text: &[u8]) -> Vec<u8> {
+    page_layout::lay_out(&String::from_utf8_lossy(text)).into_bytes()
 }
 
 /// Hidden commands of a program, for packagers.
@@ -171,9 +188,11 @@ pub fn write_command_page(
     page: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let man = Man::new(command.clone()).manual("Roster").source(man_source());
-    man.render_title(out)?;
-    man.render_name_section(out)?;
+    let mut text = Vec::new();
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let man = man(command.clone(), name);
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
     // The usage that `--help` shows: clap_mangen's own lacks the values of options.
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
@@ -181,23 +200,31 @@ pub fn write_command_page(
     let mut synopsis = Roff::new();
     synopsis.control("SH", ["SYNOPSIS"]);
     synopsis.text([bold(words), roman(usage.strip_prefix(words).unwrap_or(usage))]);
-    synopsis.to_writer(out)?;
-    man.render_description_section(out)?;
-    man.render_options_section(out)?;
+    synopsis.to_writer(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
     if command.has_subcommands() {
-        man.render_subcommands_section(out)?;
+        man.render_subcommands_section(&mut text)?;
     }
     let mut rest = Roff::new();
     man_sections(file, page).iter().for_each(|section| section.write_roff(&mut rest));
-    rest.to_writer(out)
+    rest.to_writer(&mut text)?;
+    out.write_all(&page_bytes(&text))
 }
 
 /// The beginning of a man page that is of no program.
 #[must_use]
 pub fn begin_man_page(name: &str, section: &str) -> Roff {
     let mut roff = Roff::new();
-    roff.control("TH", [name, section, "", &man_source(), "Roster"]);
+    roff.control("TH", [&*name.to_uppercase(), section, PAGE_DATE, &man_source(), "Roster"]);
     roff
+}
+
+/// Writes a page that began with [`begin_man_page`].
+pub fn write_man_page(page: &Roff, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = Vec::new();
+    page.to_writer(&mut text)?;
+    out.write_all(&page_bytes(&text))
 }
 
 /// Writes a man page that is of no program, all of it out of a file.
@@ -209,7 +236,7 @@ pub fn write_file_page(
 ) -> io::Result<()> {
     let mut roff = begin_man_page(name, section);
     man_sections(file, "").iter().for_each(|section| section.write_roff(&mut roff));
-    roff.to_writer(out)
+    write_man_page(&roff, out)
 }
 
 #[cfg(test)]

@@ -102,13 +102,13 @@ impl<T> Deref for BoundedClose<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("it is there until it is dropped")
+        self.0.as_ref().expect("only drop takes the value")
     }
 }
 
 impl<T> DerefMut for BoundedClose<T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect("it is there until it is dropped")
+        self.0.as_mut().expect("only drop takes the value")
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 pub struct CodedError {
     /// The row of the table.
     pub message: &'static Message,
-    /// The object and what failed, with the values at hand.
+    /// The object and its failure, with the values at hand.
     pub text: String,
     /// The fix with the values at hand. `None`: the table's.
     pub fix: Option<String>,

@@ -30,9 +30,9 @@ pub enum ParsedLine<T> {
 pub enum SkipReason {
     /// The line ends before this field.
     Missing(&'static str),
-    /// This field is not a number, or has other characters after the number.
+    /// The named field is not a number, or has other characters after the number.
     NotANumber(&'static str),
-    /// This field has a number that does not fit into 32 bits, such as a negative one.
+    /// The named field has a number that does not fit into 32 bits, such as a negative one.
     OutOfRange(&'static str),
 }
 

@@ -103,7 +103,7 @@ pub enum TcpAccess {
     /// None.
     #[default]
     None,
-    /// These ports.
+    /// The listed ports.
     Ports(Vec<u16>),
     /// All ports.
     Any,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tries what a confined process may not do, and what it may. Prints NAME=ERROR for each, with ok for a success."""
+"""Tries system calls that a confined process may and may not make. Prints NAME=ERROR for each, with ok for a success."""
 
 import ctypes
 import errno

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// run warns if the load generator was the limit.
 ///
 /// In values that name an identity, {A..B} is a range of numbers, with leading zeros if A has them. {@FILE} is a line
-/// of a file, and an n in braces is the number of the request. @FILE as the whole value uses its lines. Each request
+/// of a file. An n in braces is the number of the request. @FILE as the whole value uses its lines. Each request
 /// uses the next value. Write a literal brace twice: {{.
 #[derive(Debug, Parser)]
 #[command(
@@ -436,9 +436,9 @@ pub struct RunArgs {
 
 /// Compare runs by their reports
 ///
-/// Prints a table of reports that runs wrote with --json, and a sentence about each report compared with the first:
-/// the difference and its confidence. Of a curve the run with the highest rate counts. With one run of each, the
-/// confidence comes from the spread within a run, which excludes differences between two starts of a server. With at
+/// Prints a table of reports that runs wrote with --json. For each later report, prints its difference from the first
+/// report and the confidence. In a curve, the run with the highest rate counts. With one run of each, the confidence
+/// comes from the spread within a run, which excludes differences between two starts of a server. With at
 /// least five runs of each name, it comes from the spread between the runs.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("compare"))]
@@ -463,7 +463,7 @@ pub struct CompareArgs {
 /// Find the release that changed a figure
 ///
 /// Measures releases between a good and a bad one, always the one in the middle: installs it with a command, and runs
-/// a plan. A release counts as the end whose figure is nearer, by their ratio. Releases that cannot be installed or
+/// a plan. A release counts as good or bad by the nearer figure, measured as a ratio. Releases that cannot be installed or
 /// measured are skipped. The state is saved after each release, and the same command continues from it.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("bisect"))]
@@ -589,7 +589,7 @@ pub struct SchemesArgs {
     #[arg(long, value_name = "DN")]
     pub subtree: Option<String>,
 
-    /// List users whose password does not use this scheme [default: that of --apply]
+    /// List users with passwords in other schemes [default: the scheme of --apply]
     #[arg(long, value_name = "SCHEME", conflicts_with = "apply")]
     pub not_using: Option<String>,
 
@@ -608,9 +608,9 @@ pub struct SchemesArgs {
 
 /// Show the times of requests by stage
 ///
-/// Reads the probes of rosterd's processes with bpftrace, and joins their events by request: time in the responder, on
-/// the bus, in the publisher, in a backend, and at its directory. Only requests to the daemon for on-demand domains have
-/// events; lookups in the snapshot have none. Requires root, and a kernel with uprobes and BPF. Ctrl-C ends the trace
+/// Reads the probes of rosterd's processes with bpftrace, and joins their events by request. The stages are the
+/// responder, the bus, the publisher, a backend, and its directory. Only requests to the daemon for on-demand domains
+/// have events; lookups in the snapshot cause no events. Requires root, and a kernel with uprobes and BPF. Ctrl-C ends the trace
 /// with a report.
 #[derive(Debug, Args)]
 #[command(after_long_help = help_text::after_help("trace"))]

@@ -23,7 +23,7 @@ enum TemplateStep {
     Slot(usize),
     /// A primitive element with variable content.
     Value(u8, Template),
-    /// The start of an element whose length is known at its end.
+    /// The start of an element. `Close` writes its length.
     Open(u8),
     Close,
 }
@@ -106,7 +106,7 @@ pub fn open(tag: u8, out: &mut Vec<u8>) -> usize {
     out.len()
 }
 
-/// Ends the element whose content begins at `place`, with the shortest encoding of its length.
+/// Ends an element with content from `place` on. Its length gets the shortest encoding.
 pub fn close(place: usize, out: &mut Vec<u8>) {
     let length = out.len() - place;
     match u8::try_from(length) {

@@ -44,14 +44,14 @@ mod tests {
     use roster_cli_docs::page_names;
 
     #[test]
-    fn the_number_of_a_request_is_no_line_break_in_help() {
+    fn help_request_number_is_no_line_break() {
         let mut program = Cli::command();
         for name in ["ldap", "dns"] {
             let help = program.find_subcommand_mut(name).unwrap().render_long_help().to_string();
             assert!(help.contains("{n}"), "{help}");
         }
         let help = program.render_long_help().to_string();
-        assert!(help.contains("an n in braces is the number"), "{help}");
+        assert!(help.contains("An n in braces is the number"), "{help}");
     }
 
     #[test]

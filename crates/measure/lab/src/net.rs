@@ -25,7 +25,7 @@ const INBOX_BYTES_MAX: usize = 128 << 20;
 /// Flag of send(2): more data follows at once.
 const MSG_MORE: i32 = 0x8000;
 
-/// How the client closes a connection.
+/// The way in which the client closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CloseMode {
     /// Close as programs do; the port stays in use for a minute
@@ -41,7 +41,7 @@ pub struct Route {
     pub target: SocketAddr,
     /// Source addresses. If empty, the kernel selects one.
     pub sources: Vec<IpAddr>,
-    /// How connections close.
+    /// The way in which connections close.
     pub close: CloseMode,
 }
 
@@ -189,7 +189,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends kept bytes.
+    /// Sends the bytes that an earlier call could not send.
     pub fn flush(&mut self) -> Result<(), RequestError> {
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plans: TOML files whose keys are the options of a command.
+//! Plans: TOML files with the options of a command as keys.
 //!
 //! This module has no list of keys: it converts a plan to arguments, and [`args`] parses them. Errors have
 //! the file, the line and the key.

@@ -356,7 +356,7 @@ impl FindingList {
     }
 }
 
-/// Returns the median of the second divided by the median of the first.
+/// Returns the median of `other` divided by the median of `one`.
 fn slowdown(one: &Recorder, other: &Recorder) -> f64 {
     let [one, other] = [one, other].map(|recorder| recorder.percentile(50.0).as_secs_f64());
     other / one.max(1e-9)
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn preflight_server_without_cache_no_warning() {
-        // A single stall is no finding.
+        // A single stall causes no finding.
         let first = Cell::new(true);
         let answer = |trial: CheckRun| {
             let stalls = u32::from(trial.users == 1 && first.replace(false));

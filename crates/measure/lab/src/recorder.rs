@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measurements: counts, latencies, and the delay of the generator itself. `report` converts them to figures.
 //!
-//! Each thread fills the [`Recorder`] of its own [`RecorderSlot`]. The collector takes it a few times per second, and the
+//! Each thread has a [`RecorderSlot`] and fills its [`Recorder`]. The collector takes it a few times per second, and the
 //! thread begins another one. So every request is in exactly one recorder, and the figures of a thread remain available
 //! even if its next request does not return.
 

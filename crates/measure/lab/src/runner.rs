@@ -64,7 +64,7 @@ pub struct RunResult {
     pub interrupted: bool,
     /// Whether requests blocked their threads.
     pub blocks: bool,
-    /// Number of threads whose requests did not return.
+    /// Number of threads with requests that did not return.
     pub stuck_threads: usize,
     /// Whether the watched server ended or restarted.
     pub server_is_gone: bool,
@@ -84,7 +84,7 @@ impl RunResult {
 pub struct RunProgress<'r> {
     /// Everything measured so far.
     pub so_far: &'r Recorder,
-    /// What came since the last sight.
+    /// Measurements since the previous progress report.
     pub latest: &'r Recorder,
     /// Since the first request.
     pub elapsed: Duration,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Drives Locust's page in a real Chromium: starts a run, sees charts and our tab, stops, takes the report.
 
-arguments: the page's address, a folder, Chromium
+arguments: the page's address, a directory, Chromium
 """
 
 import json
@@ -11,7 +11,7 @@ import urllib.request
 
 from browser_tab import Tab
 
-PAGE, FOLDER, CHROMIUM = sys.argv[1:]
+PAGE, DIRECTORY, CHROMIUM = sys.argv[1:]
 # Looks at the page, 0.2 s apart, before a test has waited in vain: at least 120 s.
 LOOKS_MAX = 600
 
@@ -47,7 +47,7 @@ def requests():
         return json.load(answer)
 
 
-tab = Tab(CHROMIUM, FOLDER)
+tab = Tab(CHROMIUM, DIRECTORY)
 try:
     until("two workers", lambda: requests().get("workers") and len(requests()["workers"]) == 2)
     tab.go(PAGE)

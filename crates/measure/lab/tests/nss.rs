@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of `roster-lab nss`: lookups through the C library of this host, whose `files` contain root, and through a
-//! single module: Roster's, or one that counts its calls.
+//! Tests of `roster-lab nss`. Lookups go through the C library of this host, or through a single module: Roster's, or
+//! one that counts its calls. The host's `files` contain root.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn who_is_there_is_found_by_name_and_id() {
         // The machine decides whether each thread always has a processor.
         let of_machine = ["generator", "standstill"];
         let others = common::warnings(&report).into_iter().find(|kind| !of_machine.contains(kind));
-        assert_eq!(others, None, "threads that work are no limit: {report}");
+        assert_eq!(others, None, "busy threads are not a limit: {report}");
     }
 }
 

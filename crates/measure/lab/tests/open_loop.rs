@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of percentiles with an LDAP server whose delays are known.
+//! Tests of percentiles with an LDAP server that has known delays.
 //!
 //! No reported latency is below the server's delay. `make bench` measures the difference, which depends on the load of
 //! the machine.

@@ -65,7 +65,7 @@ fn samba_counts_match_its_own_log() {
     let tickets = ["--op", "tgs", "--protocol", "tcp", "--service", "host/dc.lab.test"];
     let (code, report) = samba.load(&[&known[..], &tickets].concat());
     assert_eq!((code, count(&report, "/failures")), (0, 0), "{}", report["failures_by_kind"]);
-    // A ticket contains the groups of its user. Those of a user with many groups do not fit into a datagram.
+    // A ticket contains the groups of its user. Many groups do not fit into a datagram.
     let admin =
         ["krb5", "--kdc", "127.0.0.1", "--realm", "LAB.TEST", "--principal", "Administrator"];
     let (_, report) = samba.load(&[&admin[..], &["--password", PASSWORD]].concat());

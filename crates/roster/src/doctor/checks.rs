@@ -986,8 +986,8 @@ mod tests {
         assert!(findings[0].text.contains("through /var/lib/roster"), "{findings:#?}");
     }
 
-    /// Rows: what is different, and what readers then refuse, in the default place and where the
-    /// environment of uid 1000 led.
+    /// Rows: the difference, and the refusals of readers, in the default place and at the path in the
+    /// environment of uid 1000.
     #[test]
     fn doctor_refuses_what_readers_refuse() {
         type Change = fn(&mut [ParentDir], &mut SnapshotMetadata);

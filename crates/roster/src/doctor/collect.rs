@@ -185,9 +185,9 @@ pub enum DaemonActivity {
     /// Unknown, because the host is a mounted root.
     Unknown,
     No,
-    /// It runs, and does not allow queries of this user.
+    /// rosterd runs, and does not allow queries of this user.
     NotAllowed,
-    /// It does not reply.
+    /// rosterd does not reply.
     Silent(Finding),
     Yes {
         /// The path of its snapshot.
@@ -224,7 +224,7 @@ pub struct SnapshotLocation {
     /// The path that programs use, without the examined root.
     pub path: PathBuf,
     pub kind: SnapshotKind,
-    /// The user whose environment names it. `None` for the default snapshot.
+    /// The user with this path in the environment. `None` for the default snapshot.
     pub chosen_by: Option<u32>,
     /// The existing directories of the path, `/` first.
     pub parents: Vec<ParentDir>,
@@ -264,7 +264,7 @@ pub struct SnapshotContent {
     pub users: u64,
     pub groups: u64,
     pub shadows: u64,
-    /// One of the users, for a lookup.
+    /// A user of the snapshot, for a lookup.
     pub sample: Option<String>,
 }
 
@@ -795,8 +795,8 @@ impl ExaminedRoot {
         programs
     }
 
-    /// Returns whether the C library has a client of nscd. glibc of Fedora and Arch has none, and musl has none that reads
-    /// maps. The path of the socket is not a sign: compilers split it into instructions.
+    /// Returns whether the C library has a client of nscd. glibc of Fedora and Arch lacks it, and musl's client does
+    /// not read maps. The path of the socket is not a sign: compilers split it into instructions.
     fn has_nscd_client(&self) -> bool {
         library_dirs().iter().any(|folder| {
             let library = self.read(folder.join("libc.so.6"), LIBRARY_BYTES_MAX);
@@ -839,7 +839,7 @@ fn pam_modules(stack: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the default directories of the linker. Those of Debian are one level deeper, by architecture.
+/// Returns the default directories of the linker. Debian's directories are one level deeper, by architecture.
 fn library_dirs() -> Vec<PathBuf> {
     let debian = format!("{}-linux-gnu", std::env::consts::ARCH);
     let folder = |folder: &str| match folder.strip_suffix("/*") {

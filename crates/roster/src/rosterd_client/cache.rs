@@ -65,8 +65,8 @@ fn no_such_entry(map: EntryMap, name: &str) -> CodedError {
     CodedError::new(&tools::NO_SUCH_ENTRY, format!("no domain has a {map} named {name:?}"))
 }
 
-/// Returns the directory entries of that name that the backends cannot parse, with their domains. A backend without a
-/// reply has none: the publisher's entries are useful without them.
+/// Returns the directory entries of that name that the backends cannot parse, with their domains. A backend that
+/// does not reply adds no entries: the publisher's entries are useful without them.
 async fn unreadable_entries(bus: &BusClient, name: &str) -> Result<Vec<(String, RejectedEntry)>> {
     let mut found = Vec::new();
     for domain in bus.domains().await? {

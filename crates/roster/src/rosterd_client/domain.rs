@@ -237,7 +237,7 @@ async fn rejected(bus: &BusClient, args: &Args, out: &mut dyn Write) -> Result<(
     bus.check_domain(name).await?;
     let role = RoleName::Backend(name.to_owned());
     let backend = bus.backend(name).await?;
-    // The list of one is useful without the list of the other.
+    // Each list is useful without the second one.
     let unreadable = all_pages(async |from| {
         let page = backend.rejected(from, REJECTED_PER_REPLY_MAX).await;
         page.map_err(|error| call_error(&role, &error).into())

@@ -98,7 +98,7 @@ async fn show(bus: &BusClient, roles: &[KnownRole], json: bool, out: &mut dyn Wr
         writeln!(out, "{:#}", json!(levels))?;
     } else {
         let row = |(role, level, is_running)| {
-            let note = if is_running { "" } else { "from its next start" };
+            let note = if is_running { "" } else { "from the next start" };
             vec![role, level, note.to_owned()]
         };
         let rows: Vec<_> = levels.into_iter().map(row).collect();
@@ -124,7 +124,7 @@ async fn set(
         match replies.iter().find(|(role, _)| *role == name) {
             Some((_, error)) if error.is_empty() => writeln!(out, "{name} logs at level {level}")?,
             Some((_, error)) => failed.push(format!("{name}: {error}")),
-            None => writeln!(out, "{name} logs at level {level} from its next start")?,
+            None => writeln!(out, "{name} logs at level {level} from the next start")?,
         }
     }
     if !failed.is_empty() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands that query a running rosterd: [`status`], [`domain`], [`cache`], [`access`], [`ssh_keys`],
-//! [`log_level`]. All except [`ssh_keys`] connect to the daemon's bus, whose socket is for root and the users of the
+//! [`log_level`]. All except [`ssh_keys`] connect to the daemon's bus. Its socket is for root and the users of the
 //! daemon. Passwords and keys pass the socket for PAM. No decision is made here: the interfaces of `roster-bus` define each request.
 
 pub mod access;

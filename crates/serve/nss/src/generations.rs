@@ -266,7 +266,7 @@ enum RefreshOutcome {
     Done,
     /// There is a new generation, but no free slot.
     NoSlot,
-    /// It would have been the first, but calls have already answered from a newer file.
+    /// The generation would have been the first, but calls have already answered from a newer file.
     Overtaken,
     /// Another thread is refreshing, or has abandoned its refresh.
     TakenBy {

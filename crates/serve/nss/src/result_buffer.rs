@@ -371,7 +371,7 @@ impl GidArray<'_> {
     }
 
     /// Copies the array to a new one. A statically linked program has its own malloc, and this module that of the libc
-    /// loaded with it. Neither may touch a chunk of the other's heap, so the old array stays where it is. This leaks a
+    /// loaded with it. Each malloc may touch chunks of its heap only, so the old array stays where it is. This leaks a
     /// few hundred bytes. A chunk that is a separate mapping belongs to no heap: any glibc can grow and free it. Its
     /// unused pages cost nothing.
     #[cold]
@@ -387,8 +387,8 @@ impl GidArray<'_> {
     }
 }
 
-/// Removes every `unwanted` from the list, and returns the remaining length. Usually the list has none, so a cheap
-/// count comes first.
+/// Removes every `unwanted` from the list, and returns the remaining length. Usually the list has no such gid, so a
+/// cheap count comes first.
 fn remove(gids: &mut [gid_t], unwanted: gid_t) -> usize {
     let found = gids.iter().fold(0_u32, |found, &gid| found.wrapping_add((gid == unwanted).into()));
     if found > 0 {

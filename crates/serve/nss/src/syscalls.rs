@@ -243,8 +243,8 @@ pub fn at_fork(child: extern "C" fn()) -> bool {
 /// afterwards; for asynchronous cancellation immediately.
 ///
 /// The state alone does not suffice. glibc 2.36 sends the signal of an asynchronous cancellation when it finds
-/// cancellation enabled, and the signal's handler looks only at the type: 45 of 20,000 threads ended after they had
-/// disabled cancellation. So the type becomes deferred first, and is restored last.
+/// cancellation enabled. The signal's handler looks only at the type. In a test, 45 of 20,000 threads ended after they
+/// had disabled cancellation. The guard therefore sets the deferred type first, and restores the type last.
 pub struct CancellationGuard {
     kind: c_int,
     state: c_int,

@@ -131,7 +131,7 @@ impl fmt::Display for Remark {
                 };
                 write!(
                     f,
-                    "look-ups by {key} are answered from line {by_line}, which has the same {key}"
+                    "lookups by {key} are answered from line {by_line}, which has the same {key}"
                 )
             }
             Self::Nul => f.write_str("has a NUL byte, and ends there for `files`"),

@@ -58,7 +58,10 @@ pub fn put(folder: &Path, file: &Metadata, mode: u32, content: impl Read) -> io:
     let mut new = FileReplacement::create_in(folder, name.as_ref())?;
     ensure_space(&fs::fstatfs(&*new.file())?, file.len())?;
     if file.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is another user's"));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the snapshot belongs to another user",
+        ));
     }
     write(new.file(), file, mode, content)?;
     new.place()
@@ -81,7 +84,7 @@ fn write(copy: &mut File, file: &Metadata, mode: u32, mut content: impl Read) ->
 /// Checks that a file of that length and its successor fit.
 fn ensure_space(stat: &StatFs, bytes: u64) -> io::Result<()> {
     if !IN_MEMORY.contains(&stat.f_type) {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "it is not on a tmpfs"));
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "the directory is not on a tmpfs"));
     }
     let block = u64::try_from(stat.f_bsize).unwrap_or(0);
     let left = stat.f_bavail.saturating_mul(block);

@@ -171,7 +171,7 @@ fn set_rights(file: &File, rights: FileRights) -> io::Result<()> {
 fn previous_generation(folder: &OwnedFd, name: &OsStr) -> io::Result<u64> {
     match fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {}
-        Ok(_) => return Err(io::Error::other("it is there and is no regular file")),
+        Ok(_) => return Err(io::Error::other("not a regular file")),
         Err(Errno::NOENT) => return Ok(0),
         Err(error) => return Err(error.into()),
     }

@@ -46,7 +46,7 @@ impl Domain<'_> {
     #[inline(never)]
     #[must_use]
     pub fn is_called(&self, name: &[u8]) -> bool {
-        // Names of domains are ASCII. An empty short name means that the domain has none.
+        // Names of domains are ASCII. The short name is empty if the domain lacks one.
         let is_own = |own: &[u8]| !name.is_empty() && own.eq_ignore_ascii_case(name);
         is_own(self.name) || is_own(self.short_name)
     }

@@ -127,7 +127,7 @@ impl fmt::Display for OpenError {
             Self::BadVersion { found } => write!(
                 f,
                 "snapshot format {found}, but this program reads format {VERSION}: \
-                 compile it anew with the program of this version"
+                 compile it again with the program of this version"
             ),
             Self::DamagedHeader => f.write_str("the header does not match its checksum"),
             Self::BadKind { expected, found } => {
@@ -803,7 +803,7 @@ mod tests {
             (
                 OpenError::BadVersion { found: 1 },
                 "snapshot format 1, but this program reads format 3: \
-                 compile it anew with the program of this version",
+                 compile it again with the program of this version",
             ),
             (OpenError::DamagedHeader, "the header does not match its checksum"),
             (

@@ -37,7 +37,7 @@ const READ_BYTES: usize = 16 << 10;
 /// The running program.
 pub struct Krb5HelperProcess {
     socket: Blocking,
-    /// It ends when the socket closes. It stays a child until this process ends.
+    /// The helper. It ends when the socket closes, and stays a child until this process ends.
     _child: Child,
 }
 

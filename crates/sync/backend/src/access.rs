@@ -133,8 +133,8 @@ impl AccessControl {
         }
     }
 
-    /// Returns the user's ssh keys, one a line. A user without access through sshd has none, unless the rules state
-    /// otherwise.
+    /// Returns the user's ssh keys, one a line. The list is empty for a user without access through sshd, unless the
+    /// rules state otherwise.
     pub async fn ssh_keys(&self, who: &LoginRequest) -> Result<Vec<String>, AuthOutcome> {
         match self {
             Self::Rules(ruled) => ruled.ssh_keys(who).await,
@@ -242,8 +242,8 @@ impl RuleAccess {
         }
     }
 
-    /// Returns the user's ssh keys, one a line. A user without access through sshd has none, unless the rules state
-    /// otherwise.
+    /// Returns the user's ssh keys, one a line. The list is empty for a user without access through sshd, unless the
+    /// rules state otherwise.
     async fn ssh_keys(&self, who: &LoginRequest) -> Result<Vec<String>, AuthOutcome> {
         let who = LoginRequest { service: SSHD_SERVICE.to_owned(), ..who.clone() };
         let decided = self.decide_by_rules(&who).await;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Refreshes a mirror completely from time to time. So changes that a server does not report do not stay unnoticed
-//! forever.
+//! Refreshes a mirror completely from time to time. The refresh finds changes that a server did not
+//! report.
 
 use super::engine::Engine;
 use roster_provider::jitter;

@@ -25,9 +25,9 @@ pub struct ReferenceInterner {
 /// The number of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interned {
-    /// It was known.
+    /// The reference was known.
     Known(u32),
-    /// It is new.
+    /// The reference is new.
     New(u32),
     /// All numbers are in use.
     Full,

@@ -141,7 +141,7 @@ const NO_MEMORY: OfflineError =
 
 /// A credential for a password check.
 enum UsableCredential {
-    /// This credential, at this time.
+    /// The credential, at this time.
     Now(StoredCredential, PasswordHash, u64),
     /// Locked until the first time. The second is the present time.
     Later(u64, u64),

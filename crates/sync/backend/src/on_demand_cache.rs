@@ -292,7 +292,7 @@ impl OnDemandCache {
         }
     }
 
-    /// Finds a name. Where case counts, the absence of ALICE is not the absence of alice.
+    /// Finds a name. If case counts, `alice` may exist although `ALICE` is absent.
     fn find_by_name(&self, kind: CachedKind, name: &[u8]) -> Option<u32> {
         self.by_name.get(&self.name_key(kind, name)).copied()
     }
@@ -633,7 +633,7 @@ mod tests {
         }
         let alice =
             CachedEntry { seen: SeenTimes { entry: 900, list: 0 }, ..user(2, "alice", 1000, 10) };
-        assert_eq!(alice.stale_request(500, now), None, "nobody asked for her groups");
+        assert_eq!(alice.stale_request(500, now), None, "no program requested her groups");
         let alice = CachedEntry { groups: Some([1].into()), ..alice };
         assert_eq!(alice.stale_request(500, now), Some(LookupScope::UsersWithGroups));
     }

@@ -292,7 +292,7 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
         {
             Ok(is_found) => match self.engine.cached_entry(what) {
                 Some(found) => (if is_found { "found" } else { "kept" }, Ok(found)),
-                // The entry changed meanwhile. Neither a part of it nor "absent" would be a correct reply.
+                // The entry changed meanwhile. A part of it would be a wrong reply, and so would "absent".
                 None if self.engine.has_entry(what) => {
                     let text = "the entry changed during the lookup, or its list is not readable";
                     let reason = Reason::new(&directory::ENTRY_CHANGED_DURING_LOOKUP, text);

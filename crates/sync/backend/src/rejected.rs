@@ -176,7 +176,7 @@ mod tests {
         for number in 1..=LISTED_MAX as u32 {
             rejected.add(key(number), why("no uid"), 1);
         }
-        assert_eq!(groups(&rejected), Some(vec![b"cn=a".to_vec()]), "users are no members of it");
+        assert_eq!(groups(&rejected), Some(vec![b"cn=a".to_vec()]), "the list has no users");
         rejected.add(key(u32::MAX), group(b"cn=b"), 1);
         assert_eq!(groups(&rejected), None);
         assert!(rejected.changes() > changes);

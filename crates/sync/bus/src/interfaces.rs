@@ -228,7 +228,7 @@ pub struct SupervisedRole {
     pub since_unix: u64,
     /// Description of its last end; empty if it never ended.
     pub last_end: String,
-    /// Whether it ended with exit status 0 the last time.
+    /// Whether the role ended with exit status 0 the last time.
     pub last_end_is_clean: bool,
     /// Log level of its process, or of the next one. Empty for the bus.
     pub log_level: String,
@@ -318,7 +318,7 @@ pub struct DomainStatus {
     pub reason: String,
     /// Code of `reason` in the table of messages; empty without a reason. The same holds for the other codes.
     pub reason_code: String,
-    /// How changes are tracked: the text form of a [`TrackingMethod`](roster_request::TrackingMethod), or empty if it is
+    /// Method of change tracking: the text form of a [`TrackingMethod`](roster_request::TrackingMethod), or empty if it is
     /// not known yet.
     pub tracking: String,
     /// Whether everything was read at least once since the cache was created.

@@ -3,7 +3,7 @@
 //! itself. dbus-daemon and the libraries of both ends copy and retain messages, and wipe nothing. The kernel owns a
 //! pipe's pages and never swaps them. A read removes the data, and nothing remains when both ends are closed.
 //!
-//! All data fits into the pipe and is written before the descriptor is sent. So the reader never waits.
+//! All data fits into the pipe and is written before the descriptor is sent. The reader therefore never waits.
 
 use roster_secret::Secret;
 use rustix::io::Errno;

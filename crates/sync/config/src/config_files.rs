@@ -110,7 +110,7 @@ impl FileTree for HostFiles {
     fn bytes(&self, file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         // Opening another type of file, such as a pipe, might block.
         if !fs::metadata(file)?.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
+            return Err(io::Error::other("not a regular file"));
         }
         let mut bytes = Vec::new();
         File::open(file)?.take(bytes_max).read_to_end(&mut bytes)?;
@@ -173,7 +173,7 @@ impl ConfigFiles {
         names.retain(|name| is_drop_in(name));
         names.sort_unstable();
         if names.len() > DROP_INS_MAX {
-            let what = format!("it has {} files; the limit is {DROP_INS_MAX}", names.len());
+            let what = format!("{} files; the limit is {DROP_INS_MAX}", names.len());
             let message = &codes::TOO_MANY_DROP_INS;
             return Err(ConfigReadError { message, ..failed(io::Error::other(what)) });
         }

@@ -204,7 +204,7 @@ fn reject_foreign(found: &mut [CredentialFileState; 2], saved: Option<PairIdenti
     };
     for found in found {
         if identity(found).is_some_and(|identity| Some(identity) != right) {
-            let reason = "it is another host's or another domain's".to_owned();
+            let reason = "the file belongs to another host or domain".to_owned();
             *found = CredentialFileState::Faulty(FileFault::Foreign, reason);
         }
     }

@@ -384,7 +384,7 @@ fn fill_the_disk(folder: &Path) {
         Ok(())
     });
     let full = full.expect_err("a disk of 8 MiB takes no 12 MiB");
-    assert!(matches!(full, CacheError::Io { .. }), "a full disk is no damage: {full}");
+    assert!(matches!(full, CacheError::Io { .. }), "a full disk is not damage: {full}");
     drop(store);
     // Fills the rest of the disk.
     let _ = fs::write(folder.join("filler"), vec![0; 8 << 20]);

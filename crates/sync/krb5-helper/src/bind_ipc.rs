@@ -43,7 +43,7 @@ pub enum BindCall {
         host: String,
         /// Time limit of the whole bind.
         deadline: Duration,
-        /// Whether the connection has no TLS, so that the bind must agree on encryption.
+        /// Whether the bind must agree on encryption, because the connection has no TLS.
         seals: bool,
         /// Identifies the TLS connection (RFC 5929); may be empty.
         channel_binding: Vec<u8>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the krb5.conf(5) text for libkrb5 from the checked fields of a caller. Neither callers nor files of the host
-//! can add a line.
+//! Builds the krb5.conf(5) text for libkrb5 from the checked fields of a caller. Callers and files of the host
+//! cannot add a line.
 
 use roster_krb5_helper::realm::Realm;
 use std::fmt::Write as _;

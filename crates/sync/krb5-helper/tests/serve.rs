@@ -112,7 +112,7 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
         "{}",
         reply.detail
     );
-    // Neither does a report that a password has expired, for which it need not show a key.
+    // A report of an expired password is refused, too: the KDC need not show a key for it.
     believer.expect("expired", "mine", KdcOutcome::MustChange);
     program.expect("expired", "mine", KdcOutcome::NotVerified);
     // The same holds for a change of the password that it requests.

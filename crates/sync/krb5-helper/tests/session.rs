@@ -409,5 +409,5 @@ fn a_ticket_is_renewed_for_as_long_as_its_session_lives() {
     assert_eq!(renewing().len(), 1);
     // The program ends without a notice.
     drop(program);
-    wait_until(SOON, "nobody renews it any more", || renewing().is_empty());
+    wait_until(SOON, "the renewal has ended", || renewing().is_empty());
 }

@@ -65,7 +65,7 @@ pub enum DomainList {
     /// All domains.
     #[default]
     All,
-    /// These names.
+    /// The listed names.
     Names {
         /// The text of the argument.
         bytes: [u8; ORIGIN_BYTES_MAX],

@@ -24,7 +24,7 @@ pub struct PamUser<'h> {
 pub enum EarlyReturn {
     /// The user is local.
     Local,
-    /// The name is impossible, or the program has none.
+    /// The name is impossible, or the program set no name.
     UnknownUser(PamCode),
 }
 

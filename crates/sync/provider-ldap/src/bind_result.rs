@@ -386,7 +386,7 @@ mod tests {
             assert_eq!(offered.result, AuthResult::MustChange);
             assert_eq!(offered.messages.len(), 1);
         }
-        // Neither a success, nor a wrong password, nor Active Directory, which has no such change.
+        // A success and a wrong password offer no change. Active Directory lacks the feature.
         let ad = LdapResult {
             code: 49,
             message: b"comment: AcceptSecurityContext, data 532, v1",

@@ -392,7 +392,7 @@ impl LdapConnection {
         };
         tracing::debug!(principal, "bound by GSSAPI");
         if clear.is_some() {
-            // Bytes that arrived before the encryption may be from anyone on the path.
+            // An attacker on the path may have sent bytes that arrived before the encryption.
             if self.start != self.buffer.len() {
                 return Err(ber::BerError("data before the encryption by GSSAPI").into());
             }

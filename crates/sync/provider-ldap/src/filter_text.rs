@@ -16,7 +16,7 @@ const TEXT_BYTES_MAX: usize = 512;
 /// Deepest nesting of the text.
 const DEPTH_MAX: usize = 32;
 
-/// The attribute with values that are no names.
+/// The attribute with class names as values.
 const CLASS: &[u8] = b"objectClass";
 
 /// Whether the text has the values of equality matches.

@@ -114,7 +114,7 @@ pub struct DomainSetupError {
     reason: String,
 }
 
-/// How the service of one server ended.
+/// End of the service of one server.
 enum ServiceEnd {
     /// The service failed before it was useful, or soon after.
     Failed(LdapError),

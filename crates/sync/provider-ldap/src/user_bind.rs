@@ -288,7 +288,7 @@ fn change_outcome(said: Result<BindOutcome, LdapError>, server: &LdapServer) -> 
     }
 }
 
-/// Returns whether the server refuses a change whatever the new password is.
+/// Returns whether the server refuses any change, independent of the new password.
 fn is_forbidden(said: &Result<BindOutcome, LdapError>) -> bool {
     match said {
         Ok(BindOutcome::ChangeForbidden(_)) => true,

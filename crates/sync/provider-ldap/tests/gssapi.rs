@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Binds by GSSAPI against a played server and a played `roster-krb5 bind`: what a server may not do on the way to an
-//! encrypted connection.
+//! Binds by GSSAPI against a played server and a played `roster-krb5 bind`. The client must refuse invalid steps of the
+//! server on the way to an encrypted connection.
 
 mod common;
 
@@ -29,7 +29,7 @@ const ID: u8 = 0xee;
 const STEP: &[u8] = b"\x30\x0f\x02\x01\xee\x61\x0a\x0a\x01\x0e\x04\x00\x04\x00\x87\x01t";
 const SUCCESS: &[u8] = b"\x30\x0c\x02\x01\xee\x61\x07\x0a\x01\x00\x04\x00\x04\x00";
 const INVALID: &[u8] = b"\x30\x0c\x02\x01\xee\x61\x07\x0a\x01\x31\x04\x00\x04\x00";
-/// The success, and the result of a search that nobody sent yet.
+/// The success, and the result of a search that the client has not sent yet.
 const SUCCESS_AND_MORE: &[u8] = b"\x30\x0c\x02\x01\xee\x61\x07\x0a\x01\x00\x04\x00\x04\x00\
     \x30\x0c\x02\x01\x05\x65\x07\x0a\x01\x00\x04\x00\x04\x00";
 

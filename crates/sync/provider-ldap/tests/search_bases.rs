@@ -119,7 +119,7 @@ fn changes_are_seen(server: &impl DirectoryServer) -> Mirror {
     mirror.until("two more", |book| names(book) == ["andy", "anna", "dora", "stan", "sue"]);
     server.set(&dn("uid=sue,ou=staff"), "loginShell", &["/bin/zsh"]);
     mirror.until("her shell", |book| book.users()["sue"].shell == "/bin/zsh");
-    // From one base to the other, and out of both.
+    // The entry moves between the bases, and out of both.
     server.rename(&dn("uid=andy,ou=people"), "uid=andy", Some(&dn("ou=staff")));
     mirror.until("andy at his new place", |book| {
         book.users().len() == 5 && book.reference("andy").is_some_and(|dn| dn.contains("ou=staff"))

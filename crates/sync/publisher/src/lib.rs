@@ -585,7 +585,7 @@ impl PublisherTasks {
 
     /// Records the snapshot in place and the next one as this publisher's own, durably.
     fn record_identity(&self, bytes: &[u8]) -> std::io::Result<SnapshotIdentity> {
-        let none = || std::io::Error::other("the snapshot has no header, or no folder");
+        let none = || std::io::Error::other("the snapshot has no header, or its path no directory");
         let identity = SnapshotIdentity::from_bytes(bytes).ok_or_else(none)?;
         let own = *self.publications.current.lock();
         let snapshots: Vec<_> = own.into_iter().map(|own| own.identity).chain([identity]).collect();
@@ -605,13 +605,13 @@ impl PublisherTasks {
             };
             if let Ok(Some(why)) = tokio::task::spawn_blocking(look).await {
                 let snapshot = self.snapshot.display();
-                log!(WARN, &daemon::SNAPSHOT_LOST, "{snapshot}: publishing it again: {why}");
+                log!(WARN, &daemon::SNAPSHOT_LOST, "{snapshot}: publishing again: {why}");
                 return;
             }
             if self.is_unreadable() {
                 let snapshot = self.snapshot.display();
-                let why = "it cannot be read from its disk";
-                log!(WARN, &daemon::SNAPSHOT_LOST, "{snapshot}: publishing it again: {why}");
+                let why = "the file cannot be read from its disk";
+                log!(WARN, &daemon::SNAPSHOT_LOST, "{snapshot}: publishing again: {why}");
                 return;
             }
             if guard.moved_dir().is_some() {

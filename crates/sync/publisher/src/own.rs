@@ -95,7 +95,7 @@ impl CurrentSnapshot {
             Some(stamp) if stamp == now => return None,
             Some(stamp) if stamp.is_same_file(&now) => {}
             Some(stamp) if stamp.file == now.file => {
-                return Some("its length, owner or mode changed".to_owned());
+                return Some("the length, owner or mode changed".to_owned());
             }
             _ => return Some("another file replaced it".to_owned()),
         }

@@ -186,7 +186,7 @@ fn pam_module_failure_is_logged_with_code() {
     let account: Function = service_functions::account;
     let open: Function = service_functions::open_session;
     let close: Function = service_functions::close_session;
-    // What earlier calls of alice stored.
+    // Data that earlier calls of alice stored.
     let ticket = (c"roster_tickets", &b"alice\0ticket"[..]);
     let cache = (c"roster_cache", &b"FILE:/tmp/krb5cc_2000"[..]);
     for (user, function, stored, argument, messages) in [

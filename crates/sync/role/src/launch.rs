@@ -21,7 +21,7 @@ pub const EXIT_MESSAGE_BYTES_MAX: usize = 1 << 10;
 /// Standard input of a role's process, as JSON. `C` is the configuration of the role.
 #[derive(Serialize, Deserialize)]
 pub struct Launch<C> {
-    /// Name of the role. The process of the bus has none.
+    /// Name of the role. `None` for the process of the bus.
     pub role: Option<String>,
     /// Configuration of the role.
     pub config: C,

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use roster_cli_docs::PackagerCommand;
 use std::path::PathBuf;
 
-/// Mirrors directories into the snapshot of users and groups
+/// Mirror directories into the snapshot of users and groups
 ///
 /// rosterd reads its configuration. It starts a private message bus and one process for each role:
 /// a backend for each domain, the publisher and the responders. Only the publisher writes the snapshot.
@@ -35,7 +35,7 @@ pub struct Cli {
 /// Options of the monitor.
 #[derive(Clone, Debug, Args)]
 pub struct MonitorOptions {
-    /// Configuration file; drop-ins are in FILE.d, see roster.toml(5)
+    /// Read this configuration file, and drop-ins in FILE.d, see roster.toml(5)
     #[arg(
         long,
         value_name = "FILE",
@@ -44,13 +44,13 @@ pub struct MonitorOptions {
     )]
     pub config: PathBuf,
 
-    /// Directory of the snapshot and the caches [default: /var/lib/roster]
+    /// Write the snapshot and the caches to this directory [default: /var/lib/roster]
     ///
     /// With this option all roles run as the user that starts rosterd, also as root.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub state_dir: Option<PathBuf>,
 
-    /// Directory of the sockets
+    /// Create the sockets in this directory
     #[arg(
         long,
         value_name = "DIR",

@@ -36,7 +36,7 @@ fn it_starts_whole_and_ends_without_a_trace() {
     let children = daemon.children();
     assert_eq!(children.len(), 4);
     daemon.wait_for_log(ROLES_SHARE_USER.code);
-    assert!(!daemon.log().contains("fd limit"), "the bus says what nobody need know");
+    assert!(!daemon.log().contains("fd limit"), "the log has an internal message of the bus");
 
     signal(daemon.pid(), Signal::TERM);
 
@@ -317,7 +317,7 @@ fn monitor_bus_names_do_not_delay_work() {
     assert!(changes > 100, "only {changes} names were taken");
     let roles = daemon.status().unwrap().roles;
     let restarts = |role: &str| roles.iter().find(|state| state.role == role).unwrap().restarts;
-    assert_eq!((restarts("bus"), restarts("backend:lab")), (0, 0), "somebody was taken for dead");
+    assert_eq!((restarts("bus"), restarts("backend:lab")), (0, 0), "a live role was restarted");
 }
 
 /// Takes a name and releases it repeatedly. Returns the number of changes.

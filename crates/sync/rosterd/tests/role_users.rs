@@ -213,7 +213,7 @@ fn a_user_changes_hands_when_nothing_of_its_old_role_is_left() {
 
     assert!(!common::lives(lab), "two processes had one user");
     assert_eq!(uid_of(corp), BACKENDS);
-    assert_eq!(owner("lab"), Some((0, 0)), "the cache of a domain that is gone is nobody's");
+    assert_eq!(owner("lab"), Some((0, 0)), "root owns the cache of a removed domain");
     poll_until("corp has its cache", || {
         (owner("corp") == Some((BACKENDS, BACKENDS))).then_some(())
     });

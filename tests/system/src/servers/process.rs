@@ -82,7 +82,7 @@ impl ServerProcess {
         let threads = format!("/proc/{}/task", self.pid().as_raw_nonzero());
         let threads = fs::read_dir(threads).expect("list the threads of an own child");
         threads.flatten().all(|thread| {
-            // The state stands behind the name, which is in parentheses; an ended thread has none.
+            // The state follows the name in parentheses. An ended thread has no state.
             let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
             stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
         })

@@ -136,7 +136,7 @@ impl Relay {
         sent.windows(text.len()).filter(|window| *window == text.as_bytes()).count()
     }
 
-    /// From now on everything is lost, on connections old and new. Neither end gets an error.
+    /// From now on everything is lost, on connections old and new. Both ends get no error.
     pub fn drop_traffic(&self) {
         self.state.silent.store(true, Ordering::Relaxed);
     }

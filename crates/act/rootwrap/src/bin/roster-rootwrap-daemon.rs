@@ -50,7 +50,7 @@ struct Cli {
     #[arg(long)]
     native: bool,
 
-    /// The policy: exec.toml(5)
+    /// Read this policy, see exec.toml(5)
     #[arg(
         long,
         value_name = "FILE",
@@ -60,7 +60,7 @@ struct Cli {
     )]
     policy: PathBuf,
 
-    /// The socket, unless systemd passes one
+    /// Create this socket, unless systemd passes one
     #[arg(
         long,
         value_name = "PATH",

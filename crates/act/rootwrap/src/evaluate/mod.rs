@@ -234,8 +234,8 @@ impl fmt::Display for MismatchReason {
                 write!(f, "the number of arguments is not {}", words.saturating_sub(1))
             }
             Self::Argument(at) => write!(f, "{} does not match", Word(*at)),
-            Self::Pattern(at, fault) => write!(f, "its pattern for {} {fault}", Word(*at)),
-            Self::MatchLimit(at, bound) => write!(f, "its pattern for {} {bound}", Word(*at)),
+            Self::Pattern(at, fault) => write!(f, "the pattern for {} {fault}", Word(*at)),
+            Self::MatchLimit(at, bound) => write!(f, "the pattern for {} {bound}", Word(*at)),
             Self::OutsideDirectory(at, path) => {
                 write!(f, "{} leads out of its directory, to {}", Word(*at), path.display())
             }
@@ -266,7 +266,7 @@ impl fmt::Display for MismatchReason {
                 write!(f, "no rule of the same user allows the chained command")
             }
             Self::Never => write!(f, "a rule of this class never matches"),
-            Self::Distrusted(why) => write!(f, "its filter file is not trusted: {why}"),
+            Self::Distrusted(why) => write!(f, "the filter file is not trusted: {why}"),
             Self::NoExecutable(reasons) if reasons.is_empty() => {
                 write!(f, "matches, but its executable does not exist")
             }

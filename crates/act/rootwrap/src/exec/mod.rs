@@ -74,7 +74,7 @@ const FILES_MIN: u64 = 64;
 /// Time for which the credentials of a user are valid.
 const USER_CACHE_TTL: Duration = Duration::from_secs(5);
 
-/// This process after its preparation for commands.
+/// The process after its preparation for commands.
 #[derive(Debug)]
 pub struct Executor {
     own_credentials: Credentials,

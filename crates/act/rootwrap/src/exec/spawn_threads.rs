@@ -32,7 +32,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// These threads need little stack.
+/// Stack of a thread, which needs little.
 const STACK_BYTES: usize = 256 << 10;
 /// Limit of waiting threads. Further ones end after a start.
 const IDLE_MAX: usize = 32;
@@ -96,8 +96,8 @@ impl SpawnSpec {
 /// The way to start processes.
 #[derive(Debug)]
 pub(super) enum Spawner {
-    /// This thread starts them: the process has no descriptors of clients, or threads cannot have separate tables for
-    /// this reason.
+    /// The calling thread starts commands: the process has no descriptors of clients, or threads cannot have separate
+    /// tables for this reason.
     Inline(Option<io::Error>),
     Isolated(IsolatedSpawner),
 }

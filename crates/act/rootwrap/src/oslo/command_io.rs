@@ -61,7 +61,7 @@ impl fmt::Display for CommandError {
         match self {
             Self::Start(error) => write!(f, "the command cannot be started: {error}"),
             Self::Input(bad) => write!(f, "{bad}"),
-            Self::Buffer(error) => write!(f, "the command's output cannot be kept: {error}"),
+            Self::Buffer(error) => write!(f, "the command's output cannot be stored: {error}"),
             Self::TooMuch(bytes) => {
                 write!(f, "the command reads or writes more than roster_data_max = {bytes} bytes")
             }

@@ -51,7 +51,7 @@ impl fmt::Display for BadRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connection(error) => write!(f, "{error}"),
-            Self::Shape(what) => write!(f, "the request is {what}"),
+            Self::Shape(what) => write!(f, "invalid request: {what}"),
             Self::TooLong(what) => write!(f, "{what} is too long"),
         }
     }
@@ -143,7 +143,7 @@ fn read_input<R: Read>(mut frame: MessageReader<R>) -> Result<CommandInput<R>, B
         _ => {
             expect(&mut frame, b'{')?;
             if read_string(&mut frame, NAME_BYTES_MAX)? != b"__bytes__" {
-                return Err(BadRequest::Shape("no text and no bytes for a command to read"));
+                return Err(BadRequest::Shape("input that is neither text nor bytes"));
             }
             expect(&mut frame, b':')?;
             expect(&mut frame, b'"')?;
@@ -209,7 +209,7 @@ impl<R: Read> InputStream<R> {
             return Ok(());
         }
         if self.needs_read() && !self.frame.fill_further()? {
-            return Err(BadRequest::Shape("at its end in a string"));
+            return Err(BadRequest::Shape("a string without an end"));
         }
         let (used, ended, behind) = match &mut self.encoding {
             InputEncoding::Text(decoder) => {
@@ -239,7 +239,7 @@ impl<R: Read> InputStream<R> {
     }
 }
 
-const INVALID_BASE64: BadRequest = BadRequest::Shape("bytes that are no base64");
+const INVALID_BASE64: BadRequest = BadRequest::Shape("bytes that are not base64");
 
 /// Returns the length that can be decoded alone, and whether the string ends behind it. base64 needs no escapes.
 fn whole_base64(text: &[u8]) -> (usize, bool) {
@@ -261,7 +261,7 @@ fn put_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), BadRequest> {
 fn peek<R: Read>(frame: &mut MessageReader<R>) -> Result<u8, BadRequest> {
     loop {
         if !frame.fill()? {
-            return Err(BadRequest::Shape("shorter than a request"));
+            return Err(BadRequest::Shape("ends too early"));
         }
         match frame.buffered()[0] {
             b' ' | b'\t' | b'\n' | b'\r' => frame.consume(1),
@@ -272,7 +272,7 @@ fn peek<R: Read>(frame: &mut MessageReader<R>) -> Result<u8, BadRequest> {
 
 fn expect<R: Read>(frame: &mut MessageReader<R>, expected: u8) -> Result<(), BadRequest> {
     if peek(frame)? != expected {
-        return Err(BadRequest::Shape("not what a client sends"));
+        return Err(BadRequest::Shape("not the JSON of oslo.rootwrap's client"));
     }
     frame.consume(1);
     Ok(())
@@ -298,7 +298,7 @@ fn read_string<R: Read>(
     let (mut decoder, mut out) = (SurrogateDecoder::default(), Vec::new());
     loop {
         if !frame.fill()? {
-            return Err(BadRequest::Shape("at its end in a string"));
+            return Err(BadRequest::Shape("a string without an end"));
         }
         let (used, ended) = decoder.feed(frame.buffered(), &mut out)?;
         frame.consume(used);
@@ -326,7 +326,7 @@ fn peek_space<R: Read>(frame: &mut MessageReader<R>) -> Result<(), BadRequest> {
             frame.consume(1);
             Ok(())
         }
-        _ => Err(BadRequest::Shape("followed by something else")),
+        _ => Err(BadRequest::Shape("more bytes after the end")),
     }
 }
 

@@ -418,7 +418,7 @@ crate::messages! {
         cause: "The file is not PEM, has no private key, or has a key that TLS does not support: RSA, ECDSA and Ed25519 are.",
         fix: "Set tls_key to a PEM file. To convert a key, run `openssl pkey`.";
     CLIENT_KEY_ENCRYPTED = 1749, "key of the client certificate is encrypted",
-        cause: "rosterd starts without a person who could enter a passphrase.",
+        cause: "The key needs a passphrase. rosterd has no terminal to ask for it.",
         fix: "Write the key without a passphrase by `openssl pkey -in OLD -out NEW`, to a file of mode 0600.";
     CLIENT_KEY_MISMATCH = 1750, "key does not match the client certificate",
         cause: "The first certificate of tls_cert has another public key than tls_key.",

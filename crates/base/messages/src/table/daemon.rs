@@ -25,7 +25,7 @@ crate::messages! {
         cause: "Each role runs as a separate user with the primary group of roster-bus, and some are missing or shared.",
         fix: "Create them with `systemd-sysusers roster.conf`, or pass --state-dir to run all roles as one user.";
     RESPONDER_USER_MISSING = 4008, "user of a responder is missing",
-        cause: "The configuration requires a responder whose user is not in /etc/passwd.",
+        cause: "The configuration requires a responder, but its user is not in /etc/passwd.",
         fix: "Create the user with `systemd-sysusers roster.conf`.";
     ROLES_SHARE_USER = 4009, "all roles run as one user",
         cause: "rosterd was not started by root, or with --state-dir. Isolation between roles relies on the sandbox only.",
@@ -54,7 +54,7 @@ crate::messages! {
         cause: "The owner is neither root nor the user of rosterd, and could plant files in it.",
         fix: "Run `chown` on the directory, or pass another one.";
     SUBDIR_OWNER_UNEXPECTED = 4017, "subdirectory of rosterd belongs to another user",
-        cause: "The owner is no user of this role, and could have planted files in it.",
+        cause: "The owner is not the user of this role, and could have planted files in it.",
         fix: "Move the directory away. rosterd creates it again.";
     NOT_A_DIRECTORY = 4018, "file has the name of a directory of rosterd",
         cause: "Another program created a file or a link where rosterd needs a directory.",
@@ -194,7 +194,7 @@ crate::messages! {
         cause: "The kernel refused an inotify watch. The publisher checks the file every second instead.",
         fix: "Increase fs.inotify.max_user_instances and fs.inotify.max_user_watches with `sysctl`.";
     SNAPSHOT_LOST = 4061, "another program changed or removed the snapshot",
-        cause: "The file differs from the one that rosterd wrote, or cannot be read. rosterd writes it again.",
+        cause: "The file differs from rosterd's last snapshot, or cannot be read. rosterd writes it again.",
         fix: "Find the program that changes the file, for example a restore job, and stop it.";
     SNAPSHOT_FOREIGN = 4062, "snapshot was written by another program",
         cause: "The file was restored from a backup, or written by `roster compile`, while rosterd was stopped.",

@@ -130,10 +130,10 @@ crate::messages! {
         cause: "The server may lack an index for the key attribute or the member attributes. rosterd reads everything again instead.",
         fix: "Add an index for the named attributes on the server.";
     DYNAMIC_GROUPS_TIMEOUT = 5042, "reading dynamic groups timed out",
-        cause: "The server did not reply while it listed groups whose members it computes. rosterd retries later.",
+        cause: "The server did not reply while it listed groups with computed members. rosterd retries later.",
         fix: "Raise `search_timeout`, or add indexes for the searches of these groups on the server.";
     DYNAMIC_GROUPS_UNREADABLE = 5043, "dynamic groups cannot be read",
-        cause: "The server rejected the search for groups whose members it computes. rosterd retries later.",
+        cause: "The server rejected the search for groups with computed members. rosterd retries later.",
         fix: "Lift the limits of the server for the bind DN, and check its overlay for dynamic groups.";
     KEY_LISTING_TIMEOUT = 5044, "listing the keys of all entries timed out",
         cause: "The server did not reply while it listed all entries for the search for silent deletions. rosterd retries later.",
@@ -142,7 +142,7 @@ crate::messages! {
         cause: "The server rejected the search that finds silent deletions. rosterd retries later.",
         fix: "Lift the limits of the server for the bind DN.";
     DUPLICATE_UUIDS = 5046, "entries share a UUID",
-        cause: "Entries were copied with their UUID, for example by an import from a backup. One of them is served.",
+        cause: "Entries were copied with their UUID, for example by an import from a backup. rosterd serves only one of these entries.",
         fix: "Find them with `roster domain rejected NAME`, delete each in the directory and create it again without its UUID.";
 
     // Lookups in on-demand mode.
@@ -308,10 +308,10 @@ crate::messages! {
         cause: "A group in /etc/group has the same name. Local groups have priority.",
         fix: "Rename one of the two groups, or remove the local group.";
     LOCAL_UID = 5098, "uid of a local user",
-        cause: "A user in /etc/passwd has the same uid. Files of the one would belong to the other.",
+        cause: "A user in /etc/passwd has the same uid. Each user would own the files of both.",
         fix: "Change the uid of one of the two accounts.";
     LOCAL_GID = 5099, "gid of a local group",
-        cause: "A group in /etc/group has the same gid. Members of the one would be members of the other.",
+        cause: "A group in /etc/group has the same gid. Each group would have the members of both.",
         fix: "Change the gid of one of the two groups.";
     PRIMARY_GID_LOCAL = 5100, "primary gid of a local group",
         cause: "The primary group of the user is a local group, which gives the user its rights.",
@@ -413,7 +413,7 @@ crate::messages! {
         fix: "If programs must see the group, give it a gidNumber in the directory.";
     GID_LOST = 5721, "group has lost its gid",
         cause: "The directory no longer shows the gidNumber of a group that is served, and too many groups changed at once.",
-        fix: "Grant the bind DN read access to gidNumber. If the groups are meant to have none, run `roster domain approve-removals NAME`.";
+        fix: "Grant the bind DN read access to gidNumber. If the groups should have no gidNumber, run `roster domain approve-removals NAME`.";
     BIND_KEY_MISSING = 5740, "keytab lacks a key for the bind",
         cause: "`krb5_keytab` has no key of `bind_principal`, or no key of the realm `krb5_realm`.",
         fix: "Compare `klist -k` with `bind_principal` and `krb5_realm`. Write the key to the keytab; rosterd reads it within 20 seconds.";
@@ -424,16 +424,16 @@ crate::messages! {
         cause: "The KDC does not know the principal as a client, or has disabled it. In Active Directory only the name with $ is a client.",
         fix: "Set `bind_principal` to a principal of `klist -k` that `kinit -k` accepts, or enable it at the KDC.";
     SERVICE_PRINCIPAL_UNKNOWN = 5743, "KDC does not know the directory server",
-        cause: "The KDC has no principal ldap/HOST with the HOST of `uris`. An address or an alias has none.",
+        cause: "The KDC has no principal ldap/HOST with the HOST of `uris`. Addresses and aliases have no principal.",
         fix: "Use the name of the server's principal in `uris`, or create ldap/HOST at the KDC and add its key to the keytab of the server.";
     BIND_KDC_UNREACHABLE = 5744, "no KDC replies to the bind",
         cause: "The KDCs of the realm, or the network, are down. Without a ticket there is no new connection to the directory.",
         fix: "Check the network and `krb5_kdcs`. rosterd retries automatically.";
     GSSAPI_BIND_REJECTED = 5745, "server rejects the GSSAPI bind",
-        cause: "The server has no module for GSSAPI, an older key of ldap/HOST than the KDC, a different clock, or maps the principal to no entry.",
+        cause: "The server lacks a module for GSSAPI, has an old key of ldap/HOST, has a wrong clock, or cannot map the principal to an entry.",
         fix: "Read the log of the server. Compare its keytab with the KDC, and check its SASL mapping (docs/how-to/kerberos.md).";
     GSSAPI_WITHOUT_ENCRYPTION = 5746, "server offers no encryption by GSSAPI",
-        cause: "The connection has no TLS, and the security properties of the server exclude encryption by SASL.",
+        cause: "The connection has no TLS, and the server's settings forbid encryption by SASL.",
         fix: "Use ldaps:// in `uris`, set `start_tls = true`, or permit encryption by SASL on the server.";
     GSSAPI_LAYER_BELOW_TLS = 5747, "server requires a GSSAPI layer in addition to TLS",
         cause: "The security properties of the server demand signatures or encryption by SASL, also with TLS.",

@@ -4,7 +4,7 @@
 crate::messages! {
     // Files and this process.
     SYSTEM_ERROR = 8001, "system call or library function failed",
-        cause: "The kernel or a library returned an error that roster-lab has no message of its own for.",
+        cause: "The kernel or a library returned an error without a separate message of roster-lab.",
         fix: "Read the error text. Report it as a defect if it does not name a problem of this host.";
     FILE_UNREADABLE = 8002, "file cannot be read",
         cause: "The file does not exist, is not readable for this user, or the disk failed.",
@@ -310,7 +310,7 @@ crate::messages! {
         cause: "The KDC requests TCP for its replies, so the run measured only that request.",
         fix: "Repeat the run with --protocol tcp.";
     KDC_CLOCK_SKEW = 8097, "clocks of this host and of the KDC differ",
-        cause: "The KDC rejects requests whose time differs by more than its limit, which is five minutes by default.",
+        cause: "The time of the requests differs from the KDC's clock by more than its limit. The default limit is five minutes.",
         fix: "Synchronize the clocks, then repeat the run.";
     REQUESTS_FAILED = 8098, "requests of the run failed",
         cause: "The report lists the errors. Rate and latencies cover all replies, and requests that timed out.",
@@ -392,7 +392,7 @@ crate::messages! {
     // bisect.
     VERSION_PLACEHOLDER = 8122, "install command has no {version}",
         cause: "The command would install the same release each time.",
-        fix: "Write {version} in --cmd where the release is.";
+        fix: "Write {version} in --cmd in place of the release.";
     TOO_MANY_VERSIONS = 8123, "too many releases",
         cause: "roster-lab bisect takes at most 10,000 releases.",
         fix: "Shorten --versions.";

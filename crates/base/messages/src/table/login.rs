@@ -86,7 +86,7 @@ crate::messages! {
         cause: "The password is empty, too long, or contains a NUL. Servers treat such passwords as an anonymous bind or cut them.",
         fix: "The user enters another password.";
     DIRECTORY_UID_MISMATCH = 6501, "uid differs between host and directory",
-        cause: "The entry of the user in the directory has another uid than the one that this host serves.",
+        cause: "The entry of the user in the directory has another uid than the user on this host.",
         fix: "Run `roster domain refresh NAME`. If the uid was reassigned, check the files of the former owner.";
     USER_PASSWORD_UNENCRYPTED = 6502, "user password would cross the network unencrypted",
         cause: "The connection for logins has no TLS, and its server is another host.",
@@ -159,10 +159,10 @@ crate::messages! {
         cause: "Both files of cached credentials are damaged. Users cannot log in offline until they log in once online.",
         fix: "Check the disk. Users log in once while the directory is reachable.";
     CREDENTIALS_RESTORED = 6524, "damaged copy of cached credentials replaced",
-        cause: "One of the two files of cached credentials is damaged. The backend replaced it with the other.",
+        cause: "A file of cached credentials was damaged. The backend replaced it with a copy of the second file.",
         fix: "Check the disk. The moved file can be deleted.";
     CREDENTIALS_ONE_COPY = 6525, "cached credentials have only one copy",
-        cause: "One of the two files of cached credentials cannot be created or written.",
+        cause: "The backend cannot create or write one file of the two with cached credentials.",
         fix: "Fix the disk, or the owner of the directory. The backend writes the second file automatically.";
     CREDENTIAL_NOT_UPDATED = 6526, "cached credential not updated",
         cause: "The result of a login could not be stored, for example because the hash could not be computed.",

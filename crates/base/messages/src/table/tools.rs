@@ -48,7 +48,7 @@ crate::messages! {
         cause: "The backend or the publisher did not reply.",
         fix: "See `roster status`, and try again.";
     REJECTIONS_UNKNOWN = 9016, "the rejected entries are unknown",
-        cause: "Neither the backend nor the publisher replied.",
+        cause: "The backend and the publisher did not reply.",
         fix: "See `roster status`, and try again.";
     NO_SUCH_ENTRY = 9017, "no domain has the entry",
         cause: "No domain has a user or group of this name, or it was not read yet.",
@@ -344,13 +344,13 @@ crate::messages! {
         cause: "The file does not exist, or the user may not read it. sssd.conf and nslcd.conf belong to root.",
         fix: "Correct the path, or run the command as root.";
     MIGRATE_SOURCE_SYNTAX = 9821, "line of the configuration to convert cannot be parsed",
-        cause: "The line is no section, comment or setting, or the file is too large or not UTF-8.",
+        cause: "The line is not a section, comment or setting, or the file is too large or not UTF-8.",
         fix: "Correct the file. SSSD does not start with such a line either.";
     MIGRATE_SOURCE_UNTRUSTED = 9822, "configuration to convert is not protected",
         cause: "Another user than root owns the file or may write to it. SSSD ignores such a drop-in.",
         fix: "Check its content, then run `chown root` and `chmod 600` on the file, or remove it.";
     MIGRATE_SOURCE_MISSING = 9823, "no configuration to convert",
-        cause: "Neither sssd.conf nor nslcd.conf exists in its usual place, or both exist.",
+        cause: "sssd.conf and nslcd.conf are both missing in their usual places, or both exist.",
         fix: "Name one file with --sssd or --nslcd.";
     MIGRATE_STOPPED = 9824, "conversion stopped, and nothing was written",
         cause: "A setting restricts logins or entries and has no counterpart, or a domain cannot be converted.",

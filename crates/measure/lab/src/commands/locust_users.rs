@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Users of one class, whose number a Locust master changes during the run. `worker` receives the numbers.
+//! Users of one class. A Locust master changes their number during the run, and `worker` receives the numbers.
 //!
 //! Users are in batches. A batch is a run with a capacity, of which some users are present. When all batches are full, a
 //! batch as large as all before it starts. A thousand users that come one by one are a handful of runs.

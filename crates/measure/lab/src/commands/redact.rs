@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removes passwords from the options of reports, because reports are shared and kept for years. Options of the run
+//! Removes passwords from the options of reports, because people share and archive reports. Options of the run
 //! itself stay unchanged.
 
 const REDACTED: &str = "(left out)";
 /// Parts of the names of options, variables and attributes with a password.
 const NAMES: [&str; 9] =
     ["passw", "passphrase", "pwd", "secret", "token", "apikey", "api-key", "api_key", "nthash"];
-/// Attributes whose values are equivalent to passwords.
+/// Attributes with values that are equivalent to passwords.
 const ATTRIBUTES: [&str; 2] = ["krbprincipalkey", "krbmkey"];
 /// Option of LDAP tools for a password.
 const SHORT: &str = "-w";

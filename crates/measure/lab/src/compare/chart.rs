@@ -332,8 +332,8 @@ impl Chart {
         chart
     }
 
-    /// Draws a box for each row of percentiles: box from the 25th to the 75th percentile with the median, whiskers from
-    /// the 1st to the 99th, and a dot at the maximum. The axis covers all of `among`, so that several charts have the same.
+    /// Draws a box for each row of percentiles, from the 25th to the 75th with the median. Whiskers reach from the 1st
+    /// to the 99th percentile, and a dot marks the maximum. The axis covers all of `among`, so that several charts have the same.
     #[must_use]
     pub fn boxes(theme: Theme, title: &str, rows: &[Series], among: &[Series]) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a few")]

@@ -66,7 +66,7 @@ pub struct LoadedReport {
 pub struct ReportedWarning {
     /// Word for programs.
     pub kind: String,
-    /// Code of the message. A report of an older version has none.
+    /// Code of the message. Reports of older versions lack codes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Consequence and remedy.
@@ -245,7 +245,7 @@ pub struct Comparison {
     pub sentence: String,
 }
 
-/// Compares the second report with the first.
+/// Compares `second` with `first`.
 #[must_use]
 pub fn compare_pair(first: &LoadedReport, second: &LoadedReport) -> Comparison {
     let (a, b) = (first.best(), second.best());
@@ -260,6 +260,15 @@ pub fn compare_pair(first: &LoadedReport, second: &LoadedReport) -> Comparison {
     Comparison { rate, latency, server, sentence }
 }
 
+/// Returns the sentence about an open and a closed loop, by their names.
+fn runs_differ(open: &str, closed: &str) -> String {
+    let code = lab::RUNS_DIFFER.code;
+    format!(
+        "{open} and {closed} cannot be compared: {open} has a requested rate (--rate), and users of {closed} wait for \
+         replies. [{code}]"
+    )
+}
+
 fn sentence(
     first: &LoadedReport,
     second: &LoadedReport,
@@ -268,12 +277,10 @@ fn sentence(
 ) -> String {
     let (a, b) = (first.best(), second.best());
     let (one, other) = (&first.name, &second.name);
-    if is_open(a) != is_open(b) {
-        return format!(
-            "{one} and {other} cannot be compared: one has a requested rate (--rate), the other has users that wait \
-             for replies. [{}]",
-            lab::RUNS_DIFFER.code
-        );
+    match (is_open(a), is_open(b)) {
+        (true, false) => return runs_differ(one, other),
+        (false, true) => return runs_differ(other, one),
+        _ => {}
     }
     let basis = match is_repeated(first) && is_repeated(second) {
         true => format!("of {} and {} runs", first.repeated.len(), second.repeated.len()),
@@ -467,7 +474,7 @@ pub fn write_text(all: &[LoadedReport], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a sentence about each report compared with the first.
+/// Returns a sentence about each later report, compared with the first report.
 #[must_use]
 pub fn sentences(all: &[LoadedReport]) -> Vec<String> {
     let Some((first, others)) = all.split_first() else { return Vec::new() };

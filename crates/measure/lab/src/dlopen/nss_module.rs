@@ -156,7 +156,7 @@ fn groups(function: Initgroups, name: *const c_char) -> Result<(), RequestError>
         return Err(RequestError::System(SystemCall::Malloc, libc::ENOMEM));
     }
     let (used_at, size_at) = (&raw mut used, &raw mut size);
-    // SAFETY: the name ends with a NUL, the numbers are writable, and the list is malloc's.
+    // SAFETY: the name ends with a NUL, the numbers are writable, and malloc returned the list.
     let status = unsafe {
         function(name, NONE, used_at, size_at, &raw mut list, GROUPS_MAX, &raw mut errno)
     };

@@ -254,7 +254,7 @@ pub fn as_request(
     )
 }
 
-/// The templates of a TGS-REQ, whose body is signed.
+/// The templates of a TGS-REQ. Its body is signed.
 #[derive(Clone, Debug)]
 pub struct TgsTemplates {
     /// Body. Slots: name of the service, octets of the nonce.

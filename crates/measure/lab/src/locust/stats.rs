@@ -73,7 +73,7 @@ impl Tally {
 
     fn entry<'t>(&'t self, kind: &'t StatsKey, start: f64) -> StatsEntry<'t> {
         let latency = &self.recorder.latency;
-        #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^53 requests")]
+        #[expect(clippy::cast_precision_loss, reason = "a run has fewer than 2^53 requests")]
         let sum = latency.mean() * latency.len() as f64 * MILLISECONDS;
         StatsEntry {
             name: &kind.name,

@@ -44,7 +44,7 @@ pub struct LatencyPercentiles {
 /// A warning about the figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Warning {
-    /// Word for programs. Of each kind a report keeps the worst warning.
+    /// Word for programs. A report keeps the worst warning of each kind.
     pub kind: &'static str,
     /// The row of the table of codes.
     #[serde(rename = "code", serialize_with = "serialize_code")]
@@ -285,7 +285,7 @@ impl RunStats {
     }
 }
 
-/// Returns the batches of a complete run. An interrupted run has none.
+/// Returns the batches of a complete run. Returns an empty list for an interrupted run.
 fn batches(outcome: &RunResult) -> Vec<(f64, f64)> {
     if outcome.interrupted || outcome.planned.is_zero() {
         return Vec::new();

@@ -105,11 +105,11 @@ fn check_generator(run: &MeasuredRun<'_>) -> Option<Warning> {
     }
     let why = if queued > busy / 3.0 {
         format!(
-            "it waited for a processor {:.0} % of the time, because other programs used them",
+            "the thread waited for a processor {:.0} % of the time, because other programs used them",
             queued * 100.0
         )
     } else {
-        format!("its thread was busy {:.0} % of the time", busy * 100.0)
+        format!("the thread was busy {:.0} % of the time", busy * 100.0)
     };
     Some(Warning {
         kind: "generator",

@@ -194,8 +194,8 @@ impl EventIndex {
     }
 }
 
-/// Joins the events of complete requests. A request that waited for the reply to an equal one has no further stages of
-/// its own.
+/// Joins the events of complete requests. A request that waited for the reply to an equal request has no further
+/// stages.
 #[must_use]
 pub fn join(events: &[ProbeEvent], texts: &EventTexts) -> StageTimes {
     let mut seen = EventIndex::default();

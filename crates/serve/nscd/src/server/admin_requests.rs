@@ -7,7 +7,7 @@ use super::unmapped_clients::PeerCredentials;
 use crate::protocol::{AdminRequest, Table};
 use std::time::{Duration, Instant};
 
-/// How long an invalidation waits for the new map.
+/// Time limit of an invalidation that waits for the new map.
 const REBUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Server {

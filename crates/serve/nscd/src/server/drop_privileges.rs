@@ -228,7 +228,9 @@ fn change_owner(path: &Path, uid: Uid, gid: Gid) -> io::Result<()> {
         return Ok(());
     }
     if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 {
-        return Err(io::Error::other("it belongs to another user, or others may write to it"));
+        return Err(io::Error::other(
+            "the directory belongs to another user, or others may write to it",
+        ));
     }
     let folder = readable(&place)?;
     for entry in Dir::read_from(&folder)? {

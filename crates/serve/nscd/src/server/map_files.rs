@@ -28,7 +28,7 @@ const INTACT_FOR: Duration = Duration::from_secs(3);
 /// Maximum number of retired maps of a table. Each has a descriptor. Older ones are deleted at the age `INTACT_FOR`.
 pub const RETIRED_MAX: usize = 256;
 
-/// How long an outdated map is served if its rebuild failed and only the snapshot changed.
+/// Time limit of an outdated map if its rebuild failed and only the snapshot changed.
 pub const STALE_MAX: Duration = Duration::from_secs(30);
 
 /// The map of a table that clients receive.

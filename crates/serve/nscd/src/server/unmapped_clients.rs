@@ -19,7 +19,7 @@ const REPORTED_MAX: usize = 8;
 /// Maximum bytes of a name; kernel names are shorter.
 const NAME_BYTES_MAX: usize = 64;
 
-/// How a program bypassed the map.
+/// The way in which a program bypassed the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmappedUse {
     /// Requested an entry of the map over the socket.
@@ -120,7 +120,7 @@ impl UnmappedClients {
 
 fn format_program((name, uid): &ProgramKey, count: UseCount) -> String {
     let UseCount { all, with_map } = count;
-    let name = if name.is_empty() { "programs whose names are hidden here" } else { name };
+    let name = if name.is_empty() { "programs with hidden names" } else { name };
     let had = if with_map > 0 { format!(", {with_map} with a map") } else { String::new() };
     format!("{name} (uid {uid}) {all} times{had}")
 }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(
             programs.text(),
             "socket lookups of entries that a map has: box (uid 5) 2 times, sshd (uid 0) 1 times, 1 with a map\n\
-             referred to the name services: programs whose names are hidden here (uid 5) 1 times [RST-2060]\n"
+             referred to the name services: programs with hidden names (uid 5) 1 times [RST-2060]\n"
         );
     }
 

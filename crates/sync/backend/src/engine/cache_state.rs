@@ -8,11 +8,11 @@ use std::sync::Arc;
 /// Reasons why a cache is empty or missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheOpenFault {
-    /// It cannot be opened at present.
+    /// The cache cannot be opened at present.
     NotOpened(Reason),
-    /// It was damaged.
+    /// The cache was damaged.
     Damaged(Reason),
-    /// It was made with another configuration, or by another version of this program.
+    /// The cache was made with another configuration, or by another version of this program.
     Foreign(Reason),
 }
 

@@ -4,8 +4,8 @@
 //! An entry that the server reports as deleted is removed at once, under the guard of `mass_deletion_threshold`. An
 //! entry that a listing or a reply lacked is missing. It is served until [`absences`](super::super::absences) has
 //! searched for it by its key. An entry that can no longer be parsed counts under the same limit as missing ones. An
-//! access rule that hides an attribute has this effect. So does a group that loses its gid: it only nests from then on,
-//! unless too many lose theirs at once.
+//! access rule that hides an attribute has this effect. A group that loses its gid counts, too. It only nests from then
+//! on, unless too many groups lose their gid at once.
 
 use super::super::entry_index::CachedKind;
 use super::{Engine, EngineSettings, EngineState};

@@ -33,7 +33,7 @@ pub struct StaleListScan {
 /// Entries to read again.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PendingRereads {
-    /// These groups, and groups of which the list at the server has one of these references.
+    /// The listed groups, and groups of which the list at the server has one of these references.
     Groups(Vec<(SearchId, EntryId)>, Vec<Vec<u8>>),
     /// Everything.
     Everything,

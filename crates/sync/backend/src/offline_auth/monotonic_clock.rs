@@ -153,7 +153,7 @@ impl MonotonicClock {
         if is_moved {
             let unix = if from_unix.is_some() { reading.unix } else { own };
             self.latest = ClockMark { moved_unix: reading.unix, ..mark(unix, reading) };
-            // So that the mark is written soon.
+            // Has the mark written soon.
             self.written_unix = 0;
         }
         if is_moved || !self.agrees_with_kernel(reading) {

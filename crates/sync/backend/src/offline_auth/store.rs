@@ -2,8 +2,8 @@
 //! Manages the two files of credentials, and changes in memory that could not be written.
 //!
 //! A database refuses everything after its first error. The files are therefore opened again, with pauses, as for the
-//! cache. Until then changes wait in memory, and reads return the file with these changes. So a forgotten password is
-//! forgotten, and a wrong one is counted. Pending changes are lost with the process. This module does not check
+//! cache. Until then changes wait in memory, and reads return the file with these changes. Removed passwords and
+//! wrong attempts therefore count at once. Pending changes are lost with the process. This module does not check
 //! passwords.
 
 use parking_lot::Mutex;
@@ -324,8 +324,8 @@ impl CredentialStore {
                 log!(
                     WARN,
                     &login::CREDENTIALS_RESTORED,
-                    "one of two files of cached credentials was damaged and moved to {path}, and replaced from the \
-                     other: {reason}"
+                    "a file of cached credentials was damaged and moved to {path}, and replaced from the second \
+                     file: {reason}"
                 );
             }
         }

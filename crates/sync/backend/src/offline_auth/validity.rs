@@ -12,15 +12,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Validity of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialValidity {
-    /// It may be compared.
+    /// The credential may be compared.
     Valid,
-    /// It is locked until that time.
+    /// The credential is locked until that time.
     LockedUntil(u64),
     /// Its date is later than the present time, from another clock.
     FromFuture,
-    /// It has expired.
+    /// The credential has expired.
     Expired,
-    /// It belongs to an earlier user of the same name.
+    /// The credential belongs to an earlier user of the same name.
     OtherUser,
 }
 

@@ -52,7 +52,7 @@ fn an_account_is_known_before_it_is_written_and_after_a_restart() {
     assert_eq!(expires(&engine, "alice"), None);
     write(&engine);
     put(&engine, USERS, "alice", user("alice", uid_of("alice")));
-    assert_eq!(expires(&engine, "alice"), None, "nothing is left of who had the name before");
+    assert_eq!(expires(&engine, "alice"), None, "data of the former owner of the name is gone");
     end(engine);
 }
 
@@ -88,7 +88,7 @@ fn on_demand_an_account_stays_with_a_users_groups() {
     let sequence = engine.status().sequence;
     assert_eq!(expires(&engine, "alice").as_deref(), Some("20000"));
     tell();
-    assert_eq!(engine.status().sequence, sequence, "the same said again is no change");
+    assert_eq!(engine.status().sequence, sequence, "an equal report changes nothing");
     let people = people(&engine, DomainMode::OnDemand);
     let alice = people.find(b"alice", uid_of("alice")).unwrap();
     assert_eq!(people.membership(&alice, "staff"), Membership::Member);

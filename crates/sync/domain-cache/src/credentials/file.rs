@@ -80,7 +80,7 @@ impl CredentialFile {
         let file = match open(path, flags, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(false),
-            Err(Errno::LOOP) => return foreign("it is a symbolic link".to_owned()),
+            Err(Errno::LOOP) => return foreign("a symbolic link".to_owned()),
             Err(error) => return Err(failed(error)),
         };
         let stat = fstat(&file).map_err(failed)?;
@@ -88,7 +88,7 @@ impl CredentialFile {
             return foreign("not a regular file".to_owned());
         }
         if stat.st_uid != geteuid().as_raw() {
-            return foreign(format!("it belongs to uid {}", stat.st_uid));
+            return foreign(format!("the file belongs to uid {}", stat.st_uid));
         }
         if stat.st_size == 0 {
             return Err(CredentialFileState::Faulty(FileFault::Damaged, "it is empty".to_owned()));

@@ -50,9 +50,9 @@ struct Container {
     is_occupied: bool,
     /// The search itself finds it, so the server reports its changes.
     is_watched: bool,
-    /// It is unreadable, so its changes are unknown.
+    /// The container is unreadable, so its changes are unknown.
     is_hidden: bool,
-    /// It is new, and the entries below it were not read yet.
+    /// The container is new, and the entries below it were not read yet.
     is_new: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Containers {
     last_container: Option<Arc<[u8]>>,
     /// The encoded containers, until they change.
     encoded_cookie: Option<Vec<u8>>,
-    /// They have changed since they were last stored.
+    /// The containers have changed since they were last stored.
     is_changed: bool,
 }
 
@@ -483,7 +483,7 @@ mod tests {
         questions.sort_by_key(|question| format!("{question:?}"));
         let folder = |name: &[u8]| ContainerQuery::Container(name.into());
         assert_eq!(questions[0], ContainerQuery::Below((*b"ou=new,dc=x").into()));
-        assert!(questions.contains(&folder(b"ou=new,dc=x")), "who came with it may be known");
+        assert!(questions.contains(&folder(b"ou=new,dc=x")), "entries below it may be known");
         assert_eq!(questions.len(), 4, "the empty one is not kept");
         assert!(questions.contains(&folder(BASE)) && questions.contains(&folder(PEOPLE)));
         assert_eq!(again.update_entry(id(2), b"ou=persons,dc=x", true, true), Ok(true));

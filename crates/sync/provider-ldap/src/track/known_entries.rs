@@ -31,7 +31,7 @@ pub(crate) enum EntryPlace {
     },
     /// Another entry has its key and is served.
     Duplicate {
-        /// It was not known that two have the key.
+        /// The duplicate key was unknown before.
         is_news: bool,
     },
 }

@@ -18,7 +18,7 @@ const ENTRY_BYTES: usize = 128;
 pub(crate) struct EntryReading {
     /// The entry's key.
     pub id: EntryId,
-    /// It matches the filter.
+    /// The entry matches the filter.
     pub is_found: bool,
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// Samples of each domain.
 const COSTS_MAX: usize = 16;
-/// Samples of one user in a domain with other users. So repeated wrong passwords of one user do not determine the delay
-/// alone.
+/// Samples of one user in a domain with other users. The limit keeps repeated wrong passwords of one user from
+/// determining the delay alone.
 const COSTS_PER_USER: usize = 4;
 /// Samples without which the time of a wrong password is unknown.
 const COSTS_MIN: usize = 4;

@@ -6,7 +6,7 @@ use rustix::system::uname;
 use std::fs::File;
 use std::io::Read;
 
-/// File with the full name of a host whose name has no dot.
+/// File with the full name of the host, for a host name without a dot.
 const HOSTS: &str = "/etc/hosts";
 /// Limit of the bytes that are read of it.
 const HOSTS_BYTES_MAX: u64 = 1 << 20;

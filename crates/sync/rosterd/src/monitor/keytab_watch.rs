@@ -3,7 +3,7 @@
 //! of the realm or of an authority gives it a new key. KDCs and servers use the new key at once, or reject the old one
 //! soon. The files are therefore read with every round of pings, and backends restart with new keys.
 //!
-//! Those tools write in place, so new content counts when it is found a second time. A missing or unreadable file
+//! These tools write in place. New content therefore counts only when the monitor reads it a second time. A missing or unreadable file
 //! changes nothing here, and neither does a certificate without its key. At a reload or a start it refuses logins, or
 //! is an error.
 //!

@@ -34,7 +34,7 @@ impl SupervisionTimes {
         stop: Duration::from_secs(5),
         missed_pings_max: 3,
     };
-    /// For the bus, which has nothing to read or write.
+    /// For the bus. It reads and writes no files.
     pub const BUS: Self =
         Self { start: Duration::from_secs(10), stop: Duration::from_secs(2), ..Self::ROLE };
 }
@@ -49,35 +49,35 @@ pub enum ProcessPhase {
         /// The earliest start.
         until: Instant,
     },
-    /// It runs and is not ready.
+    /// The process runs and is not ready.
     Starting {
         /// Time at which it is killed.
         until: Instant,
     },
-    /// It runs and is ready.
+    /// The process runs and is ready.
     Running {
         /// Pings without a reply.
         misses: u32,
     },
-    /// It got a stop request.
+    /// The process got a stop request.
     Stopping {
         /// Time at which it is killed; `None` if it was.
         until: Option<Instant>,
         /// The next phase.
         then: NextPhase,
     },
-    /// It ended for good.
+    /// The role ended for good.
     Gone,
 }
 
 /// The phase after the requested end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextPhase {
-    /// It restarts at once.
+    /// The role restarts at once.
     Start,
-    /// It restarts after a pause, because it failed.
+    /// The role restarts after a pause, because it failed.
     Pause,
-    /// It ends for good.
+    /// The role ends for good.
     End,
 }
 
@@ -106,20 +106,20 @@ pub enum ProcessEvent {
     },
     /// A client connected to its socket.
     SocketUsed,
-    /// It has its name on the bus.
+    /// The role has its name on the bus.
     Ready,
-    /// It replied to a ping.
+    /// The role replied to a ping.
     PingAnswered,
-    /// It did not reply to a ping in time.
+    /// The role did not reply to a ping in time.
     PingMissed,
     /// The process ended, or could not be started.
     Ended,
-    /// It must end and start again with other settings.
+    /// The role must end and start again with other settings.
     Restart,
-    /// It lost the bus, and must end if it has not yet. This counts as a failure: a bus that drops all connections
+    /// The role lost the bus, and must end if it has not yet. This counts as a failure: a bus that drops all connections
     /// repeatedly causes no more starts than a role that ends repeatedly.
     BusLost,
-    /// It must end.
+    /// The role must end.
     Stop,
 }
 

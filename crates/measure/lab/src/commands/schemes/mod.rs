@@ -45,7 +45,7 @@ struct SchemesReport {
     advice: Vec<Advice>,
     /// Number of stored passwords by scheme.
     stored: BTreeMap<String, u64>,
-    /// DNs whose password does not use the wanted scheme.
+    /// DNs of entries with a password in another scheme than the wanted one.
     old: Vec<String>,
     interrupted: bool,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Test entries for the measurement of schemes: users with their own policy, and temporary changes of the server's
-//! configuration. `schemes` decides what is measured.
+//! configuration. `schemes` chooses the measurements.
 //!
 //! An entry in the server's configuration records the changes before they are made, until they are undone. The next run
 //! undoes the changes of a killed run, and no run takes the changes of another for the original state.
