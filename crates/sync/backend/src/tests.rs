@@ -3,6 +3,7 @@
 
 mod absences;
 mod auth;
+mod bus;
 mod limits;
 mod nested_groups;
 mod on_demand;
