@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A domain out of text files: no server, the same rules, and changes as soon as they are on disk.
 
+use roster_messages::table::directory;
 use roster_system_tests::rosterd::{OracleSource, SOON};
 use roster_system_tests::{DomainTable, Rosterd, find_tool, run, wait_until};
 use std::fs;
@@ -10,6 +11,8 @@ use std::thread::sleep;
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// The code of rejections for further reasons.
+const REJECTED: &str = directory::ENTRIES_REJECTED.code;
 const PASSWD: &str = "ann:x:5000:5000:Ann:/home/ann:/bin/sh\nben:x:5001:5000::/home/ben:\n";
 const GROUP: &str = "lab:x:5000:ben\nnight:x:5001:ann,ben,stranger\n";
 
@@ -111,6 +114,28 @@ fn files_are_followed_over_links_and_folders_that_change() {
     fill("v2", 5104);
     expect_own(5104);
     rosterd.expect_domain_status("lab", "online", true);
+}
+
+/// The publisher lists 20 reasons, and eight ids of one reason.
+#[test]
+fn files_many_rejection_reasons_share_a_code() {
+    let files = Files::new();
+    let ids = |first: u32| first..first + 8;
+    let user = |uid: u32| format!("u{uid}:x:{uid}:5000::/home:/bin/sh\n");
+    let group = |gid: u32| format!("g{gid}:x:{gid}:\n");
+    let users: String = ids(201).chain(ids(70_001)).map(user).collect();
+    let groups: String = ids(301).map(group).collect();
+    files.replace("passwd", &format!("{PASSWD}{users}"));
+    files.replace("group", &format!("{GROUP}{groups}"));
+    let (passwd, group) = (files.path("passwd"), files.path("group"));
+    let domain = DomainTable::files("lab", &passwd, &group).with("max_id", "60000");
+    let rosterd = Rosterd::start(&[domain]);
+    let line = |log: &str| {
+        let mut lines = log.lines();
+        lines.any(|line| line.contains("4 other reasons") && line.contains(REJECTED))
+    };
+    wait_until(SOON, "the other reasons are logged", || line(&rosterd.log()));
+    rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
 }
 
 #[test]

@@ -41,7 +41,7 @@ use roster_bus::domain_image::{
 use roster_bus::interfaces;
 use roster_config::DomainMode;
 use roster_domain_cache::{self as store, CacheError, DomainCache, EntryKey, Rejection};
-use roster_messages::{log, table::directory};
+use roster_messages::{Message, log, table::directory};
 use roster_names::fold;
 use roster_provider::reason::Reason;
 use roster_provider::{
@@ -641,14 +641,7 @@ impl EngineState {
             true => self
                 .encode(settings, number, entry)
                 .map_err(|error| (&directory::FIELD_TOO_LONG, error.to_string())),
-            false if self.entries.len() < NUMBERS_MAX as usize / 2 => {
-                let text = "all entry numbers of the cache are assigned".to_owned();
-                Err((&directory::ENTRY_NUMBERS_EXHAUSTED, text))
-            }
-            false => {
-                let text = format!("the domain has more than {NUMBERS_MAX} entries");
-                Err((&directory::DOMAIN_TOO_LARGE, text))
-            }
+            false => Err(no_number_reason(self.entries.len())),
         };
         let (reference, ways) = match encoded {
             Ok(encoded) => encoded,
@@ -958,6 +951,16 @@ pub fn text_and_code(reason: Option<&Reason>) -> (String, String) {
     reason.map_or_else(Default::default, |Reason { message, text }| {
         (text.clone(), message.code.to_owned())
     })
+}
+
+/// Returns why no number is left for one more entry than these. A restart renumbers the entries if they are few.
+pub(super) fn no_number_reason(entries: usize) -> (&'static Message, String) {
+    if entries < NUMBERS_MAX as usize / 2 {
+        let text = "all entry numbers of the cache are assigned".to_owned();
+        return (&directory::ENTRY_NUMBERS_EXHAUSTED, text);
+    }
+    let text = format!("the domain has more than {NUMBERS_MAX} entries");
+    (&directory::DOMAIN_TOO_LARGE, text)
 }
 
 fn member_by_dn(dn: &[u8]) -> Member<'_> {

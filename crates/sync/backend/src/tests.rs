@@ -3,6 +3,8 @@
 
 mod absences;
 mod auth;
+mod bus;
+mod limits;
 mod nested_groups;
 mod on_demand;
 
@@ -954,6 +956,9 @@ async fn a_cache_that_cannot_be_opened_is_written_when_it_can() {
     assert!(engine.status().cache_error.contains("not there yet"), "said aloud");
     refresh(&engine, &["alice"], &[], "1");
     let before = fetched(&engine);
+    let lost = cache.close(&engine).await.expect_err("alice is not written");
+    let code = lost.downcast_ref::<CodedError>().map(|error| error.message);
+    assert_eq!(code, Some(&directory::CACHE_NOT_CLOSED));
     write_until(&cache, &engine, || engine.status().cache_error.contains("No such file")).await;
     assert_eq!(fetched(&engine), before);
     std::fs::create_dir(&folder).expect("made");

@@ -165,6 +165,23 @@ fn a_change_that_is_done_is_told_as_done_whatever_comes_after_it() {
 }
 
 #[test]
+fn change_failed_at_password_server_has_code() {
+    let mut kdc = Kdc::start(&commands(PRINCIPALS), "");
+    kdc.launch_kadmind();
+    let mut program = Program::ready(&setup(&realm(&kdc), None));
+    // The server compares with earlier passwords, and lacks the key of their list.
+    kdc.kadmin(&commands(&[
+        "addpol -history 2 remembering",
+        "modprinc -policy remembering alice",
+        "addprinc -randkey kadmin/history",
+        "purgekeys -all kadmin/history",
+    ]));
+    let failed = program.exchange(HelperOperation::Change, "alice", "secret", "another");
+    assert_eq!(failed.outcome, KdcOutcome::Failed, "{}", failed.detail);
+    assert_eq!(failed.message, Some(&login::KRB5_CHANGE_FAILED), "{}", failed.detail);
+}
+
+#[test]
 fn a_clock_that_is_wrong_is_told_of() {
     let mut kdc = Kdc::start(&commands(PRINCIPALS), "");
     let mut program = Program::ready(&setup(&realm(&kdc), None));

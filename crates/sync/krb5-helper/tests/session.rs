@@ -222,6 +222,20 @@ fn session_system_users_and_foreign_groups_refused() {
     world.does(&["delete", &name], b"");
 }
 
+#[test]
+fn session_process_of_another_user_refused() {
+    let world = World::new(3600);
+    let alice = world.tickets("alice", &world.file_cache());
+    let program = program_under_test("roster-krb5", env!("CARGO_BIN_EXE_roster-krb5"));
+    let mut command = world.on_host(find_tool("setpriv", "util-linux").to_str().unwrap());
+    command.args([&format!("--reuid={RENEWED_UID}"), &format!("--regid={GID}"), "--clear-groups"]);
+    command.arg(program).args(["session", "store", &UID.to_string(), &GID.to_string()]);
+    let done = fed(&mut command, &alice);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && done.stdout.is_empty(), "{said}");
+    assert!(said.contains(login::KRB5_SESSION_PROCESS.code), "{said}");
+}
+
 /// Encodes a field of the blob.
 fn field(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
-use roster_config::DomainMode;
+use roster_config::{DomainMode, LdapConfig};
 use roster_messages::Message;
 use roster_messages::table::{directory, login};
 use roster_provider::authenticator::{Authenticator, LoginUser};
@@ -218,6 +218,10 @@ fn patient_mirror_of(uri: &str) -> Mirror {
 }
 
 fn mirror_with(uri: &str, search_timeout: Duration) -> Mirror {
+    mirror_configured(uri, |keys| keys.search_timeout = search_timeout)
+}
+
+fn mirror_configured(uri: &str, configure: impl FnOnce(&mut LdapConfig)) -> Mirror {
     static REAL: OnceLock<Slapd> = OnceLock::new();
     let schema = Schema::Rfc2307;
     let real = REAL
@@ -226,8 +230,8 @@ fn mirror_with(uri: &str, search_timeout: Duration) -> Mirror {
     let mut domain = domain(real);
     let keys = keys(&mut domain);
     keys.servers = vec![address(uri)];
-    keys.search_timeout = search_timeout;
     keys.message_bytes_max = 1 << 20;
+    configure(keys);
     Mirror::start(&domain, &secrets(None))
 }
 
@@ -871,6 +875,19 @@ fn login_without_server_is_logged_as_offline() {
     assert!(mirror.logged.has(login::PASSWORD_CHECKS_OFFLINE.code), "{:?}", mirror.logged.codes());
 }
 
+/// A group with this number in its name, gid and key.
+fn numbered_group(id: u32, number: usize) -> Vec<u8> {
+    let (name, gid) = (format!("g{number}"), (10_000 + number).to_string());
+    let key = format!("00000000-0000-0000-0001-{number:012}");
+    let attributes = [
+        ("objectClass", vec![&b"posixGroup"[..]]),
+        ("cn", vec![name.as_bytes()]),
+        ("gidNumber", vec![gid.as_bytes()]),
+        ("entryUUID", vec![key.as_bytes()]),
+    ];
+    entry_of(id, format!("cn={name},dc=x"), &attributes, &[])
+}
+
 #[test]
 fn lookup_groups_nested_endlessly_has_code() {
     let searches = Arc::new(AtomicUsize::new(0));
@@ -878,21 +895,10 @@ fn lookup_groups_nested_endlessly_has_code() {
         if kind != SEARCH {
             return;
         }
-        let group = |number: usize| {
-            let (name, gid) = (format!("g{number}"), (10_000 + number).to_string());
-            let key = format!("00000000-0000-0000-0001-{number:012}");
-            let attributes = [
-                ("objectClass", vec![&b"posixGroup"[..]]),
-                ("cn", vec![name.as_bytes()]),
-                ("gidNumber", vec![gid.as_bytes()]),
-                ("entryUUID", vec![key.as_bytes()]),
-            ];
-            entry_of(id, format!("cn={name},dc=x"), &attributes, &[])
-        };
         let number = searches.fetch_add(1, Ordering::SeqCst);
         let is_of_groups = holds(request, "posixGroup");
         let found = if is_of_groups {
-            group(number)
+            numbered_group(id, number)
         } else if holds(request, "deep") {
             let key = "00000000-0000-0000-0000-000000000009";
             account(id, b"uid=deep,dc=x", "deep", "5001", Some(key))
@@ -904,6 +910,84 @@ fn lookup_groups_nested_endlessly_has_code() {
     let groups = mirror.look_up(LookupQuery::GroupsOf(b"deep".to_vec()));
     let reason = groups.expect_err("groups around groups without end");
     assert!(reason.contains(directory::GROUPS_NESTED_TOO_DEEP.code), "{reason}");
+}
+
+#[test]
+fn lookup_user_in_too_many_groups_has_code() {
+    // The user is in 6,000 groups. Each search for groups around 100 of them finds 100 others.
+    let known = Arc::new(AtomicUsize::new(0));
+    let mirror = asked(&played(move |stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        let groups = |count| -> Vec<u8> {
+            let first = known.fetch_add(count, Ordering::SeqCst);
+            (first..first + count).flat_map(|number| numbered_group(id, number)).collect()
+        };
+        let is_of_groups = holds(request, "posixGroup");
+        let found = if is_of_groups && holds(request, "joiner") {
+            groups(6000)
+        } else if is_of_groups && holds(request, "cn=g") {
+            groups(100)
+        } else if holds(request, "joiner") {
+            let key = "00000000-0000-0000-0000-000000000009";
+            account(id, b"uid=joiner,dc=x", "joiner", "5001", Some(key))
+        } else {
+            Vec::new()
+        };
+        send(stream, &[found, done(id, 0x65, 0)].concat());
+    }));
+    let groups = mirror.look_up(LookupQuery::GroupsOf(b"joiner".to_vec()));
+    let reason = groups.expect_err("too many groups");
+    assert!(reason.contains(directory::USER_IN_TOO_MANY_GROUPS.code), "{reason}");
+}
+
+#[test]
+fn dynamic_groups_without_list_have_codes() {
+    for (is_silent, message) in
+        [(false, &directory::DYNAMIC_GROUPS_UNREADABLE), (true, &directory::DYNAMIC_GROUPS_TIMEOUT)]
+    {
+        let mirror = mirror_of(&played(move |stream, id, kind, request| {
+            if kind != SEARCH {
+                return;
+            }
+            let sent = if holds(request, oid::SYNC_REQUEST) {
+                [synchronized(id), refreshed(id)].concat()
+            } else if holds(request, "groupOfURLs") {
+                // The server is unwilling to perform it.
+                if is_silent { Vec::new() } else { done(id, 0x65, 53) }
+            } else {
+                done(id, 0x65, 0)
+            };
+            send(stream, &sent);
+        }));
+        mirror.until("it is logged", |_| mirror.logged.has(message.code));
+        mirror.until("eve", |book| book.users().contains_key("eve"));
+    }
+}
+
+#[test]
+fn key_listing_without_reply_has_code() {
+    let uri = played(|stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        let sent = if holds(request, oid::SYNC_REQUEST) {
+            [synchronized(id), refreshed(id)].concat()
+        } else if holds(request, "posixAccount") && !holds(request, "groupOfURLs") {
+            // The listing of keys.
+            Vec::new()
+        } else {
+            done(id, 0x65, 0)
+        };
+        send(stream, &sent);
+    });
+    let mirror = mirror_configured(&uri, |keys| {
+        keys.search_timeout = Duration::from_secs(1);
+        keys.sweep = Duration::from_millis(500);
+    });
+    mirror.until("it is logged", |_| mirror.logged.has(directory::KEY_LISTING_TIMEOUT.code));
+    mirror.until("eve", |book| book.users().contains_key("eve"));
 }
 
 #[test]

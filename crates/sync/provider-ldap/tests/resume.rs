@@ -6,6 +6,7 @@ mod common;
 
 use common::{Book, Mirror, domain, secrets};
 use roster_config::DomainConfig;
+use roster_messages::table::directory;
 use roster_provider::UnlistedEntries;
 use roster_provider_ldap::ber::{MessageFrame, frame};
 use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions};
@@ -166,6 +167,9 @@ fn what_a_restored_server_has_lost_is_found_out_though_it_goes_on() {
                     && book.groups()["staff"].1.iter().eq(["alice", "bob"])
                     && book.users()["alice"].shell == "/bin/dash"
             });
+            // With a short log the server lists everything, which may bring the same state without a comparison.
+            let is_logged = mirror.logged.has(directory::SERVER_DATA_OLDER.code);
+            assert!(is_logged || session_log == 1, "{what}: {:?}", mirror.logged.codes());
         }
     }
 }

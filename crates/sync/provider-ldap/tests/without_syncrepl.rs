@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Book, Mirror, domain, keys, secrets};
-use roster_provider::Provider;
+use roster_messages::table::directory;
+use roster_provider::{EntryId, Provider};
 use roster_request::TrackingMethod;
 use roster_system_tests::{DirectoryServer, LdifBuilder, Schema, Slapd, SlapdOptions};
 use std::time::Duration;
@@ -143,4 +144,8 @@ fn groups_are_read_anew_by_a_key_in_any_spelling() {
         mirror.ldap.reread_groups(&[(mirror.ldap.parts()[0], id)], &[]);
         mirror.until("her group", |book| book.groups()[&name].1.contains("alice"));
     }
+    // A key that no entry has, as of a server without an index for the attribute.
+    mirror.ldap.reread_groups(&[(mirror.ldap.parts()[0], EntryId([9; 16]))], &[]);
+    let missing = directory::ENTRY_INDEX_MISSING.code;
+    mirror.until("it is logged", |_| mirror.logged.has(missing));
 }

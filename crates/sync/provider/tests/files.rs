@@ -11,6 +11,7 @@ use roster_provider::{
     DirectoryEntry, EntryId, EntrySink, LookupQuery, Member, Provider, SearchId, SyncCookie,
     UnlistedEntries, UnreadableEntry,
 };
+use roster_system_tests::LoggedCodes;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -429,6 +430,24 @@ async fn what_a_file_holds_is_believed_though_it_is_touched_all_the_time() {
     let has_carol = |known: &Known| known.entries.values().any(|line| line.contains("carol"));
     source.notes.until("the same text for a while", has_carol).await;
     touching.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_written_for_a_minute_are_logged() {
+    let source = Source::new(PASSWD, GROUP);
+    let logged = LoggedCodes::default();
+    let _collecting = logged.collect();
+    let writing = async {
+        let mut file = fs::File::options().append(true).open(source.path("group")).expect("open");
+        while !logged.has(directory::FILES_NEVER_STABLE.code) {
+            file.write_all(b"more:x:5002:\n").expect("written");
+            tokio::time::sleep(STABLE_FOR / 4).await;
+        }
+    };
+    tokio::select! {
+        reason = source.provider.mirror(Vec::new()) => panic!("it never ends: {reason}"),
+        () = writing => {}
+    }
 }
 
 #[tokio::test]

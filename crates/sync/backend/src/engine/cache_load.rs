@@ -5,6 +5,8 @@ use super::super::entry_index::{CachedKind, EntryIndex, EntrySlot, MemberForms};
 use super::super::interner::{ReferenceInterner, UsedReferences};
 use super::super::on_demand_cache::{CachedEntry, OnDemandCache, SeenTimes};
 use super::super::rejected::Rejections;
+#[cfg(test)]
+use super::NUMBERS_MAX;
 use super::PartState;
 use super::renumber::renumber;
 use roster_config::DomainMode;
@@ -27,6 +29,20 @@ pub struct LoadedCache {
 }
 
 impl LoadedCache {
+    /// Makes the content of a cache without entries that assigned all numbers of entries.
+    #[cfg(test)]
+    pub fn without_free_numbers() -> Self {
+        Self { next_number: NUMBERS_MAX, ..Self::default() }
+    }
+
+    /// Makes the content of a cache that assigned all numbers of references. The last is of the DN `last`.
+    #[cfg(test)]
+    pub fn without_free_references() -> Self {
+        let mut loaded = Self::default();
+        loaded.references.restore(NUMBERS_MAX - 1, b"dlast");
+        loaded
+    }
+
     /// Reads the cache. Malformed content counts as damage.
     pub fn read(store: &DomainCache, mode: DomainMode) -> Result<Self, CacheError> {
         renumber(store)?;

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::on_demand_fetch::OnDemandFetcher;
+use crate::testing::wait_until;
 use parking_lot::Mutex;
 use roster_bus::domain_image::{Record, Records};
 use roster_bus::interfaces::TraceContext;
@@ -13,6 +14,7 @@ use roster_provider::{
 };
 use roster_request::TrackingMethod;
 use roster_role::usdt_probes::BackendProbe;
+use roster_system_tests::LoggedCodes;
 use roster_system_tests::wait::SOON;
 use std::collections::BTreeSet;
 
@@ -338,6 +340,21 @@ async fn expiring_asks_again_and_takes_nothing_while_the_directory_is_away() {
 }
 
 #[tokio::test]
+async fn mirror_ended_by_provider_is_logged() {
+    let (played, _asking) = Played::asking(names(0..1));
+    *played.mirror_end.lock() = Some(because("the provider gave up"));
+    let logged = LoggedCodes::default();
+    let _collecting = logged.collect();
+    tokio::select! {
+        () = crate::keep_mirroring(&played.engine, played.as_ref()) => panic!("it never ends"),
+        () = wait_until("it is logged", || logged.has(directory::FOLLOWING_ENDED.code)) => {}
+    }
+    let status = played.engine.subscribe().borrow().clone();
+    assert_eq!(status.online, Some(false));
+    assert_eq!(status.reason, Some(because("the provider gave up")));
+}
+
+#[tokio::test]
 async fn a_mirror_is_not_asked() {
     let directory = Directory::new(DomainMode::Replicate);
     assert!(matches!(directory.lookup_records("alice").await, Err(BusError::Invalid(_))));
@@ -380,6 +397,8 @@ pub(super) struct Played {
     /// Groups with too many members for a reply.
     vast: Mutex<BTreeSet<String>>,
     pub(super) unreachable: Mutex<bool>,
+    /// The reason for which the mirror ends.
+    mirror_end: Mutex<Option<Reason>>,
     refreshes: Mutex<u32>,
     asked: Mutex<Vec<(Option<LookupScope>, Vec<String>)>>,
 }
@@ -407,6 +426,7 @@ impl Played {
             silent: Mutex::default(),
             vast: Mutex::default(),
             unreachable: Mutex::new(false),
+            mirror_end: Mutex::default(),
             refreshes: Mutex::default(),
             asked: Mutex::default(),
         });
@@ -505,7 +525,11 @@ impl Provider for Played {
     }
 
     async fn mirror(&self, _: Vec<(SearchId, SyncCookie)>) -> Reason {
-        std::future::pending().await
+        let end = self.mirror_end.lock().clone();
+        match end {
+            Some(reason) => reason,
+            None => std::future::pending().await,
+        }
     }
 
     async fn lookup(&self, what: &LookupQuery) -> Result<bool, LookupError> {
@@ -905,8 +929,14 @@ async fn a_group_whose_members_cannot_be_told_is_no_group_without_members() {
         .lookup(INTERNAL_TRACE, &LookupQuery::GroupsOf(b"big".to_vec()))
         .await
         .expect("an answer");
+    let vast = LookupQuery::GroupByName(b"vast".to_vec());
+    played.vast.lock().insert("vast".into());
+    let Err(BusError::Unavailable(text)) = asking.lookup(INTERNAL_TRACE, &vast).await else {
+        panic!("its members are unknown")
+    };
+    assert!(text.contains(directory::ENTRY_CHANGED_DURING_LOOKUP.code), "{text}");
     played.failing.lock().insert("vast".into());
-    let vast = asking.lookup(INTERNAL_TRACE, &LookupQuery::GroupByName(b"vast".to_vec())).await;
+    let vast = asking.lookup(INTERNAL_TRACE, &vast).await;
     assert!(matches!(vast, Err(BusError::Unavailable(_))), "{vast:?}");
     let small = asking.lookup(INTERNAL_TRACE, &LookupQuery::GroupByName(b"small".to_vec())).await;
     assert!(!small.expect("an answer").records.is_empty());

@@ -2,6 +2,7 @@
 //! Tests of the pair of files.
 
 use super::*;
+use roster_messages::table::directory;
 
 fn credential(failures: u32) -> StoredCredential {
     let hash = "$argon2id$".to_owned();
@@ -162,7 +163,8 @@ fn credentials_copy_that_misses_change_is_removed() {
     let mut file = opened(folder.path()).credentials;
     file.copy = Err(CacheError::damaged(&file.copy_path, "a test"));
     assert!(file.missing_copy_reason().contains("a test"), "{}", file.missing_copy_reason());
-    assert!(file.write(&CredentialChanges::forget(b"bob")).is_err());
+    let error = file.write(&CredentialChanges::forget(b"bob")).expect_err("one copy is missing");
+    assert_eq!(error.message(), &directory::CACHE_CLOSED, "{error}");
     drop(file);
     assert!(!folder.path().join(COPY_FILE).exists(), "it would bring bob back");
     let file = opened(folder.path()).credentials;

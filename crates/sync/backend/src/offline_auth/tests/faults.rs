@@ -3,8 +3,11 @@
 //! works again.
 
 use super::*;
+use roster_domain_cache::credentials::ClockMark;
 use roster_messages::table::login;
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 
 impl Host {
     fn writing_fails(&self, fails: bool) {
@@ -223,5 +226,73 @@ async fn store_unopened_cleanup_is_logged_with_code() {
         () = wait_until("the error is logged", || {
             logged.has(login::CREDENTIALS_NOT_CLEANED.code)
         }) => {}
+    }
+}
+
+#[test]
+fn store_without_copy_is_logged_with_code() {
+    use roster_domain_cache::credentials::COPY_FILE;
+    let folder = tempfile::tempdir().unwrap();
+    drop(CredentialStore::open(folder.path()));
+    std::fs::remove_file(folder.path().join(COPY_FILE)).unwrap();
+    // A socket at the path of the file cannot be opened, also by root.
+    let _socket = UnixListener::bind(folder.path().join(COPY_FILE)).unwrap();
+    let logged = LoggedCodes::default();
+    let _collecting = logged.collect();
+    let store = CredentialStore::open(folder.path());
+    assert_eq!(logged.codes(), [login::CREDENTIALS_ONE_COPY.code]);
+    assert_eq!(store.fault().expect("a fault").message, &login::CREDENTIALS_NOT_WRITTEN);
+}
+
+/// A damaged hash of one user, as of a faulty disk.
+#[tokio::test]
+async fn store_unusable_hash_is_logged_with_code() {
+    let host = Host::new();
+    let damaged = StoredCredential {
+        uid: uid_of("alice"),
+        hash: "no hash".into(),
+        verified_unix: host.hand.unix(),
+        failures: 0,
+        failed_unix: 0,
+    };
+    host.kept().store.write(CredentialChanges::credential(b"alice", Some(damaged)));
+    let logged = LoggedCodes::default();
+    let _collecting = logged.collect();
+    host.offline.record_result(&person("alice"), &secret("bad"), AuthResult::WrongPassword);
+    wait_until("it is logged", || logged.has(login::CREDENTIAL_NOT_UPDATED.code)).await;
+    assert_eq!(host.names(), ["alice"], "it stays");
+}
+
+/// The disk holds up a write until the process ends.
+#[tokio::test(start_paused = true)]
+async fn store_hangs_at_end_loss_is_logged() {
+    let host = Host::new();
+    host.heard("alice", "good", AuthResult::Success).await;
+    let (begun, has_begun) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let store = Arc::clone(&host.kept().store);
+    let writer = std::thread::spawn(move || {
+        store.redate(ClockMark::default(), |unix| {
+            let _ = begun.send(());
+            let _ = released.recv();
+            unix
+        })
+    });
+    has_begun.recv().unwrap();
+    let logged = LoggedCodes::default();
+    let _collecting = logged.collect();
+    tokio::select! {
+        () = host.offline.close() => {}
+        () = advance_forever() => {}
+    }
+    assert_eq!(logged.codes(), [login::CREDENTIALS_LAST_CHANGES_LOST.code]);
+    drop(release);
+    writer.join().unwrap().unwrap();
+}
+
+/// Lets time pass also while a thread waits for the disk.
+async fn advance_forever() {
+    loop {
+        tokio::time::advance(Duration::from_secs(1)).await;
     }
 }
