@@ -42,7 +42,7 @@ async fn setup_without_bind_password_has_code() {
                 uris = ['ldaps://ldap.example.com']\nbase = 'dc=example,dc=com'\n\
                 bind_dn = 'cn=reader,dc=example,dc=com'\nbind_password_file = '/password'\n";
     let domain = roster_config::parse(text).expect("valid").config.domains.remove(0);
-    // The monitor sends the content of the file, which is empty here.
+    // The monitor sends the content of the file, which is missing here.
     let config =
         BackendRoleConfig { domain, secrets: DomainSecrets::default(), host_names: Vec::new() };
     let (_stop, shutdown) = Shutdown::new();
