@@ -200,8 +200,8 @@ pub unsafe extern "C" fn _nss_roster_getspnam_r(
     unsafe { set_errno(outcome, errnop) }
 }
 
-/// Defines the exports of one enumeration. Entries keep the order of the snapshot. It omits entries that the floor
-/// refuses, and entries that a higher-priority domain may override. It never queries the responder.
+/// Defines the exports of one enumeration. Entries keep the order of the snapshot. It omits domains that are not listed,
+/// entries that the floor refuses, and entries that a higher-priority domain may override. It never queries the responder.
 macro_rules! enumeration {
     ($list:ident: $set:ident, $get:ident, $end:ident in $source:ident,
         $find:ident if $is_listed:expr => $fill:path, $out:ty) => {
@@ -229,7 +229,7 @@ macro_rules! enumeration {
                 buflen: usize,
                 errnop: *mut c_int,
             ) -> NssStatus {
-                let give = |guard: &EnumerationGuard<'_>| {
+                let give = |guard: &mut EnumerationGuard<'_>| {
                     let (snapshot, position) = guard.entry()?;
                     let entry = present(snapshot.$find(position))?;
                     if !$is_listed(&entry) {
@@ -243,7 +243,7 @@ macro_rules! enumeration {
                 let outcome = $list.next(&$source, SnapshotSource::open).and_then(|mut guard| {
                     // Bounded by the end of the list.
                     let given = loop {
-                        match give(&guard) {
+                        match give(&mut guard) {
                             Err(Miss::NeedsResponder) => guard.skip(),
                             given => break given,
                         }

@@ -4,7 +4,7 @@
 //! The section has the number of users and groups for each domain. The entries of a domain follow those of the previous
 //! domain.
 
-use crate::Damage;
+use crate::{Damage, Snapshot};
 use crate::hash::{self, ChecksumIdentity};
 use crate::layout::{DomainOptionsSlot, DomainSlot, SectionId, domain_flags};
 use core::ops::Range;
@@ -42,6 +42,12 @@ impl Domain<'_> {
         self.flags & domain_flags::ANY_CASE != 0
     }
 
+    /// Returns whether enumerations return the entries.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.flags & domain_flags::UNLISTED == 0
+    }
+
     /// Returns whether the domain has that name or short name, in any spelling.
     #[inline(never)]
     #[must_use]
@@ -49,6 +55,38 @@ impl Domain<'_> {
         // Names of domains are ASCII. An empty short name means that the domain has none.
         let is_own = |own: &[u8]| !name.is_empty() && own.eq_ignore_ascii_case(name);
         is_own(self.name) || is_own(self.short_name)
+    }
+}
+
+/// A list of entries that an enumeration walks through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryList {
+    /// Users, or shadow entries.
+    Users,
+    /// Groups.
+    Groups,
+}
+
+impl Snapshot<'_> {
+    /// Returns positions that an enumeration may return: from the first one at or after `position` to the end of its
+    /// domain. Domains with [`domain_flags::UNLISTED`] are left out. After the last domain, all positions count.
+    #[inline(never)] // one copy in the module
+    pub fn listed_from(&self, list: EntryList, position: u32) -> Result<Range<u32>, Damage> {
+        let mut start = position;
+        for domain in self.domains().map_err(|_| Damage)? {
+            let domain = domain?;
+            let end = match list {
+                EntryList::Users => domain.users.end,
+                EntryList::Groups => domain.groups.end,
+            };
+            if start < end {
+                if domain.is_listed() {
+                    return Ok(start..end);
+                }
+                start = end;
+            }
+        }
+        Ok(start..u32::MAX)
     }
 }
 

@@ -31,7 +31,7 @@ mod member_lists;
 mod spellings;
 mod strings;
 
-pub use domains::{Domain, Domains};
+pub use domains::{Domain, Domains, EntryList};
 pub use floor::{Floor, IdLimits, ServedIds};
 pub use header::{OpenError, SectionInfo, Snapshot, SnapshotSummary};
 pub use index::Index;

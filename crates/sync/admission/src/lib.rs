@@ -7,12 +7,13 @@
 mod domain_names;
 mod locals;
 mod name_set;
+mod shells;
 
 pub use domain_names::DomainNames;
 pub use locals::{IdRanges, LocalFiles, Locals};
 pub use name_set::NameSet;
 
-use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, USERS_GID};
+use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, ServingConfig, USERS_GID};
 use roster_messages::{Message, table::directory};
 use roster_passwd_format::{Group, User};
 use std::borrow::Cow;
@@ -119,6 +120,8 @@ pub struct Rules {
     pub exceptions: AdmissionExceptions,
     /// Names of the entries.
     pub names: DomainNames,
+    /// Home directories and shells of the users.
+    pub serving: ServingConfig,
 }
 
 /// A type that has the fields of a user.
@@ -155,6 +158,8 @@ impl AsGroup for Group<'_> {
 pub struct Admitted<'a, T> {
     entry: &'a T,
     name: Cow<'a, [u8]>,
+    /// Of a user: the shell that is served instead of the entry's.
+    replacement_shell: Option<&'a [u8]>,
 }
 
 impl<'a, T> Admitted<'a, T> {
@@ -168,6 +173,15 @@ impl<'a, T> Admitted<'a, T> {
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+}
+
+impl<'a, U: AsUser> Admitted<'a, U> {
+    /// Returns the shell with which the user may be served.
+    #[must_use]
+    pub fn shell(&self) -> &'a [u8] {
+        self.replacement_shell
+            .unwrap_or_else(|| self.entry.as_user().shell.unwrap_or_default())
     }
 }
 
@@ -488,11 +502,12 @@ impl Rules {
             allowed_local_gids: host.allowed_local_gids.clone(),
             exceptions: host.exceptions.clone(),
             names: DomainNames::of_domain(domain),
+            serving: domain.serving.clone(),
         }
     }
 
     /// Returns rules that allow an id if any of these domains allows it, for an entry of an unknown domain. All domains
-    /// have the exceptions of the host. `None` without a domain.
+    /// have the exceptions of the host. No shell is replaced. `None` without a domain.
     #[must_use]
     pub fn any_of<'r>(all: &(impl Iterator<Item = &'r Self> + Clone)) -> Option<Self> {
         let gids = all.clone().flat_map(|rules| rules.allowed_local_gids.iter().copied());
@@ -502,6 +517,10 @@ impl Rules {
             allowed_local_gids: gids.collect(),
             exceptions: all.clone().next()?.exceptions.clone(),
             names: DomainNames::default(),
+            serving: ServingConfig {
+                empty_homes: all.clone().any(|rules| rules.serving.empty_homes),
+                ..ServingConfig::default()
+            },
         })
     }
 
@@ -511,7 +530,7 @@ impl Rules {
     ///
     /// The reason if not.
     pub fn user<'a, U: AsUser>(
-        &self,
+        &'a self,
         entry: &'a U,
         locals: &Locals,
     ) -> Result<Admitted<'a, U>, Refusal> {
@@ -536,12 +555,21 @@ impl Rules {
             return Err(Refusal::Local(Id::Uid, user.uid));
         }
         text(TextField::Gecos, user.gecos.unwrap_or_default())?;
-        folder(TextField::Home, user.dir.unwrap_or_default())?;
-        let shell = user.shell.unwrap_or_default();
+        let (home, shell) = (user.dir.unwrap_or_default(), user.shell.unwrap_or_default());
+        if !(home.is_empty() && self.serving.empty_homes) {
+            folder(TextField::Home, home)?;
+        }
         if !shell.is_empty() {
             folder(TextField::Shell, shell)?;
         }
-        Ok(Admitted { entry, name })
+        let replacement_shell = self.replacement_shell(shell, locals);
+        Ok(Admitted { entry, name, replacement_shell })
+    }
+
+    /// Returns the shell that is served instead of a shell that users may not have. `None`: they may have it.
+    #[must_use]
+    pub fn replacement_shell(&self, shell: &[u8], locals: &Locals) -> Option<&[u8]> {
+        shells::replacement(&self.serving.shells, shell, &locals.shells)
     }
 
     /// Checks whether the group may be served.
@@ -571,7 +599,7 @@ impl Rules {
             return Err(Refusal::Local(Id::Gid, gid));
         }
         self.shared_gid(Id::Gid, gid, locals)?;
-        Ok(Admitted { entry: group, name })
+        Ok(Admitted { entry: group, name, replacement_shell: None })
     }
 
     /// Returns an admitted user under its name with the domain, because an entry of another domain has the name alone.
@@ -585,7 +613,7 @@ impl Rules {
         locals: &Locals,
     ) -> Result<Admitted<'a, U>, Refusal> {
         let name = self.qualified_name(user.entry.as_user().name, &locals.user_names)?;
-        Ok(Admitted { entry: user.entry, name })
+        Ok(Admitted { entry: user.entry, name, replacement_shell: user.replacement_shell })
     }
 
     /// Returns an admitted group under its name with the domain, as [`Rules::qualify_user`].
@@ -599,7 +627,7 @@ impl Rules {
         locals: &Locals,
     ) -> Result<Admitted<'a, G>, Refusal> {
         let name = self.qualified_name(group.entry.name(), &locals.group_names)?;
-        Ok(Admitted { entry: group.entry, name })
+        Ok(Admitted { entry: group.entry, name, replacement_shell: None })
     }
 
     fn qualified_name<'a>(
@@ -836,6 +864,7 @@ mod tests {
             allowed_local_gids: Vec::new(),
             exceptions: AdmissionExceptions::default(),
             names: DomainNames::default(),
+            serving: ServingConfig::default(),
         }
     }
 

@@ -40,7 +40,8 @@ impl PublisherState {
             let first = self.unread_before(position).map(|unread| &*unread.name);
             // A lookup may have brought an entry that no snapshot has decided about yet.
             let refusal = move |number| self.refusal((position, number));
-            let shown = domain.show_entries(kind, name, refusal);
+            let shell = move |user| self.served_shell(position, user);
+            let shown = domain.show_entries(kind, name, refusal, shell);
             shown.into_iter().map(move |shown| match first {
                 Some(first) => EntryDetails {
                     refused: format!("the higher-priority domain {first} was not read yet"),
@@ -60,6 +61,7 @@ impl DomainState {
         kind: LookupKind,
         name: &[u8],
         refusal: impl Fn(u32) -> Option<Refusal>,
+        served_shell: impl for<'u> Fn(&'u ModelUser) -> &'u [u8],
     ) -> Vec<EntryDetails> {
         let described =
             |refusal: &Refusal| (refusal.to_string(), refusal.message().code.to_owned());
@@ -88,7 +90,7 @@ impl DomainState {
                 users
                     .map(|(number, user)| EntryDetails {
                         gid: user.gid,
-                        details: [user.gecos(), user.dir(), user.shell()].map(printable).into(),
+                        details: user_details(user, served_shell(user)),
                         related: capped_names(self.groups_of(user)),
                         ..shown(number, user.name(), user.uid)
                     })
@@ -173,6 +175,12 @@ impl DomainState {
         let groups = groups.filter(move |(number, group)| asked.contains(number) || lists(group));
         groups.map(|(_, group)| printable(&group.name))
     }
+}
+
+/// Returns GECOS, home directory and shell of a user, and the directory's shell if another one is served.
+fn user_details(user: &ModelUser, served_shell: &[u8]) -> Vec<String> {
+    let replaced = Some(user.shell()).filter(|own| *own != served_shell);
+    [user.gecos(), user.dir(), served_shell].into_iter().chain(replaced).map(printable).collect()
 }
 
 fn capped_names(names: impl Iterator<Item = String>) -> Vec<String> {

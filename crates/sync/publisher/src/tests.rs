@@ -19,7 +19,9 @@ use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
 use roster_bus::interfaces::RejectionCount;
-use roster_config::{AdmissionExceptions, DomainMode, HostConfig, NameConfig, WhenAway};
+use roster_config::{
+    AdmissionExceptions, DomainMode, HostConfig, NameConfig, ServingConfig, WhenAway,
+};
 use roster_messages::table::directory;
 use roster_request::LookupKind as LookUp;
 use roster_role::testing::TestBus;
@@ -200,6 +202,7 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),
         when_away: WhenAway::Wait,
+        serving: ServingConfig::default(),
     };
     PublisherRoleConfig {
         host: HostConfig {

@@ -6,7 +6,7 @@
 use parking_lot::Mutex;
 use roster_config::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
-    DomainSecrets, HomeShellOverrides, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
+    DomainSecrets, HomeShellOverrides, ServingConfig, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
     MemberValues, NameCase, NameConfig, PasswordChangeConfig, ProviderConfig as Configured,
     SearchBase, SearchConfig, SecretFile, WhenAway,
 };
@@ -401,6 +401,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         max_id: 60_000,
         mode: DomainMode::Replicate,
         overrides: HomeShellOverrides::default(),
+        serving: ServingConfig::default(),
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
