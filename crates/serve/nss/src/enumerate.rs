@@ -81,7 +81,6 @@ impl Enumeration {
 
     /// Acquires the enumeration and ensures an open file, unless the end was reached. Before the first entry, `open`
     /// opens the file of `source`.
-    #[inline(never)]
     pub fn next<S>(
         &self,
         source: &'static S,
@@ -106,7 +105,6 @@ pub struct EnumerationGuard<'e> {
 
 impl EnumerationGuard<'_> {
     /// Returns the snapshot and the position of the next entry. Leaves out domains that no enumeration lists.
-    #[inline(never)]
     pub fn entry(&mut self) -> Result<(&Snapshot<'_>, u32), Miss> {
         let EnumerationState { file, position, listed_end, .. } = &mut *self.state;
         let snapshot = file.as_ref().ok_or(Miss::Absent)?.snapshot();
@@ -123,7 +121,6 @@ impl EnumerationGuard<'_> {
     }
 
     /// Advances after a returned entry. After the last one, unmaps the file.
-    #[inline(never)]
     pub fn advance(mut self, given: &Result<(), Miss>) {
         match given {
             Ok(()) => self.skip(),

@@ -4,9 +4,9 @@
 //! The section has the number of users and groups for each domain. The entries of a domain follow those of the previous
 //! domain.
 
-use crate::{Damage, Snapshot};
 use crate::hash::{self, ChecksumIdentity};
 use crate::layout::{DomainOptionsSlot, DomainSlot, SectionId, domain_flags};
+use crate::{Damage, Snapshot};
 use core::ops::Range;
 
 /// A domain and the positions of its entries.

@@ -180,8 +180,7 @@ impl<'a, U: AsUser> Admitted<'a, U> {
     /// Returns the shell with which the user may be served.
     #[must_use]
     pub fn shell(&self) -> &'a [u8] {
-        self.replacement_shell
-            .unwrap_or_else(|| self.entry.as_user().shell.unwrap_or_default())
+        self.replacement_shell.unwrap_or_else(|| self.entry.as_user().shell.unwrap_or_default())
     }
 }
 

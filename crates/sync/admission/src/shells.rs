@@ -34,7 +34,9 @@ pub(crate) fn replacement<'r>(
 
 /// Returns whether two paths have the same steps. Slashes and dots that change nothing do not count.
 fn is_same_path(one: &[u8], other: &[u8]) -> bool {
-    let steps = |path| <[u8]>::split(path, |&byte| byte == b'/').filter(|step| !matches!(*step, b"" | b"."));
+    let steps = |path| {
+        <[u8]>::split(path, |&byte| byte == b'/').filter(|step| !matches!(*step, b"" | b"."))
+    };
     steps(one).eq(steps(other))
 }
 
@@ -101,7 +103,8 @@ mod tests {
 
     #[test]
     fn shells_file_is_read_as_getusershell() {
-        let shells = parse(b"#/no\n/bin/sh\n  /bin/ksh # x\nx/bin/zsh\t/two\n/a#b\n\nrelative\n/last");
+        let shells =
+            parse(b"#/no\n/bin/sh\n  /bin/ksh # x\nx/bin/zsh\t/two\n/a#b\n\nrelative\n/last");
         let mut shells: Vec<_> = shells.iter().map(|shell| &**shell).collect();
         shells.sort_unstable();
         assert_eq!(shells, [&b"/a"[..], b"/bin/ksh", b"/bin/sh", b"/bin/zsh", b"/last"]);

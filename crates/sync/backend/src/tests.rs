@@ -12,7 +12,8 @@ use super::engine::{Engine, EngineSettings, LoadedCache, PendingRereads};
 use super::rejected::LISTED_MAX;
 use roster_bus::domain_image::{COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, Numbers, Record};
 use roster_config::{
-    AuthConfig, AuthMethod, DomainConfig, DomainMode, FilesConfig, HomeShellOverrides, ServingConfig, WhenAway,
+    AuthConfig, AuthMethod, DomainConfig, DomainMode, FilesConfig, HomeShellOverrides,
+    ServingConfig, WhenAway,
 };
 use roster_domain_cache::{self as store, DomainCache, OpenedCache};
 use roster_messages::CodedError;

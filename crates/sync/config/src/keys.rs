@@ -4,7 +4,9 @@
 //! The parser reads a key by its [`Key`], and has no other list of names, types or defaults. `roster check-config
 //! --explain` and roster.toml(5) use the same declarations. This module reads no file.
 
-use crate::{AccountCheck, AllowedShells, ETC_SHELLS, LdapServer, ListenAddress, SearchBase, SecretFile};
+use crate::{
+    AccountCheck, AllowedShells, ETC_SHELLS, LdapServer, ListenAddress, SearchBase, SecretFile,
+};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::path::PathBuf;

@@ -131,7 +131,10 @@ mod tests {
         assert_eq!(home("/home/%l/%u", "", ""), "/home//");
         assert_eq!(home("%h", "alice", "/Home/ÄLICE"), "/home/älice");
         assert_eq!(home("/net%h%%l", "alice", "/Home/Alice"), "/net/home/alice%l");
-        assert_eq!((first_letter(b"\xff\xfe"), &*lower_case(b"A\xffB")), (&b"\xff"[..], &b"a\xffb"[..]));
+        assert_eq!(
+            (first_letter(b"\xff\xfe"), &*lower_case(b"A\xffB")),
+            (&b"\xff"[..], &b"a\xffb"[..])
+        );
     }
 
     #[test]

@@ -1100,7 +1100,7 @@ impl PublisherState {
                 gid: user.gid,
                 gecos: user.gecos().into(),
                 dir: user.dir().into(),
-                shell: self.served_shell(claimant.0, user).into(),
+                shell: self.domains[claimant.0].served_shell(user, self.locals.as_deref()).into(),
             },
             ModelEntry::Group(group) => LookupReply::Group {
                 name,
@@ -1108,13 +1108,6 @@ impl PublisherState {
                 members: self.names_of(claimant.0, self.members_of(claimant)),
             },
         })
-    }
-
-    /// Returns the shell with which a user of the domain at the position is served.
-    pub(super) fn served_shell<'s>(&'s self, position: usize, user: &'s ModelUser) -> &'s [u8] {
-        let (rules, locals) = (&self.domains[position].rules, self.locals.as_ref());
-        let replacement = locals.and_then(|locals| rules.replacement_shell(user.shell(), locals));
-        replacement.unwrap_or_else(|| user.shell())
     }
 
     fn names_of(&self, position: usize, users: Vec<u32>) -> Vec<Vec<u8>> {

@@ -587,9 +587,8 @@ impl DomainState {
         let allowed_local_gids = host.allowed_local_gids.clone();
         let all = config.domains.iter().map(|other| (&*other.name, &*other.names.short_name));
         let names = DomainNames::new(&rules.name, &rules.names, all);
-        let DomainRules {
-            name, mode, min_id, max_id, mass_deletion, when_away, serving, ..
-        } = rules.clone();
+        let DomainRules { name, mode, min_id, max_id, mass_deletion, when_away, serving, .. } =
+            rules.clone();
         Self {
             counts: PublishedDomain { domain: name.clone(), ..PublishedDomain::default() },
             name,

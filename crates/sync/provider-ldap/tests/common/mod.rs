@@ -6,9 +6,9 @@
 use parking_lot::Mutex;
 use roster_config::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
-    DomainSecrets, HomeShellOverrides, ServingConfig, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
+    DomainSecrets, HomeShellOverrides, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
     MemberValues, NameCase, NameConfig, PasswordChangeConfig, ProviderConfig as Configured,
-    SearchBase, SearchConfig, SecretFile, WhenAway,
+    SearchBase, SearchConfig, SecretFile, ServingConfig, WhenAway,
 };
 use roster_provider::account::Account;
 use roster_provider::reason::Reason;
