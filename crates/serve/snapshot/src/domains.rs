@@ -190,7 +190,7 @@ impl<'a> Iterator for Domains<'a> {
 mod tests {
     use super::*;
     use crate::Snapshot;
-    use crate::golden::{ACCOUNTS, SHADOW, with_flipped_bit, with_record};
+    use crate::golden::{ACCOUNTS, NAMES, SHADOW, with_flipped_bit, with_record};
     use zerocopy::little_endian::U32;
     extern crate std;
     use std::vec::Vec;
@@ -232,5 +232,60 @@ mod tests {
             domains(&with_flipped_bit::<DomainSlot>(ACCOUNTS, SectionId::Domains, 0)),
             [Err(Damage)]
         );
+    }
+
+    /// Returns a file in which enumerations leave out these domains.
+    fn with_unlisted(positions: &[u32]) -> Vec<u8> {
+        let mut file = NAMES.to_vec();
+        for &position in positions {
+            let unlist = |slot: &mut DomainOptionsSlot| {
+                slot.flags = U32::new(slot.flags.get() | domain_flags::UNLISTED);
+            };
+            file = with_record(&file, SectionId::DomainOptions, position as usize, unlist);
+        }
+        file
+    }
+
+    /// Returns the positions that an enumeration of `count` entries lists.
+    fn listed(snapshot: &Snapshot<'_>, list: EntryList, count: u32) -> Vec<u32> {
+        let (mut positions, mut next) = (Vec::new(), 0);
+        loop {
+            let range = snapshot.listed_from(list, next).unwrap();
+            assert!(range.start >= next && range.end > range.start);
+            positions.extend(range.start..range.end.min(count));
+            if range.end >= count {
+                return positions;
+            }
+            next = range.end;
+        }
+    }
+
+    #[test]
+    fn listed_positions_leave_out_unlisted_domains() {
+        // The domain corp has two users and a group, and lab has two users.
+        for (unlisted, users, groups) in [
+            (&[][..], vec![0, 1, 2, 3], vec![0]),
+            (&[0], vec![2, 3], vec![]),
+            (&[1], vec![0, 1], vec![0]),
+            (&[0, 1], vec![], vec![]),
+        ] {
+            let file = with_unlisted(unlisted);
+            let snapshot = Snapshot::open(&file).unwrap();
+            assert_eq!(listed(&snapshot, EntryList::Users, 4), users, "{unlisted:?}");
+            assert_eq!(listed(&snapshot, EntryList::Groups, 1), groups, "{unlisted:?}");
+            assert!(snapshot.user_by_name(b"alice@corp").unwrap().is_some());
+        }
+        for file in [ACCOUNTS, SHADOW] {
+            let snapshot = Snapshot::open(file).or_else(|_| Snapshot::open_shadow(file)).unwrap();
+            let count = 2;
+            assert_eq!(listed(&snapshot, EntryList::Users, count), [0, 1]);
+        }
+    }
+
+    #[test]
+    fn listed_positions_of_damaged_domains_are_damage() {
+        let file = with_flipped_bit::<DomainOptionsSlot>(NAMES, SectionId::DomainOptions, 0);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.listed_from(EntryList::Users, 0), Err(Damage));
     }
 }

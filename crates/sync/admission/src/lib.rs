@@ -843,7 +843,7 @@ fn has_control_characters(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_config::{NameCase, NameConfig};
+    use roster_config::{AllowedShells, NameCase, NameConfig, ShellRules};
 
     #[test]
     fn privileged_names_are_in_order() {
@@ -1033,5 +1033,40 @@ mod tests {
         let Ok(admitted) = rules.user(&user, &locals) else { panic!("admitted") };
         let refusal = rules.qualify_user(&admitted, &locals).err().map(|refusal| refusal.message());
         assert_eq!(refusal, Some(&directory::NAME_OF_HIGHER_DOMAIN));
+    }
+
+    #[test]
+    fn admission_empty_home_needs_key() {
+        let homeless = User { dir: Some(b""), ..USER };
+        assert_eq!(code_of_user(&homeless), &directory::HOME_EMPTY);
+        let serving = ServingConfig { empty_homes: true, ..ServingConfig::default() };
+        let rules = Rules { serving, ..rules() };
+        assert!(rules.user(&homeless, &locals()).is_ok());
+        assert!(rules.user(&User { dir: None, ..USER }, &locals()).is_ok());
+        let relative = User { dir: Some(b"home"), ..USER };
+        assert!(rules.user(&relative, &locals()).is_err());
+        let any = Rules::any_of(&[rules].iter()).expect("rules");
+        assert!(any.serving.empty_homes);
+    }
+
+    #[test]
+    fn admission_refused_shell_is_replaced() {
+        let shells = ShellRules {
+            allowed: AllowedShells::EtcShells,
+            refused: Vec::new(),
+            replacement: "/no".to_owned(),
+        };
+        let serving = ServingConfig { shells, ..ServingConfig::default() };
+        let rules = Rules { serving, ..with_case(NameCase::Sensitive) };
+        let locals = Locals { shells: [b"/bin/zsh".to_vec()].into(), ..locals() };
+        for (shell, served) in [("/bin/zsh", "/bin/zsh"), ("/bin/x", "/no"), ("", "/no")] {
+            let user = User { shell: Some(shell.as_bytes()), ..USER };
+            let Ok(admitted) = rules.user(&user, &locals) else { panic!("admitted") };
+            assert_eq!(admitted.shell(), served.as_bytes(), "{shell}");
+            let Ok(qualified) = rules.qualify_user(&admitted, &locals) else { panic!("admitted") };
+            assert_eq!(qualified.shell(), served.as_bytes(), "{shell}");
+        }
+        let relative = User { shell: Some(b"bash"), ..USER };
+        assert!(rules.user(&relative, &locals).is_err(), "another shell hides no faulty entry");
     }
 }
