@@ -10,7 +10,7 @@ mod name_set;
 mod shells;
 
 pub use domain_names::DomainNames;
-pub use locals::{IdRanges, LocalFiles, Locals};
+pub use locals::{IdRanges, LocalFiles, Locals, read_shells};
 pub use name_set::NameSet;
 
 use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, ServingConfig, USERS_GID};

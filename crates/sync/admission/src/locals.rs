@@ -155,8 +155,12 @@ impl LocalFiles {
     }
 }
 
-/// Reads shells(5).
-fn read_shells(file: &Path) -> io::Result<HashSet<Vec<u8>>> {
+/// Reads shells(5). Without the file the shells of getusershell(3) count.
+///
+/// # Errors
+///
+/// The file is unreadable.
+pub fn read_shells(file: &Path) -> io::Result<HashSet<Vec<u8>>> {
     match fs::read(file) {
         Ok(text) => Ok(shells::parse(&text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(shells::without_file()),

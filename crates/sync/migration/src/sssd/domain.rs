@@ -246,12 +246,11 @@ fn homes(
             continue;
         }
         match home_template(&setting.value, substring) {
-            Ok(_) if target == "fallback_home" && names_original(&setting.value) => {
-                let reason = "%o and %h are empty for users without a home";
-                let cure = "Remove %o and %h from the template.";
-                conversion.stop(&owner, &setting, reason, cure);
-            }
             Ok(template) => {
+                let template = match target {
+                    "fallback_home" => without_original(&template),
+                    _ => template,
+                };
                 domain.keys.set(target, quoted(&template));
                 conversion.mapped(&owner, &setting, format!("{}.{target}", section.name));
             }
@@ -271,10 +270,11 @@ fn homes(
     }
 }
 
-/// Returns whether a template of SSSD has the home of the directory.
-fn names_original(template: &str) -> bool {
-    let unescaped = template.replace("%%", "");
-    unescaped.contains("%o") || unescaped.contains("%h")
+/// Removes the directory's home from a template. It is empty for users that get a fallback.
+fn without_original(template: &str) -> String {
+    let parts: Vec<_> =
+        template.split("%%").map(|part| part.replace("%o", "").replace("%h", "")).collect();
+    parts.join("%%")
 }
 
 fn shells(
@@ -311,7 +311,9 @@ struct ShellSettings {
 }
 
 /// The shell that SSSD serves instead of a vetoed one, unless `shell_fallback` names another.
-const SHELL_FALLBACK: &str = "/bin/sh";
+pub(crate) const SHELL_FALLBACK: &str = "/bin/sh";
+/// The shell that SSSD serves instead of one that the host lacks.
+pub(crate) const NOLOGIN_SHELL: &str = "/sbin/nologin";
 
 /// SSSD serves a shell of /etc/shells, replaces a vetoed one and one of `allowed_shells` that is missing there, and
 /// serves nologin for any other. Roster has one replacement for all.
@@ -349,7 +351,7 @@ fn allowed_shells(
         None => {}
     }
     if has_rules && !replaces_all {
-        domain.keys.set("replacement_shell", quoted("/usr/sbin/nologin"));
+        domain.keys.set("replacement_shell", quoted(NOLOGIN_SHELL));
         conversion.plan.note(
             "SSSD replaces a vetoed shell, and a shell of allowed_shells that /etc/shells lacks, by shell_fallback, and \
              other shells by nologin. Roster replaces all by replacement_shell, here nologin.",
