@@ -200,8 +200,9 @@ pub unsafe extern "C" fn _nss_roster_getspnam_r(
     unsafe { set_errno(outcome, errnop) }
 }
 
-/// Defines the exports of one enumeration. Entries keep the order of the snapshot. It omits domains that are not listed,
-/// entries that the floor refuses, and entries that a higher-priority domain may override. It never queries the responder.
+/// Defines the exports of one enumeration. Entries keep the order of the snapshot. It omits unlisted domains and entries
+/// that the floor refuses. It also omits entries that a higher-priority domain may override. It never queries the
+/// responder.
 macro_rules! enumeration {
     ($list:ident: $set:ident, $get:ident, $end:ident in $source:ident,
         $find:ident if $is_listed:expr => $fill:path, $out:ty) => {
