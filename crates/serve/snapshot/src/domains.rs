@@ -193,6 +193,7 @@ mod tests {
     use crate::golden::{ACCOUNTS, NAMES, SHADOW, with_flipped_bit, with_record};
     use zerocopy::little_endian::U32;
     extern crate std;
+    use std::vec;
     use std::vec::Vec;
 
     type Found<'a> = Vec<Result<Domain<'a>, Damage>>;
@@ -241,7 +242,7 @@ mod tests {
             let unlist = |slot: &mut DomainOptionsSlot| {
                 slot.flags = U32::new(slot.flags.get() | domain_flags::UNLISTED);
             };
-            file = with_record(&file, SectionId::DomainOptions, position as usize, unlist);
+            file = with_record(&file, SectionId::DomainOptions, position, unlist);
         }
         file
     }

@@ -356,7 +356,7 @@ level = "info"
             "roster.toml:14: domain.corp.start_tls: must be true or false without quotes. Write true. [RST-1017]",
             "roster.toml:15: domain.corp.search_timeout: \"half an hour\" is not a valid duration. Write a number and ms, s, m, h or d, such as \"30s\". [RST-1022]",
             "roster.toml:16: domain.corp.bind_password: passwords are not allowed in this world-readable file. Write the password to a file with mode 0600, and set bind_password_file to its path. [RST-1003]",
-            "roster.toml:17: domain.corp.home: unknown template %x in \"/home/%x\". Use %u (user name), %U (uid), %d (domain), %o (directory's value) or %% (percent sign). [RST-1053]",
+            "roster.toml:17: domain.corp.home: unknown template %x in \"/home/%x\". Use %u (user name), %U (uid), %d (domain), %o (directory's value) or %% (percent sign). Home directories also take %f (name with the domain), %l (first letter) and %h (%o in lower case). [RST-1053]",
             "roster.toml:20: domain.corp.attributes.user_nam: is not a key of this table. Did you mean user_name? [RST-1001]",
             "roster.toml:22: warning: domain.lab: is not used. Add the name to domains in [host], or remove the table. [RST-1060]",
             "roster.toml:22: warning: domain.lab.group: is missing. Add it to [domain.lab]: group = \"/path/group\". [RST-1005]",
@@ -509,7 +509,7 @@ fn each_mistake_has_its_remedy() {
             "refused_shells: \"csh\" is not an absolute path. Write the absolute path, starting with /. [RST-1029]",
         ),
         (
-            "replacement_shell = '/a:b'",
+            "refused_shells = []\nreplacement_shell = '/a:b'",
             "replacement_shell: an entry of passwd(5) cannot contain ':'. Remove the character. [RST-1050]",
         ),
         (
