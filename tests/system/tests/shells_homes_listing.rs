@@ -233,13 +233,12 @@ fn listing_leaves_out_unlisted_domains() {
         ]
     };
     let mut rosterd = Rosterd::start(&tables(true, true));
-    let cases: [((bool, bool), &[&str], &[&str]); 4] = [
-        ((true, true), &["alice", "bob", "zoe"], &["crew", "team"]),
+    for ((corp_listed, lab_listed), users, groups) in [
+        ((true, true), &["alice", "bob", "zoe"][..], &["crew", "team"][..]),
         ((false, true), &["zoe"], &["crew"]),
         ((true, false), &["alice", "bob"], &["team"]),
         ((false, false), &[], &[]),
-    ];
-    for ((corp_listed, lab_listed), users, groups) in cases {
+    ] {
         rosterd.set_domains(&tables(corp_listed, lab_listed));
         rosterd.stop();
         rosterd.launch();
