@@ -512,34 +512,26 @@ fn read(
             return Some(CheckedValue::Servers(servers));
         }
         ValueKind::Domains => {
-            let names = read_elements(value, "names", errors, |value| {
-                let name = text(value)?;
-                value_syntax::domain_name(name).map(|()| name.to_owned())
-            })?;
+            let names = read_texts(value, "names", errors, value_syntax::domain_name)?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Names => {
-            let names = read_elements(value, "names", errors, |value| {
-                let name = text(value)?;
-                value_syntax::entry_name(name).map(|()| name.to_owned())
-            })?;
+            let names = read_texts(value, "names", errors, value_syntax::entry_name)?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Attributes => {
-            let names = read_elements(value, "attributes", errors, |value| {
-                let name = text(value)?;
-                value_syntax::canonical_attribute(name).map(|()| name.to_owned())
-            })?;
+            let names = read_texts(value, "attributes", errors, value_syntax::canonical_attribute)?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Shells => {
-            return Some(CheckedValue::Texts(read_shells(value, errors)?));
+            let shells = read_texts(value, "paths", errors, value_syntax::shell)?;
+            return Some(CheckedValue::Texts(shells));
         }
         ValueKind::AllowedShells if value.get_ref().as_str() == Some(ETC_SHELLS) => {
             return Some(CheckedValue::Shells(AllowedShells::EtcShells));
         }
         ValueKind::AllowedShells => {
-            let shells = read_shells(value, errors)?;
+            let shells = read_texts(value, "paths", errors, value_syntax::shell)?;
             return Some(CheckedValue::Shells(AllowedShells::Listed(shells)));
         }
         ValueKind::Choices { noun, of } => {
@@ -547,17 +539,11 @@ fn read(
             return Some(CheckedValue::Texts(words));
         }
         ValueKind::KeyOptions => {
-            let options = read_elements(value, "options", errors, |value| {
-                let option = text(value)?;
-                value_syntax::key_option(option).map(|()| option.to_owned())
-            })?;
+            let options = read_texts(value, "options", errors, value_syntax::key_option)?;
             return Some(CheckedValue::Texts(options));
         }
         ValueKind::Users => {
-            let names = read_elements(value, "names", errors, |value| {
-                let name = text(value)?;
-                value_syntax::user_name(name).map(|()| name.to_owned())
-            })?;
+            let names = read_texts(value, "names", errors, value_syntax::user_name)?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Hosts { port } => {
@@ -588,11 +574,16 @@ fn read(
     }
 }
 
-/// Reads a list of shells.
-fn read_shells(value: &Spanned<DeValue<'_>>, errors: &mut ElementErrors) -> Option<Vec<String>> {
-    read_elements(value, "paths", errors, |value| {
-        let path = text(value)?;
-        value_syntax::shell(path).map(|()| path.to_owned())
+/// Reads a list of texts that `check` accepts.
+fn read_texts(
+    value: &Spanned<DeValue<'_>>,
+    noun: &str,
+    errors: &mut ElementErrors,
+    check: fn(&str) -> Result<(), CodedError>,
+) -> Option<Vec<String>> {
+    read_elements(value, noun, errors, |value| {
+        let text = text(value)?;
+        check(text).map(|()| text.to_owned())
     })
 }
 
