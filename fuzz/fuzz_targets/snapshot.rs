@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use roster_passwd_format::lines::{ParsedLine, shadow_line};
 use roster_passwd_format::{Group, User};
 use roster_snapshot::layout::{COPY_SLACK, MAGIC, SnapshotKind};
-use roster_snapshot::{Floor, Gids, Snapshot};
+use roster_snapshot::{EntryList, Floor, Gids, Snapshot};
 use roster_snapshot_build::{DomainOptions, IncompleteFlags, MemberVisibility, SnapshotBuilder};
 use std::io::Cursor;
 use std::mem::MaybeUninit;
@@ -104,6 +104,16 @@ fn ask(snapshot: &Snapshot<'_>) {
     for domain in snapshot.domains().into_iter().flatten().flatten() {
         assert!(domain.users.end <= snapshot.shape().users, "{domain:?}");
         assert!(domain.groups.end <= snapshot.shape().groups, "{domain:?}");
+    }
+    for list in [EntryList::Users, EntryList::Groups] {
+        let mut position = 0;
+        while let Ok(listed) = snapshot.listed_from(list, position) {
+            assert!(position <= listed.start && listed.start < listed.end, "{listed:?}");
+            if listed.end == u32::MAX {
+                break;
+            }
+            position = listed.end;
+        }
     }
     assert!(snapshot.responder().is_none_or(|path| path.starts_with(b"/") && !path.contains(&0)));
     for position in 0..POSITIONS_MAX {

@@ -7,6 +7,7 @@ use crate::output::{Align, Progress, count, count_with_noun, print_stderr, print
 use crate::paths::SSSD_CONF;
 use crate::snapshot_file;
 use anyhow::Result;
+use roster_config::ETC_SHELLS;
 use roster_messages::CodedError;
 use roster_messages::table::tools;
 use roster_migration::cache::{self, CacheOptions, CachedAccounts, HomeShell};
@@ -79,7 +80,10 @@ fn read_cache(args: &CompareIdsArgs) -> Result<(CachedAccounts, String), CodedEr
         }
         Err(error) => return Err(error.into()),
     };
-    let home_shell = HomeShell::for_domain(&conf, &domain);
+    // SSSD reads no shells of a file that it cannot read.
+    let shells = roster_admission::read_shells(Path::new(ETC_SHELLS)).unwrap_or_default();
+    let shells = shells.iter().map(|shell| String::from_utf8_lossy(shell).into_owned());
+    let home_shell = HomeShell::for_domain(&conf, &domain).with_etc_shells(shells);
     let [cache_path, times_path] = cache::paths(&args.cache_dir, &domain);
     let cache_bytes = cache::read(&cache_path)?;
     let times = times_path.exists().then(|| cache::read(&times_path)).transpose()?;

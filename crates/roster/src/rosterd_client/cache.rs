@@ -174,7 +174,7 @@ fn as_text(map: EntryMap, entry: &EntryDetails) -> String {
         EntryMap::User => {
             row("uid", &entry.id.to_string());
             row("gid", &entry.gid.to_string());
-            for (name, value) in ["gecos", "home", "shell"].iter().zip(&entry.details) {
+            for (name, value) in ["gecos", "home", "shell", "replaced"].iter().zip(&entry.details) {
                 row(name, value);
             }
             row("groups", &related());
@@ -204,6 +204,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
             "gecos": detail(0),
             "home": detail(1),
             "shell": detail(2),
+            "replaced_shell": detail(3),
             "groups": entry.related,
             "refused": refused,
             "code": Some(&entry.refused_code).filter(|code| !code.is_empty()),
@@ -449,7 +450,7 @@ mod tests {
             name: "alice".to_owned(),
             id: 10_001,
             gid: 20_001,
-            details: ["Alice\x1b", "/home/alice", "/bin/sh"].map(str::to_owned).to_vec(),
+            details: ["Alice\x1b", "/home/alice", "/no", "/bin/x"].map(str::to_owned).to_vec(),
             related: (0..25).map(|n| format!("g{n}")).collect(),
             refused: "an earlier domain has this name".to_owned(),
             refused_code: "RST-5119".to_owned(),
@@ -458,7 +459,7 @@ mod tests {
         assert!(text.starts_with(
             "user alice of corp: not served: an earlier domain has this name [RST-5119]\n    \
              uid       10001\n    gid       20001\n    gecos     Alice\\u{1b}\n    \
-             home      /home/alice\n    shell     /bin/sh\n    groups    g0, g1,"
+             home      /home/alice\n    shell     /no\n    replaced  /bin/x\n    groups    g0, g1,"
         ));
         assert!(text.ends_with("g19 and 5 more\n"));
         let group = EntryDetails { related: Vec::new(), refused: String::new(), ..user };

@@ -12,10 +12,11 @@ use core::mem;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use libc::c_int;
-use roster_snapshot::Snapshot;
+use roster_snapshot::{EntryList, Snapshot};
 
 /// The enumeration of one map. As in glibc, there is one for the process.
 pub struct Enumeration {
+    list: EntryList,
     busy: AtomicBool,
     state: UnsafeCell<EnumerationState>,
 }
@@ -25,24 +26,27 @@ struct EnumerationState {
     file: Option<PrivateSnapshot>,
     /// Position of the next entry.
     position: u32,
+    /// Positions below it belong to a listed domain.
+    listed_end: u32,
     /// Whether the last entry was returned.
     ended: bool,
 }
 
 /// The three enumerations of a process.
-pub static USERS: Enumeration = Enumeration::new();
-pub static GROUPS: Enumeration = Enumeration::new();
-pub static SHADOWS: Enumeration = Enumeration::new();
+pub static USERS: Enumeration = Enumeration::new(EntryList::Users);
+pub static GROUPS: Enumeration = Enumeration::new(EntryList::Groups);
+pub static SHADOWS: Enumeration = Enumeration::new(EntryList::Users);
 
-const START: EnumerationState = EnumerationState { file: None, position: 0, ended: false };
+const START: EnumerationState =
+    EnumerationState { file: None, position: 0, listed_end: 0, ended: false };
 
 // SAFETY: only the thread that has set `busy` accesses `state`.
 unsafe impl Sync for Enumeration {}
 
 impl Enumeration {
     /// Creates an enumeration before its first entry.
-    const fn new() -> Self {
-        Self { busy: AtomicBool::new(false), state: UnsafeCell::new(START) }
+    const fn new(list: EntryList) -> Self {
+        Self { list, busy: AtomicBool::new(false), state: UnsafeCell::new(START) }
     }
 
     /// Returns to the first entry and unmaps the file: `setpwent` and `endpwent`.
@@ -72,12 +76,11 @@ impl Enumeration {
             return Err(Miss::Unavailable(libc::EAGAIN));
         }
         // SAFETY: `busy` was not set before, and stays set as long as the guard lives.
-        Ok(EnumerationGuard { busy: &self.busy, state: unsafe { &mut *self.state.get() } })
+        Ok(EnumerationGuard { turn_of: self, state: unsafe { &mut *self.state.get() } })
     }
 
     /// Acquires the enumeration and ensures an open file, unless the end was reached. Before the first entry, `open`
     /// opens the file of `source`.
-    #[inline(never)]
     pub fn next<S>(
         &self,
         source: &'static S,
@@ -96,15 +99,20 @@ impl Enumeration {
 
 /// Exclusive access to an enumeration for one thread.
 pub struct EnumerationGuard<'e> {
-    busy: &'e AtomicBool,
+    turn_of: &'e Enumeration,
     state: &'e mut EnumerationState,
 }
 
 impl EnumerationGuard<'_> {
-    /// Returns the snapshot and the position of the next entry.
-    pub fn entry(&self) -> Result<(&Snapshot<'_>, u32), Miss> {
-        let file = self.state.file.as_ref().ok_or(Miss::Absent)?;
-        Ok((file.snapshot(), self.state.position))
+    /// Returns the snapshot and the position of the next entry. Leaves out domains that no enumeration lists.
+    pub fn entry(&mut self) -> Result<(&Snapshot<'_>, u32), Miss> {
+        let EnumerationState { file, position, listed_end, .. } = &mut *self.state;
+        let snapshot = file.as_ref().ok_or(Miss::Absent)?.snapshot();
+        if *position >= *listed_end {
+            let listed = snapshot.listed_from(self.turn_of.list, *position)?;
+            (*position, *listed_end) = (listed.start, listed.end);
+        }
+        Ok((snapshot, *position))
     }
 
     /// Skips an entry that is not returned.
@@ -113,7 +121,6 @@ impl EnumerationGuard<'_> {
     }
 
     /// Advances after a returned entry. After the last one, unmaps the file.
-    #[inline(never)]
     pub fn advance(mut self, given: &Result<(), Miss>) {
         match given {
             Ok(()) => self.skip(),
@@ -129,6 +136,6 @@ impl EnumerationGuard<'_> {
 
 impl Drop for EnumerationGuard<'_> {
     fn drop(&mut self) {
-        self.busy.store(false, Release);
+        self.turn_of.busy.store(false, Release);
     }
 }

@@ -7,13 +7,13 @@
 //! code uses any of them during a call.
 #![allow(unsafe_code)]
 
-use crate::enumerate::{EnumerationGuard, GROUPS, SHADOWS, USERS};
+use crate::enumerate::{Enumeration, GROUPS, SHADOWS, USERS};
 use crate::generations::{ACCOUNTS, SHADOW, SnapshotSource};
 use crate::responder_client;
 use crate::result_buffer::{self, GidArray, ResultBuffer};
 use crate::status::{Miss, NssStatus, to_nss_status};
 use core::ffi::CStr;
-use libc::{c_char, c_int, c_long, gid_t, group, passwd, spwd};
+use libc::{c_char, c_int, c_long, c_void, gid_t, group, passwd, spwd};
 use roster_request::LookupKind;
 use roster_snapshot::{Group, LookupResult, Shadow, Snapshot, User};
 use roster_wire::NssRequest;
@@ -200,8 +200,9 @@ pub unsafe extern "C" fn _nss_roster_getspnam_r(
     unsafe { set_errno(outcome, errnop) }
 }
 
-/// Defines the exports of one enumeration. Entries keep the order of the snapshot. It omits entries that the floor
-/// refuses, and entries that a higher-priority domain may override. It never queries the responder.
+/// Defines the exports of one enumeration. Entries keep the order of the snapshot. It omits unlisted domains and entries
+/// that the floor refuses. It also omits entries that a higher-priority domain may override. It never queries the
+/// responder.
 macro_rules! enumeration {
     ($list:ident: $set:ident, $get:ident, $end:ident in $source:ident,
         $find:ident if $is_listed:expr => $fill:path, $out:ty) => {
@@ -229,33 +230,68 @@ macro_rules! enumeration {
                 buflen: usize,
                 errnop: *mut c_int,
             ) -> NssStatus {
-                let give = |guard: &EnumerationGuard<'_>| {
-                    let (snapshot, position) = guard.entry()?;
+                /// Fills the result with the entry at a position.
+                ///
+                /// # Safety
+                /// `result` is writable.
+                unsafe fn give(
+                    snapshot: &Snapshot<'_>,
+                    position: u32,
+                    result: *mut c_void,
+                    buffer: ResultBuffer<'_>,
+                ) -> Result<(), Miss> {
                     let entry = present(snapshot.$find(position))?;
                     if !$is_listed(&entry) {
                         return Err(Miss::NeedsResponder);
                     }
-                    // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
-                    let buffer = unsafe { ResultBuffer::new(buffer, buflen) };
-                    // SAFETY: glibc passes a writable `result`.
-                    unsafe { $fill(&entry, result, buffer) }
-                };
-                let outcome = $list.next(&$source, SnapshotSource::open).and_then(|mut guard| {
-                    // Bounded by the end of the list.
-                    let given = loop {
-                        match give(&guard) {
-                            Err(Miss::NeedsResponder) => guard.skip(),
-                            given => break given,
-                        }
-                    };
-                    guard.advance(&given);
-                    given
-                });
-                // SAFETY: glibc passes a writable `errnop`.
-                unsafe { set_errno(outcome, errnop) }
+                    // SAFETY: writable, as promised.
+                    unsafe { $fill(&entry, result.cast::<$out>(), buffer) }
+                }
+                // SAFETY: glibc passes writable memory, and `give` fills a result of this type.
+                unsafe { next_entry(&$list, &$source, give, result.cast(), buffer, buflen, errnop) }
             }
         };
     };
+}
+
+/// Fills a result with the entry at a position of a snapshot. [`Miss::NeedsResponder`] stands for an entry that no
+/// enumeration lists.
+type FillEntry = unsafe fn(&Snapshot<'_>, u32, *mut c_void, ResultBuffer<'_>) -> Result<(), Miss>;
+
+/// Returns the next entry of an enumeration. The three enumerations share this code.
+///
+/// # Safety
+/// `give` may fill `result`. `buffer` has `buflen` writable bytes. `errnop` is writable.
+#[inline(never)]
+unsafe fn next_entry(
+    list: &'static Enumeration,
+    source: &'static SnapshotSource,
+    give: FillEntry,
+    result: *mut c_void,
+    buffer: *mut c_char,
+    buflen: usize,
+    errnop: *mut c_int,
+) -> NssStatus {
+    let outcome = list.next(source, SnapshotSource::open).and_then(|mut guard| {
+        // Bounded by the end of the list.
+        let given = loop {
+            // SAFETY: as promised; the buffer of the pass before was dropped.
+            let room = unsafe { ResultBuffer::new(buffer, buflen) };
+            let given = match guard.entry() {
+                // SAFETY: as promised.
+                Ok((snapshot, position)) => unsafe { give(snapshot, position, result, room) },
+                Err(miss) => Err(miss),
+            };
+            match given {
+                Err(Miss::NeedsResponder) => guard.skip(),
+                given => break given,
+            }
+        };
+        guard.advance(&given);
+        given
+    });
+    // SAFETY: writable, as promised.
+    unsafe { set_errno(outcome, errnop) }
 }
 
 enumeration!(USERS: _nss_roster_setpwent, _nss_roster_getpwent_r, _nss_roster_endpwent

@@ -42,6 +42,12 @@ impl Domain<'_> {
         self.flags & domain_flags::ANY_CASE != 0
     }
 
+    /// Returns whether enumerations return the entries.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.flags & domain_flags::UNLISTED == 0
+    }
+
     /// Returns whether the domain has that name or short name, in any spelling.
     #[inline(never)]
     #[must_use]

@@ -27,6 +27,7 @@ pub mod hash;
 mod header;
 mod index;
 pub mod layout;
+mod listing;
 mod member_lists;
 mod spellings;
 mod strings;
@@ -35,6 +36,7 @@ pub use domains::{Domain, Domains};
 pub use floor::{Floor, IdLimits, ServedIds};
 pub use header::{OpenError, SectionInfo, Snapshot, SnapshotSummary};
 pub use index::Index;
+pub use listing::EntryList;
 pub use member_lists::{Gids, Members};
 pub use strings::EntryStrings;
 

@@ -7,12 +7,13 @@
 mod domain_names;
 mod locals;
 mod name_set;
+mod shells;
 
 pub use domain_names::DomainNames;
-pub use locals::{IdRanges, LocalFiles, Locals};
+pub use locals::{IdRanges, LocalFiles, Locals, read_shells};
 pub use name_set::NameSet;
 
-use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, USERS_GID};
+use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, ServingConfig, USERS_GID};
 use roster_messages::{Message, table::directory};
 use roster_passwd_format::{Group, User};
 use std::borrow::Cow;
@@ -119,6 +120,8 @@ pub struct Rules {
     pub exceptions: AdmissionExceptions,
     /// Names of the entries.
     pub names: DomainNames,
+    /// Home directories and shells of the users.
+    pub serving: ServingConfig,
 }
 
 /// A type that has the fields of a user.
@@ -155,6 +158,8 @@ impl AsGroup for Group<'_> {
 pub struct Admitted<'a, T> {
     entry: &'a T,
     name: Cow<'a, [u8]>,
+    /// Of a user: the shell that is served instead of the entry's.
+    replacement_shell: Option<&'a [u8]>,
 }
 
 impl<'a, T> Admitted<'a, T> {
@@ -168,6 +173,14 @@ impl<'a, T> Admitted<'a, T> {
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+}
+
+impl<'a, U: AsUser> Admitted<'a, U> {
+    /// Returns the shell with which the user may be served.
+    #[must_use]
+    pub fn shell(&self) -> &'a [u8] {
+        self.replacement_shell.unwrap_or_else(|| self.entry.as_user().shell.unwrap_or_default())
     }
 }
 
@@ -488,11 +501,12 @@ impl Rules {
             allowed_local_gids: host.allowed_local_gids.clone(),
             exceptions: host.exceptions.clone(),
             names: DomainNames::of_domain(domain),
+            serving: domain.serving.clone(),
         }
     }
 
     /// Returns rules that allow an id if any of these domains allows it, for an entry of an unknown domain. All domains
-    /// have the exceptions of the host. `None` without a domain.
+    /// have the exceptions of the host. No shell is replaced. `None` without a domain.
     #[must_use]
     pub fn any_of<'r>(all: &(impl Iterator<Item = &'r Self> + Clone)) -> Option<Self> {
         let gids = all.clone().flat_map(|rules| rules.allowed_local_gids.iter().copied());
@@ -502,6 +516,10 @@ impl Rules {
             allowed_local_gids: gids.collect(),
             exceptions: all.clone().next()?.exceptions.clone(),
             names: DomainNames::default(),
+            serving: ServingConfig {
+                empty_homes: all.clone().any(|rules| rules.serving.empty_homes),
+                ..ServingConfig::default()
+            },
         })
     }
 
@@ -511,7 +529,7 @@ impl Rules {
     ///
     /// The reason if not.
     pub fn user<'a, U: AsUser>(
-        &self,
+        &'a self,
         entry: &'a U,
         locals: &Locals,
     ) -> Result<Admitted<'a, U>, Refusal> {
@@ -536,12 +554,21 @@ impl Rules {
             return Err(Refusal::Local(Id::Uid, user.uid));
         }
         text(TextField::Gecos, user.gecos.unwrap_or_default())?;
-        folder(TextField::Home, user.dir.unwrap_or_default())?;
-        let shell = user.shell.unwrap_or_default();
+        let (home, shell) = (user.dir.unwrap_or_default(), user.shell.unwrap_or_default());
+        if !(home.is_empty() && self.serving.empty_homes) {
+            folder(TextField::Home, home)?;
+        }
         if !shell.is_empty() {
             folder(TextField::Shell, shell)?;
         }
-        Ok(Admitted { entry, name })
+        let replacement_shell = self.replacement_shell(shell, locals);
+        Ok(Admitted { entry, name, replacement_shell })
+    }
+
+    /// Returns the shell that is served instead of a shell that users may not have. `None`: they may have it.
+    #[must_use]
+    pub fn replacement_shell(&self, shell: &[u8], locals: &Locals) -> Option<&[u8]> {
+        shells::replacement(&self.serving.shells, shell, &locals.shells)
     }
 
     /// Checks whether the group may be served.
@@ -571,7 +598,7 @@ impl Rules {
             return Err(Refusal::Local(Id::Gid, gid));
         }
         self.shared_gid(Id::Gid, gid, locals)?;
-        Ok(Admitted { entry: group, name })
+        Ok(Admitted { entry: group, name, replacement_shell: None })
     }
 
     /// Returns an admitted user under its name with the domain, because an entry of another domain has the name alone.
@@ -585,7 +612,7 @@ impl Rules {
         locals: &Locals,
     ) -> Result<Admitted<'a, U>, Refusal> {
         let name = self.qualified_name(user.entry.as_user().name, &locals.user_names)?;
-        Ok(Admitted { entry: user.entry, name })
+        Ok(Admitted { entry: user.entry, name, replacement_shell: user.replacement_shell })
     }
 
     /// Returns an admitted group under its name with the domain, as [`Rules::qualify_user`].
@@ -599,7 +626,7 @@ impl Rules {
         locals: &Locals,
     ) -> Result<Admitted<'a, G>, Refusal> {
         let name = self.qualified_name(group.entry.name(), &locals.group_names)?;
-        Ok(Admitted { entry: group.entry, name })
+        Ok(Admitted { entry: group.entry, name, replacement_shell: None })
     }
 
     fn qualified_name<'a>(
@@ -816,7 +843,7 @@ fn has_control_characters(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_config::{NameCase, NameConfig};
+    use roster_config::{AllowedShells, NameCase, NameConfig, ShellRules};
 
     #[test]
     fn privileged_names_are_in_order() {
@@ -836,6 +863,7 @@ mod tests {
             allowed_local_gids: Vec::new(),
             exceptions: AdmissionExceptions::default(),
             names: DomainNames::default(),
+            serving: ServingConfig::default(),
         }
     }
 
@@ -1005,5 +1033,40 @@ mod tests {
         let Ok(admitted) = rules.user(&user, &locals) else { panic!("admitted") };
         let refusal = rules.qualify_user(&admitted, &locals).err().map(|refusal| refusal.message());
         assert_eq!(refusal, Some(&directory::NAME_OF_HIGHER_DOMAIN));
+    }
+
+    #[test]
+    fn admission_empty_home_needs_key() {
+        let homeless = User { dir: Some(b""), ..USER };
+        assert_eq!(code_of_user(&homeless), &directory::HOME_EMPTY);
+        let serving = ServingConfig { empty_homes: true, ..ServingConfig::default() };
+        let rules = Rules { serving, ..rules() };
+        assert!(rules.user(&homeless, &locals()).is_ok());
+        assert!(rules.user(&User { dir: None, ..USER }, &locals()).is_ok());
+        let relative = User { dir: Some(b"home"), ..USER };
+        assert!(rules.user(&relative, &locals()).is_err());
+        let any = Rules::any_of(&[rules].iter()).expect("rules");
+        assert!(any.serving.empty_homes);
+    }
+
+    #[test]
+    fn admission_refused_shell_is_replaced() {
+        let shells = ShellRules {
+            allowed: AllowedShells::EtcShells,
+            refused: Vec::new(),
+            replacement: "/no".to_owned(),
+        };
+        let serving = ServingConfig { shells, ..ServingConfig::default() };
+        let rules = Rules { serving, ..with_case(NameCase::Sensitive) };
+        let locals = Locals { shells: [b"/bin/zsh".to_vec()].into(), ..locals() };
+        for (shell, served) in [("/bin/zsh", "/bin/zsh"), ("/bin/x", "/no"), ("", "/no")] {
+            let user = User { shell: Some(shell.as_bytes()), ..USER };
+            let Ok(admitted) = rules.user(&user, &locals) else { panic!("admitted") };
+            assert_eq!(admitted.shell(), served.as_bytes(), "{shell}");
+            let Ok(qualified) = rules.qualify_user(&admitted, &locals) else { panic!("admitted") };
+            assert_eq!(qualified.shell(), served.as_bytes(), "{shell}");
+        }
+        let relative = User { shell: Some(b"bash"), ..USER };
+        assert!(rules.user(&relative, &locals).is_err(), "another shell hides no faulty entry");
     }
 }

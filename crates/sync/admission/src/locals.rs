@@ -2,7 +2,8 @@
 //! The host's own accounts, read from its passwd, group, subuid and subgid files.
 
 use crate::name_set::NameSet;
-use roster_config::{HostConfig, USERS_GID};
+use crate::shells;
+use roster_config::{ETC_SHELLS, HostConfig, USERS_GID};
 use roster_passwd_format::lines::{ParsedLine, group_line, passwd_line};
 use roster_passwd_format::{Group, User, is_nis};
 use std::collections::HashSet;
@@ -27,6 +28,8 @@ pub struct Locals {
     pub subgids: IdRanges,
     /// Group [`USERS_GID`] has the name `users`.
     pub has_users_group: bool,
+    /// Paths in shells(5). Empty if no domain needs them.
+    pub shells: HashSet<Vec<u8>>,
 }
 
 impl Locals {
@@ -41,6 +44,7 @@ impl Locals {
             && self.subuids.is_subset(&other.subuids)
             && self.subgids.is_subset(&other.subgids)
             && self.has_users_group == other.has_users_group
+            && self.shells.is_subset(&other.shells)
     }
 
     /// Adds the accounts of `other`.
@@ -52,6 +56,8 @@ impl Locals {
         self.primary_gids.extend(other.primary_gids);
         self.subuids.add(other.subuids);
         self.subgids.add(other.subgids);
+        // A file that is being written may lack shells that users have.
+        self.shells.extend(other.shells);
         // The flag allows more entries, so both must have it.
         self.has_users_group &= other.has_users_group;
     }
@@ -108,21 +114,29 @@ pub struct LocalFiles {
     pub group: PathBuf,
     pub subuid: PathBuf,
     pub subgid: PathBuf,
+    /// shells(5), if a domain needs it.
+    pub shells: Option<PathBuf>,
 }
 
 impl LocalFiles {
-    /// Returns the configured files.
+    /// Returns the configured files, without shells(5).
     #[must_use]
     pub fn new(host: &HostConfig) -> Self {
         let HostConfig { passwd, group, subuid, subgid, .. } = host.clone();
-        Self { passwd, group, subuid, subgid }
+        Self { passwd, group, subuid, subgid, shells: None }
+    }
+
+    /// Returns the files with shells(5) if `needed`.
+    #[must_use]
+    pub fn with_shells(self, needed: bool) -> Self {
+        Self { shells: needed.then(|| PathBuf::from(ETC_SHELLS)), ..self }
     }
 
     /// Returns the paths for a watch.
     #[must_use]
-    pub fn paths(&self) -> [PathBuf; 4] {
-        let Self { passwd, group, subuid, subgid } = self.clone();
-        [passwd, group, subuid, subgid]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let Self { passwd, group, subuid, subgid, shells } = self.clone();
+        [passwd, group, subuid, subgid].into_iter().chain(shells).collect()
     }
 
     /// Reads the files. Skips the lines that glibc `files` skips.
@@ -134,7 +148,23 @@ impl LocalFiles {
         let mut locals = read_accounts(&self.passwd, &self.group)?;
         locals.subuids = subordinate(&self.subuid)?;
         locals.subgids = subordinate(&self.subgid)?;
+        if let Some(file) = &self.shells {
+            locals.shells = read_shells(file)?;
+        }
         Ok(locals)
+    }
+}
+
+/// Reads shells(5). Without the file the shells of getusershell(3) count.
+///
+/// # Errors
+///
+/// The file is unreadable.
+pub fn read_shells(file: &Path) -> io::Result<HashSet<Vec<u8>>> {
+    match fs::read(file) {
+        Ok(text) => Ok(shells::parse(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(shells::without_file()),
+        Err(error) => Err(unreadable(file, &error)),
     }
 }
 
@@ -210,7 +240,7 @@ mod tests {
     fn files(folder: &Path) -> LocalFiles {
         let [passwd, group, subuid, subgid] =
             ["passwd", "group", "subuid", "subgid"].map(|name| folder.join(name));
-        LocalFiles { passwd, group, subuid, subgid }
+        LocalFiles { passwd, group, subuid, subgid, shells: Some(folder.join("shells")) }
     }
 
     #[test]
@@ -241,6 +271,9 @@ mod tests {
         let locals = files.read().expect("whole");
         assert_eq!((locals.primary_gids, locals.has_users_group), ([0, 1501].into(), true));
         assert_eq!((locals.subuids, locals.subgids), Default::default());
+        assert_eq!(locals.shells, shells::without_file());
+        fs::write(files.shells.as_ref().unwrap(), "/bin/zsh\n").expect("write");
+        assert_eq!(files.read().expect("whole").shells, [b"/bin/zsh".to_vec()].into());
         fs::write(&files.subuid, "bob:100000:65536\nbad\n1500:165536:1\n\n#x:1:1:1\n")
             .expect("write");
         fs::write(&files.subgid, "bob:4294967295:9\nbob:7:0\neve:4294967296:9\n").expect("write");

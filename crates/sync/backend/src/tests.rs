@@ -14,7 +14,8 @@ use super::engine::{Engine, EngineSettings, LoadedCache, PendingRereads};
 use super::rejected::LISTED_MAX;
 use roster_bus::domain_image::{COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, Numbers, Record};
 use roster_config::{
-    AuthConfig, AuthMethod, DomainConfig, DomainMode, FilesConfig, HomeShellOverrides, WhenAway,
+    AuthConfig, AuthMethod, DomainConfig, DomainMode, FilesConfig, HomeShellOverrides,
+    ServingConfig, WhenAway,
 };
 use roster_domain_cache::{self as store, DomainCache, OpenedCache};
 use roster_messages::CodedError;
@@ -910,6 +911,7 @@ fn cache_in(folder: &Path, mode: DomainMode) -> CacheWriter {
         max_id: 60_000,
         mode,
         overrides: HomeShellOverrides::default(),
+        serving: ServingConfig::default(),
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),

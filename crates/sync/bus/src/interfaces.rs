@@ -525,7 +525,7 @@ pub struct EntryDetails {
     pub id: u32,
     /// Primary gid, of a user.
     pub gid: u32,
-    /// GECOS, home directory and shell, of a user.
+    /// GECOS, home directory and shell, of a user. Then the directory's shell, if another one replaces it.
     pub details: Vec<String>,
     /// Members of a group, or groups of a user, as in the directory: served or not.
     pub related: Vec<String>,

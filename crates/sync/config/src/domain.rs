@@ -12,7 +12,7 @@ use crate::{
     DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
     KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues, NameCase,
     NameConfig, OfflineConfig, PasswordChangeConfig, PasswordOperation, ProviderConfig, SearchBase,
-    SearchConfig, SecretFile, WhenAway,
+    SearchConfig, SecretFile, ServingConfig, ShellRules, WhenAway,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -43,13 +43,15 @@ pub(crate) fn domain<'d>(
     let binds_by_key = provider == "ldap" && section.has_text(&keys::LDAP_BIND, "gssapi");
     let (auth, gssapi) = auth(&mut section, &provider, binds_by_key);
     let binds = BindContext { as_users: auth.method == AuthMethod::Ldap, gssapi };
+    let overrides = overrides(&mut section);
     let mut domain = DomainConfig {
         name: name.to_owned(),
         min_id,
         max_id,
         names: names(&mut section, mode),
         mode,
-        overrides: overrides(&mut section),
+        serving: serving(&mut section, &overrides),
+        overrides,
         mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
         refresh: on_demand_duration(&mut section, mode, &keys::DOMAIN_REFRESH),
         negative: on_demand_duration(&mut section, mode, &keys::DOMAIN_NEGATIVE),
@@ -311,6 +313,44 @@ fn overrides(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrides {
         }
     }
     overrides
+}
+
+fn serving(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    overrides: &HomeShellOverrides,
+) -> ServingConfig {
+    let empty_homes = section.value(&keys::DOMAIN_ALLOW_EMPTY_HOME);
+    let has_home = match (&overrides.home, &overrides.fallback_home) {
+        // A template that is the directory's value alone may be empty.
+        (Some(home), _) => home.starts_with('/'),
+        (None, fallback) => fallback.is_some(),
+    };
+    if empty_homes && has_home {
+        let text = "has no effect together with home or fallback_home";
+        let error = CodedError::new(&codes::EMPTY_HOME_UNUSED, text);
+        section.warning(&keys::DOMAIN_ALLOW_EMPTY_HOME, error);
+    }
+    ServingConfig {
+        enumerate: section.value_or(&keys::DOMAIN_ENUMERATE, true),
+        empty_homes,
+        shells: shells(section),
+    }
+}
+
+fn shells(section: &mut TomlSection<'_, '_, '_, '_>) -> ShellRules {
+    let rules = ShellRules {
+        allowed: section.optional_value(&keys::DOMAIN_ALLOWED_SHELLS).unwrap_or_default(),
+        refused: section.value(&keys::DOMAIN_REFUSED_SHELLS),
+        replacement: section.value(&keys::DOMAIN_REPLACEMENT_SHELL),
+    };
+    let has_rules =
+        section.has(&keys::DOMAIN_ALLOWED_SHELLS) || section.has(&keys::DOMAIN_REFUSED_SHELLS);
+    if !has_rules && section.has(&keys::DOMAIN_REPLACEMENT_SHELL) {
+        let text = "has no effect without allowed_shells or refused_shells";
+        let error = CodedError::new(&codes::REPLACEMENT_SHELL_UNUSED, text);
+        section.warning(&keys::DOMAIN_REPLACEMENT_SHELL, error);
+    }
+    rules
 }
 
 /// Reads a key of domains in on-demand mode.

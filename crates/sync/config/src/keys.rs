@@ -4,7 +4,9 @@
 //! The parser reads a key by its [`Key`], and has no other list of names, types or defaults. `roster check-config
 //! --explain` and roster.toml(5) use the same declarations. This module reads no file.
 
-use crate::{AccountCheck, LdapServer, ListenAddress, SearchBase, SecretFile};
+use crate::{
+    AccountCheck, AllowedShells, ETC_SHELLS, LdapServer, ListenAddress, SearchBase, SecretFile,
+};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -128,9 +130,15 @@ pub enum ValueKind {
     SecretFile,
     /// A home directory or shell with templates.
     Template {
-        /// The template %o, the directory's value, is allowed.
-        original: bool,
+        /// The allowed letters behind a percent sign.
+        letters: &'static str,
     },
+    /// The path of a shell.
+    Shell,
+    /// Paths of shells.
+    Shells,
+    /// Paths of shells, or the file that lists them.
+    AllowedShells,
     /// A distinguished name (RFC 4514).
     Dn,
     /// A distinguished name, or a list of search bases.
@@ -197,6 +205,7 @@ impl ValueKind {
             Self::SecretFile => ValueType::SecretFile,
             Self::Choice { .. }
             | Self::Template { .. }
+            | Self::Shell
             | Self::Dn
             | Self::Filter
             | Self::FilterTemplate
@@ -213,11 +222,13 @@ impl ValueKind {
             | Self::Domains
             | Self::Users
             | Self::Names
+            | Self::Shells
             | Self::Choices { .. }
             | Self::KeyOptions => ValueType::Texts,
             Self::Gids => ValueType::Integers,
             Self::Uris => ValueType::Servers,
             Self::Bases => ValueType::Bases,
+            Self::AllowedShells => ValueType::Shells,
             Self::Listen => ValueType::Listen,
         }
     }
@@ -235,6 +246,9 @@ impl ValueKind {
             Self::Path => "absolute path".to_owned(),
             Self::SecretFile => "absolute path or \"credential:NAME\"".to_owned(),
             Self::Template { .. } => "path with templates".to_owned(),
+            Self::Shell => "absolute path".to_owned(),
+            Self::Shells => "list of paths".to_owned(),
+            Self::AllowedShells => format!("list of paths or \"{ETC_SHELLS}\""),
             Self::Dn => "DN".to_owned(),
             Self::Bases => "DN or list of bases".to_owned(),
             Self::Filter | Self::FilterTemplate => "LDAP filter".to_owned(),
@@ -352,6 +366,7 @@ pub enum ValueType {
     Integers,
     Servers,
     Bases,
+    Shells,
     Listen,
 }
 
@@ -381,6 +396,7 @@ key_types! {
     Integers: Vec<u32>;
     Servers: Vec<LdapServer>;
     Bases: Vec<SearchBase>;
+    Shells: AllowedShells;
     Listen: ListenAddress;
 }
 
@@ -649,30 +665,72 @@ declare_keys! {
     DOMAIN_HOME: String = table_key(
         ConfigTable::Domain,
         "home",
-        ValueKind::Template { original: true },
+        ValueKind::Template { letters: "uUdfloh" },
         KeyDefault::Absent,
         "Home directory of every user, instead of the directory's value. See TEMPLATES.",
     );
     DOMAIN_FALLBACK_HOME: String = table_key(
         ConfigTable::Domain,
         "fallback_home",
-        ValueKind::Template { original: false },
+        ValueKind::Template { letters: "uUdfl" },
         KeyDefault::Absent,
-        "Home directory of users without one. Without this key rosterd rejects such users.",
+        "Home directory of users without one. Without this key rosterd rejects such users, unless \
+         allow_empty_home = true.",
+    );
+    DOMAIN_ALLOW_EMPTY_HOME: bool = table_key(
+        ConfigTable::Domain,
+        "allow_empty_home",
+        ValueKind::Boolean,
+        KeyDefault::Value("false"),
+        "Serve users without a home directory, with an empty field. Most programs then start such a user in /. Some \
+         refuse the login.",
     );
     DOMAIN_SHELL: String = table_key(
         ConfigTable::Domain,
         "shell",
-        ValueKind::Template { original: true },
+        ValueKind::Template { letters: "uUdo" },
         KeyDefault::Absent,
         "Shell of every user, instead of the directory's value.",
     );
     DOMAIN_FALLBACK_SHELL: String = table_key(
         ConfigTable::Domain,
         "fallback_shell",
-        ValueKind::Template { original: false },
+        ValueKind::Template { letters: "uUd" },
         KeyDefault::Absent,
         "Shell of users without one. Without this key the field is empty, which programs read as /bin/sh.",
+    );
+    DOMAIN_ALLOWED_SHELLS: AllowedShells = table_key(
+        ConfigTable::Domain,
+        "allowed_shells",
+        ValueKind::AllowedShells,
+        KeyDefault::Absent,
+        "Shells that users may have. Any other shell is replaced by replacement_shell. \"/etc/shells\" allows the \
+         shells that the file lists, and rosterd follows its changes. Without the file /bin/sh and /bin/csh are allowed. \
+         Paths are compared letter by letter. An empty shell counts as /bin/sh. /usr/sbin/nologin, /sbin/nologin, /bin/false and \
+         /usr/bin/false stay. The rule comes after shell and fallback_shell. Without this key all shells are allowed.",
+    );
+    DOMAIN_REFUSED_SHELLS: Vec<String> = table_key(
+        ConfigTable::Domain,
+        "refused_shells",
+        ValueKind::Shells,
+        KeyDefault::Value("[]"),
+        "Shells that are replaced by replacement_shell although allowed_shells allows them. Another path of the same \
+         program is another shell: list /bin/csh and /usr/bin/csh.",
+    );
+    DOMAIN_REPLACEMENT_SHELL: String = table_key(
+        ConfigTable::Domain,
+        "replacement_shell",
+        ValueKind::Shell,
+        KeyDefault::Value("\"/usr/sbin/nologin\""),
+        "Shell instead of one that allowed_shells or refused_shells does not allow.",
+    );
+    DOMAIN_ENUMERATE: bool = table_key(
+        ConfigTable::Domain,
+        "enumerate",
+        ValueKind::Boolean,
+        KeyDefault::Value("true"),
+        "List the entries in `getent passwd` and `getent group`. With false these commands leave out the domain, and \
+         lookups by name and id answer as before. An on-demand domain lists the entries that the snapshot has.",
     );
     DOMAIN_MASS_DELETION: f64 = table_key(
         ConfigTable::Domain,

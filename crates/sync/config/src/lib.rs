@@ -25,6 +25,7 @@ mod merge;
 mod ownership;
 mod search_bases;
 mod secret_files;
+mod serving;
 mod toml_section;
 mod value_syntax;
 
@@ -35,6 +36,7 @@ pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used}
 pub use load::{ParsedConfig, parse, parse_files};
 pub use ownership::check_ownership;
 pub use secret_files::{credentials_directory, host_anchors, trust_anchors};
+pub use serving::{AllowedShells, ETC_SHELLS, ServingConfig, ShellRules};
 
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -162,6 +164,8 @@ pub struct DomainConfig {
     pub mode: DomainMode,
     /// Home directory and shell of its users.
     pub overrides: HomeShellOverrides,
+    /// How its entries are served.
+    pub serving: ServingConfig,
     /// Share of the domain's entries, 0 to 1. Removals beyond it at once wait for an approval.
     pub mass_deletion: f64,
     /// On demand: the interval at which used entries are refreshed.
@@ -366,7 +370,8 @@ pub enum WhenAway {
 }
 
 /// Home directories and shells that replace the directory's values. In templates `%u` is the user name, `%U` the uid,
-/// `%d` the domain, `%o` the original value, `%%` a percent sign.
+/// `%d` the domain, `%o` the original value, `%%` a percent sign. In home directories `%f` is the name with the domain,
+/// `%l` the first letter of the name, `%h` the original value in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HomeShellOverrides {
     /// Home directory of every user.

@@ -9,8 +9,8 @@ use crate::diagnostic::{SourceIndex, nearest, with_position};
 use crate::explain::{EffectiveSetting, ValueOrigin};
 use crate::keys::{self, ConfigKey, ConfigTable, Key, KeyDefault, ValueKind, keys_of};
 use crate::{
-    LdapServer, ListenAddress, SEARCH_BASES_MAX, SearchBase, SearchScope, SecretFile, ldap_filter,
-    search_bases, value_syntax,
+    AllowedShells, ETC_SHELLS, LdapServer, ListenAddress, SEARCH_BASES_MAX, SearchBase,
+    SearchScope, SecretFile, ldap_filter, search_bases, value_syntax,
 };
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Severity};
@@ -34,6 +34,7 @@ pub(crate) enum CheckedValue {
     Integers(Vec<u32>),
     Servers(Vec<LdapServer>),
     Bases(Vec<SearchBase>),
+    Shells(AllowedShells),
     Listen(ListenAddress),
 }
 
@@ -55,6 +56,11 @@ impl CheckedValue {
                 list(values.iter().map(|value| string(&value.to_string())).collect())
             }
             Self::Bases(values) => search_bases::value(values),
+            Self::Shells(AllowedShells::Any) => "[]".to_owned(),
+            Self::Shells(AllowedShells::EtcShells) => string(ETC_SHELLS),
+            Self::Shells(AllowedShells::Listed(shells)) => {
+                list(shells.iter().map(|shell| string(shell)).collect())
+            }
             Self::Listen(ListenAddress::Unix(path)) => string(&format!("unix:{}", path.display())),
             Self::Listen(ListenAddress::Tcp(address)) => string(&address.to_string()),
         }
@@ -102,6 +108,7 @@ values! {
     Integers: Vec<u32>;
     Servers: Vec<LdapServer>;
     Bases: Vec<SearchBase>;
+    Shells: AllowedShells;
     Listen: ListenAddress;
 }
 
@@ -407,11 +414,12 @@ const FOREIGN_KEYS: &[(&str, &str)] = &[
     ("ldap_tls_key", "tls_key"),
     ("ldap_sasl_authid", "bind_principal"),
     ("ldap_krb5_keytab", "krb5_keytab"),
-    ("enumerate", "mode"),
     ("override_homedir", "home"),
     ("override_shell", "shell"),
     ("default_shell", "fallback_shell"),
     ("fallback_homedir", "fallback_home"),
+    ("vetoed_shells", "refused_shells"),
+    ("shell_fallback", "replacement_shell"),
     ("ldap_network_timeout", "connect_timeout"),
     ("ldap_search_timeout", "search_timeout"),
     ("entry_negative_timeout", "negative_ttl"),
@@ -504,42 +512,38 @@ fn read(
             return Some(CheckedValue::Servers(servers));
         }
         ValueKind::Domains => {
-            let names = read_elements(value, "names", errors, |value| {
-                let name = text(value)?;
-                value_syntax::domain_name(name).map(|()| name.to_owned())
-            })?;
+            let names = read_texts(value, "names", errors, value_syntax::domain_name)?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Names => {
-            let names = read_elements(value, "names", errors, |value| {
-                let name = text(value)?;
-                value_syntax::entry_name(name).map(|()| name.to_owned())
-            })?;
+            let names = read_texts(value, "names", errors, value_syntax::entry_name)?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Attributes => {
-            let names = read_elements(value, "attributes", errors, |value| {
-                let name = text(value)?;
-                value_syntax::canonical_attribute(name).map(|()| name.to_owned())
-            })?;
+            let names = read_texts(value, "attributes", errors, value_syntax::canonical_attribute)?;
             return Some(CheckedValue::Texts(names));
+        }
+        ValueKind::Shells => {
+            let shells = read_texts(value, "paths", errors, value_syntax::shell)?;
+            return Some(CheckedValue::Texts(shells));
+        }
+        ValueKind::AllowedShells if value.get_ref().as_str() == Some(ETC_SHELLS) => {
+            return Some(CheckedValue::Shells(AllowedShells::EtcShells));
+        }
+        ValueKind::AllowedShells => {
+            let shells = read_texts(value, "paths", errors, value_syntax::shell)?;
+            return Some(CheckedValue::Shells(AllowedShells::Listed(shells)));
         }
         ValueKind::Choices { noun, of } => {
             let words = read_elements(value, "words", errors, |value| choice(value, noun, of))?;
             return Some(CheckedValue::Texts(words));
         }
         ValueKind::KeyOptions => {
-            let options = read_elements(value, "options", errors, |value| {
-                let option = text(value)?;
-                value_syntax::key_option(option).map(|()| option.to_owned())
-            })?;
+            let options = read_texts(value, "options", errors, value_syntax::key_option)?;
             return Some(CheckedValue::Texts(options));
         }
         ValueKind::Users => {
-            let names = read_elements(value, "names", errors, |value| {
-                let name = text(value)?;
-                value_syntax::user_name(name).map(|()| name.to_owned())
-            })?;
+            let names = read_texts(value, "names", errors, value_syntax::user_name)?;
             return Some(CheckedValue::Texts(names));
         }
         ValueKind::Hosts { port } => {
@@ -568,6 +572,19 @@ fn read(
             None
         }
     }
+}
+
+/// Reads a list of texts that `check` accepts.
+fn read_texts(
+    value: &Spanned<DeValue<'_>>,
+    noun: &str,
+    errors: &mut ElementErrors,
+    check: fn(&str) -> Result<(), CodedError>,
+) -> Option<Vec<String>> {
+    read_elements(value, noun, errors, |value| {
+        let text = text(value)?;
+        check(text).map(|()| text.to_owned())
+    })
 }
 
 /// Reads a DN, or a list of bases, as the value of the key of this name.
@@ -694,9 +711,10 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Cod
         ValueKind::Choice { noun, of } => CheckedValue::Text(choice(value, noun, of)?),
         ValueKind::Path => CheckedValue::Path(value_syntax::path(text(value)?)?),
         ValueKind::SecretFile => CheckedValue::SecretFile(value_syntax::secret_file(text(value)?)?),
-        ValueKind::Template { original } => {
-            checked(value, |text| value_syntax::template(text, original))?
+        ValueKind::Template { letters } => {
+            checked(value, |text| value_syntax::template(text, letters))?
         }
+        ValueKind::Shell => checked(value, value_syntax::shell)?,
         ValueKind::Domain => checked(value, value_syntax::domain_name)?,
         ValueKind::ShortName => checked(value, value_syntax::short_name)?,
         ValueKind::Dn => checked(value, value_syntax::dn)?,
@@ -715,6 +733,8 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Cod
         | ValueKind::Users
         | ValueKind::Hosts { .. }
         | ValueKind::Names
+        | ValueKind::Shells
+        | ValueKind::AllowedShells
         | ValueKind::Attributes
         | ValueKind::Choices { .. }
         | ValueKind::KeyOptions

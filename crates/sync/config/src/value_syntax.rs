@@ -494,15 +494,32 @@ pub fn canonical_attribute(text: &str) -> Result<(), CodedError> {
     }
 }
 
-/// Checks a template of a home directory or shell.
-pub fn template(text: &str, original: bool) -> Result<(), CodedError> {
-    if let Some(char) = text.chars().find(|&char| char == ':' || char.is_control()) {
-        return Err(CodedError::new(
-            &codes::INVALID_TEMPLATE_CHARACTER,
-            format!("an entry of passwd(5) cannot contain {char:?}"),
-        ));
+/// Checks the path of a shell.
+pub fn shell(text: &str) -> Result<(), CodedError> {
+    passwd_field(text)?;
+    path(text)?;
+    if text.split('/').any(|step| step == "..") {
+        let text = format!("{text:?} has a \"..\"");
+        return Err(CodedError::new(&codes::SHELL_WITH_DOTS, text));
     }
-    if !text.starts_with('/') && !text.starts_with("%o") {
+    Ok(())
+}
+
+/// Checks that a text fits into a field of passwd(5).
+fn passwd_field(text: &str) -> Result<(), CodedError> {
+    match text.chars().find(|&char| char == ':' || char.is_control()) {
+        Some(char) => {
+            let text = format!("an entry of passwd(5) cannot contain {char:?}");
+            Err(CodedError::new(&codes::INVALID_TEMPLATE_CHARACTER, text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks a template of a home directory or shell. `letters` are those that may follow a percent sign.
+pub fn template(text: &str, letters: &str) -> Result<(), CodedError> {
+    passwd_field(text)?;
+    if !text.starts_with('/') && !text.starts_with("%o") && !text.starts_with("%h") {
         return Err(CodedError::new(
             &codes::RELATIVE_TEMPLATE,
             format!("{text:?} does not start with a slash"),
@@ -514,13 +531,14 @@ pub fn template(text: &str, original: bool) -> Result<(), CodedError> {
             continue;
         }
         match chars.next() {
-            Some('u' | 'U' | 'd' | '%') => {}
-            Some('o') if original => {}
-            Some('o') => {
-                return Err(CodedError::new(
-                    &codes::TEMPLATE_WITHOUT_ORIGINAL,
-                    "%o is the directory's value, and this key applies to users without one",
-                ));
+            Some('%') => {}
+            Some(letter) if letters.contains(letter) => {}
+            Some(letter @ ('o' | 'h')) if !letters.contains('o') => {
+                let text = format!(
+                    "%{letter} is the directory's value, and this key applies to users without one"
+                );
+                let error = CodedError::new(&codes::TEMPLATE_WITHOUT_ORIGINAL, text);
+                return Err(error.fix(format!("Remove %{letter}.")));
             }
             Some(other) => {
                 return Err(CodedError::new(
@@ -665,8 +683,9 @@ mod tests {
         let dns_name: Check = |text| dns_name(text).map(drop);
         let server: Check = |text| server(text).map(drop);
         let kdc: Check = |text| host(text, 88).map(drop);
-        let fallback: Check = |text| template(text, false);
-        let home: Check = |text| template(text, true);
+        let fallback: Check = |text| template(text, "uUdfl");
+        let home: Check = |text| template(text, "uUdfloh");
+        let shell_template: Check = |text| template(text, "uUdo");
         let listen: Check = |text| listen(text).map(drop);
         let long = "x".repeat(300);
         let [long_ldapi, long_listen] =
@@ -728,7 +747,11 @@ mod tests {
             (home, &["/a:b", "/a\nb"], &config::INVALID_TEMPLATE_CHARACTER),
             (home, &["home", "", "%u"], &config::RELATIVE_TEMPLATE),
             (home, &["/home/%x", "/home/%"], &config::UNKNOWN_TEMPLATE),
-            (fallback, &["/net%o", "%o"], &config::TEMPLATE_WITHOUT_ORIGINAL),
+            (fallback, &["/net%o", "%o", "%h"], &config::TEMPLATE_WITHOUT_ORIGINAL),
+            (shell_template, &["/bin/%h", "/bin/%l", "%h"], &config::UNKNOWN_TEMPLATE),
+            (shell, &["", "bash"], &config::RELATIVE_PATH),
+            (shell, &["/a:b", "/a\0b"], &config::INVALID_TEMPLATE_CHARACTER),
+            (shell, &["/bin/../sbin/x", "/.."], &config::SHELL_WITH_DOTS),
             (listen, &["/run/m"], &config::LISTEN_SCHEME_MISSING),
             (
                 listen,
@@ -781,8 +804,8 @@ mod tests {
 
     #[test]
     fn templates_are_paths() {
-        for text in ["/home/%u", "/home/%d/%u", "/net%o", "%o", "/100%%"] {
-            assert!(template(text, true).is_ok(), "{text}");
+        for text in ["/home/%u", "/home/%d/%l/%f", "/net%o", "%o", "%h", "/x%h", "/100%%"] {
+            assert!(template(text, "uUdfloh").is_ok(), "{text}");
         }
     }
 

@@ -148,6 +148,11 @@ fn every_key_can_be_set() {
         max_id = 2000
         home = "/net%o"
         shell = "/bin/%u"
+        allowed_shells = ["/bin/bash", "/bin/zsh"]
+        refused_shells = ["/bin/zsh"]
+        replacement_shell = "/bin/false"
+        allow_empty_home = false
+        enumerate = false
         mass_deletion_threshold = 1
         refresh_interval = 60
         negative_ttl = "0s"
@@ -351,7 +356,7 @@ level = "info"
             "roster.toml:14: domain.corp.start_tls: must be true or false without quotes. Write true. [RST-1017]",
             "roster.toml:15: domain.corp.search_timeout: \"half an hour\" is not a valid duration. Write a number and ms, s, m, h or d, such as \"30s\". [RST-1022]",
             "roster.toml:16: domain.corp.bind_password: passwords are not allowed in this world-readable file. Write the password to a file with mode 0600, and set bind_password_file to its path. [RST-1003]",
-            "roster.toml:17: domain.corp.home: unknown template %x in \"/home/%x\". Use %u (user name), %U (uid), %d (domain), %o (directory's value) or %% (percent sign). [RST-1053]",
+            "roster.toml:17: domain.corp.home: unknown template %x in \"/home/%x\". Use %u (user name), %U (uid), %d (domain), %o (directory's value) or %% (percent sign). Home directories also take %f (name with the domain), %l (first letter) and %h (%o in lower case). [RST-1053]",
             "roster.toml:20: domain.corp.attributes.user_nam: is not a key of this table. Did you mean user_name? [RST-1001]",
             "roster.toml:22: warning: domain.lab: is not used. Add the name to domains in [host], or remove the table. [RST-1060]",
             "roster.toml:22: warning: domain.lab.group: is missing. Add it to [domain.lab]: group = \"/path/group\". [RST-1005]",
@@ -490,6 +495,22 @@ fn each_mistake_has_its_remedy() {
         (
             "qualified_names = 1",
             "qualified_names: must be true or false, and is a whole number. Write a value of the required type. roster.toml(5) lists the type of each key. [RST-1017]",
+        ),
+        (
+            "fallback_home = '/home%h'",
+            "fallback_home: %h is the directory's value, and this key applies to users without one. Remove %h. [RST-1052]",
+        ),
+        (
+            "allowed_shells = '/bin/bash'",
+            "allowed_shells: must be a list of paths, and is a string. Write [\"/bin/bash\"]. [RST-1017]",
+        ),
+        (
+            "refused_shells = ['csh']",
+            "refused_shells: \"csh\" is not an absolute path. Write the absolute path, starting with /. [RST-1029]",
+        ),
+        (
+            "refused_shells = []\nreplacement_shell = '/a:b'",
+            "replacement_shell: an entry of passwd(5) cannot contain ':'. Remove the character. [RST-1050]",
         ),
         (
             "fallback_home = '%o'",
@@ -763,6 +784,23 @@ fn contradiction_has_code_of_its_condition() {
             &corp("shell = '/h'\nfallback_shell = '/f'"),
             &[("domain.corp.fallback_shell", &config::FALLBACK_UNUSED)],
         ),
+        (
+            &corp("replacement_shell = '/bin/sh'\nenumerate = false"),
+            &[("domain.corp.replacement_shell", &config::REPLACEMENT_SHELL_UNUSED)],
+        ),
+        (
+            &corp("refused_shells = ['/bin/../sh']"),
+            &[("domain.corp.refused_shells", &config::SHELL_WITH_DOTS)],
+        ),
+        (
+            &corp("allow_empty_home = true\nfallback_home = '/home/%l/%f'"),
+            &[("domain.corp.allow_empty_home", &config::EMPTY_HOME_UNUSED)],
+        ),
+        (
+            &corp("allow_empty_home = true\nhome = '/home/%u'"),
+            &[("domain.corp.allow_empty_home", &config::EMPTY_HOME_UNUSED)],
+        ),
+        (&corp("allow_empty_home = true\nhome = '%h'"), &[]),
         (&same_file, &[("domain.lab.group", &config::SAME_SOURCE_FILE)]),
         (&host_file, &[("domain.lab.passwd", &config::HOST_SOURCE_FILE)]),
         (&lab("auth = 'ldap'"), &[("domain.lab.auth", &config::LDAP_AUTH_WITHOUT_DIRECTORY)]),

@@ -231,9 +231,9 @@ impl Work<'_, '_> {
             "nss_min_uid" => self.min_uid(setting),
             "nss_initgroups_ignoreusers" => self.ignored_users(setting),
             "nss_disable_enumeration" => {
-                self.flag(setting);
-                let note = "Roster lists all users of a mirror in `getent passwd`.";
-                self.conversion.dropped(SECTION, setting, note);
+                let disabled = self.flag(setting);
+                self.domain.keys.set("enumerate", (!disabled).to_string());
+                self.mapped(setting, "enumerate");
             }
             "pam_authc_search"
                 if matches!(&*setting.value.to_ascii_uppercase(), "BASE" | "NONE") =>
@@ -560,9 +560,7 @@ impl Work<'_, '_> {
         );
         if self.domain.keys.get("home").is_none() && self.domain.keys.get("fallback_home").is_none()
         {
-            self.conversion.plan.note(
-                "nslcd serves users without a home directory. Roster rejects them: set fallback_home.",
-            );
+            self.domain.keys.set("allow_empty_home", "true".into());
         }
         if self.domain.keys.get("bind") == Some("\"gssapi\"") {
             self.kdcs(missing);

@@ -30,6 +30,8 @@ pub struct AttributeMapping {
     members: Vec<MemberAttribute>,
     case: NameCase,
     overrides: HomeShellOverrides,
+    /// Users without a home directory are read.
+    empty_homes: bool,
     domain: String,
     /// The attributes of accounts. Empty in a domain without logins.
     facts: Vec<(String, AccountFact)>,
@@ -47,6 +49,7 @@ impl AttributeMapping {
             members: ldap.member_attributes.clone(),
             case: domain.names.case,
             overrides: domain.overrides.clone(),
+            empty_homes: domain.serving.empty_homes,
             domain: domain.name.clone(),
             facts: if domain.has_logins() {
                 facts(&ldap.attributes, &domain.access.account_checks)
@@ -147,7 +150,7 @@ impl AttributeMapping {
                 account,
             };
             overrides::apply(&self.overrides, &self.domain, &mut user);
-            if user.dir.is_empty() {
+            if user.dir.is_empty() && !self.empty_homes {
                 let text = format!("{} is missing", home.name);
                 return Err(Reason::new(&directory::HOME_MISSING, text));
             }
@@ -580,6 +583,7 @@ pub(crate) mod testing {
             ],
             case,
             overrides: HomeShellOverrides::default(),
+            empty_homes: false,
             domain: text("corp"),
             facts: Vec::new(),
         }

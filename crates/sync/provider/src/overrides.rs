@@ -27,8 +27,9 @@ pub fn apply(overrides: &HomeShellOverrides, domain: &str, user: &mut DirectoryU
     }
 }
 
-/// Expands `%u` user name, `%U` uid, `%d` domain, `%o` original value, `%%` percent sign. The configuration parser
-/// rejects other letters. Here they stay unchanged.
+/// Expands `%u` user name, `%U` uid, `%d` domain, `%f` name with the domain, `%l` first letter of the name, `%o` original
+/// value, `%h` original value in lower case, `%%` percent sign. The configuration parser rejects other letters. Here
+/// they stay unchanged.
 fn expand(template: &str, domain: &str, user: &DirectoryUser<'_>, own: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(template.len() + user.name.len());
     let mut rest = template.as_bytes();
@@ -47,10 +48,33 @@ fn expand(template: &str, domain: &str, user: &DirectoryUser<'_>, own: &[u8]) ->
             b'u' => out.extend_from_slice(&user.name),
             b'U' => out.extend_from_slice(user.uid.to_string().as_bytes()),
             b'd' => out.extend_from_slice(domain.as_bytes()),
+            b'f' => {
+                out.extend_from_slice(&user.name);
+                out.push(b'@');
+                out.extend_from_slice(domain.as_bytes());
+            }
+            b'l' => out.extend_from_slice(first_letter(&user.name)),
             b'o' => out.extend_from_slice(own),
+            b'h' => out.extend_from_slice(&lower_case(own)),
             b'%' => out.push(b'%'),
             other => out.extend_from_slice(&[b'%', other]),
         }
+    }
+    out
+}
+
+/// Returns the first character of a name, or its first byte if the name is not UTF-8.
+fn first_letter(name: &[u8]) -> &[u8] {
+    let first = std::str::from_utf8(name).ok().and_then(|name| name.chars().next());
+    &name[..first.map_or(1, char::len_utf8).min(name.len())]
+}
+
+/// Returns a text in lower case. Bytes that are not UTF-8 stay as they are.
+fn lower_case(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        out.extend_from_slice(chunk.valid().to_lowercase().as_bytes());
+        out.extend_from_slice(chunk.invalid());
     }
     out
 }
@@ -90,6 +114,27 @@ mod tests {
         let mut without = user("", "");
         apply(&overrides, "corp", &mut without);
         assert_eq!(&*without.shell, b"/bin/dash");
+    }
+
+    #[test]
+    fn home_template_letters_expand_as_in_sssd() {
+        let home = |template: &str, name: &'static str, own: &'static str| {
+            let overrides =
+                HomeShellOverrides { home: some(template), ..HomeShellOverrides::default() };
+            let mut user = user(own, "");
+            user.name = Cow::Borrowed(name.as_bytes());
+            apply(&overrides, "corp", &mut user);
+            String::from_utf8(user.dir.into_owned()).unwrap()
+        };
+        assert_eq!(home("/home/%l/%f", "alice", ""), "/home/a/alice@corp");
+        assert_eq!(home("/home/%l/%u", "ägnes", ""), "/home/ä/ägnes");
+        assert_eq!(home("/home/%l/%u", "", ""), "/home//");
+        assert_eq!(home("%h", "alice", "/Home/ÄLICE"), "/home/älice");
+        assert_eq!(home("/net%h%%l", "alice", "/Home/Alice"), "/net/home/alice%l");
+        assert_eq!(
+            (first_letter(b"\xff\xfe"), &*lower_case(b"A\xffB")),
+            (&b"\xff"[..], &b"a\xffb"[..])
+        );
     }
 
     #[test]

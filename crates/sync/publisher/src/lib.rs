@@ -91,7 +91,7 @@ use roster_bus::bus_names::RoleName;
 use roster_bus::domain_image::IMAGE_BYTES_MAX;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus, RejectionCount};
 use roster_bus::zbus;
-use roster_config::DomainMode;
+use roster_config::{DomainMode, ETC_SHELLS};
 use roster_messages::table::{daemon, directory};
 use roster_messages::{CodedError, log};
 use roster_provider::file_watch::FileWatch;
@@ -180,7 +180,9 @@ impl RoleProgram for PublisherRole {
 
     fn watched_files(config: &PublisherRoleConfig) -> Vec<&Path> {
         let host = &config.host;
-        vec![&host.passwd, &host.group, &host.subuid, &host.subgid]
+        let mut files: Vec<&Path> = vec![&host.passwd, &host.group, &host.subuid, &host.subgid];
+        files.extend(config.needs_shells().then(|| Path::new(ETC_SHELLS)));
+        files
     }
 
     fn sandbox(launch: &Launch<PublisherRoleConfig>) -> SandboxSpec {
@@ -259,7 +261,7 @@ async fn run(mut context: RoleContext<PublisherRoleConfig>) -> anyhow::Result<()
         object: context.role.path(),
         backends: asker,
     });
-    let local_files = LocalFiles::new(&config.host);
+    let local_files = LocalFiles::new(&config.host).with_shells(config.needs_shells());
     let watch = watch_locals(&local_files)?;
     tokio::spawn(follow_locals(Arc::clone(&hub), local_files, watch));
     for (position, (domain, proxy)) in config.domains.iter().zip(proxies).enumerate() {

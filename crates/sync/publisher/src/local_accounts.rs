@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's own accounts, read from its passwd, group, subuid and subgid files.
+//! The host's own accounts, read from its passwd, group, subuid and subgid files, and the shells of shells(5).
 //!
 //! A program that rewrites a file in place empties it first. A reader in between sees only some accounts, and a
 //! directory could then own the missing names and ids. A file with root in it can be cut anywhere behind that line. New
@@ -9,6 +9,7 @@
 use roster_admission::{LocalFiles, Locals};
 use roster_provider::stable_file::FileStamps;
 use std::io;
+use std::path::Path;
 
 /// The accounts that count, from all reads so far.
 #[derive(Default)]
@@ -37,7 +38,9 @@ impl AcceptedLocals {
 /// Returns the present stamps of the files. `None` if passwd or group is missing.
 #[must_use]
 pub fn file_marks(files: &LocalFiles) -> Option<FileStamps> {
-    FileStamps::from_paths(&[&files.passwd, &files.group], &[&files.subuid, &files.subgid])
+    let mut optional: Vec<&Path> = vec![&files.subuid, &files.subgid];
+    optional.extend(files.shells.as_deref());
+    FileStamps::from_paths(&[&files.passwd, &files.group], &optional)
 }
 
 /// Reads the files. The second value states that the stamps are still those in `left`. A file that is being written
@@ -56,7 +59,6 @@ mod tests {
     use roster_role::testing::{TestBus, block_on};
     use roster_system_tests::logged_codes::logged_codes;
     use std::fs;
-    use std::path::Path;
     use std::time::Duration;
 
     fn accounts(users: &[&str]) -> Locals {
@@ -114,7 +116,7 @@ mod tests {
     fn files(folder: &Path) -> LocalFiles {
         let [passwd, group, subuid, subgid] =
             ["passwd", "group", "subuid", "subgid"].map(|name| folder.join(name));
-        LocalFiles { passwd, group, subuid, subgid }
+        LocalFiles { passwd, group, subuid, subgid, shells: Some(folder.join("shells")) }
     }
 
     #[test]
@@ -126,6 +128,7 @@ mod tests {
             group: path("group"),
             subuid: path("subuid"),
             subgid: path("subgid"),
+            shells: None,
         };
         let followed = async {
             let bus = TestBus::start(folder.path(), TestBus::OPEN);

@@ -1100,7 +1100,7 @@ impl PublisherState {
                 gid: user.gid,
                 gecos: user.gecos().into(),
                 dir: user.dir().into(),
-                shell: user.shell().into(),
+                shell: self.domains[claimant.0].served_shell(user, self.locals.as_deref()).into(),
             },
             ModelEntry::Group(group) => LookupReply::Group {
                 name,

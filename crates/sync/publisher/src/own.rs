@@ -322,6 +322,7 @@ mod tests {
             group: path.clone(),
             subuid: path.clone(),
             subgid: path,
+            shells: None,
         };
         let error = watch_locals(&files).err().expect("no watch");
         assert_eq!(error.message, &daemon::LOCAL_ACCOUNTS_NOT_WATCHED);

@@ -3,7 +3,7 @@
 
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
 use super::state::{DomainState, PublisherState};
-use roster_admission::{AsGroup as _, Refusal};
+use roster_admission::{AsGroup as _, Locals, Refusal};
 use roster_bus::domain_image::NO_REFERENCE;
 use roster_bus::interfaces::{EntryDetails, RejectedEntry};
 use roster_messages::table::directory;
@@ -40,7 +40,7 @@ impl PublisherState {
             let first = self.unread_before(position).map(|unread| &*unread.name);
             // A lookup may have brought an entry that no snapshot has decided about yet.
             let refusal = move |number| self.refusal((position, number));
-            let shown = domain.show_entries(kind, name, refusal);
+            let shown = domain.show_entries(kind, name, refusal, self.locals.as_deref());
             shown.into_iter().map(move |shown| match first {
                 Some(first) => EntryDetails {
                     refused: format!("the higher-priority domain {first} was not read yet"),
@@ -60,6 +60,7 @@ impl DomainState {
         kind: LookupKind,
         name: &[u8],
         refusal: impl Fn(u32) -> Option<Refusal>,
+        locals: Option<&Locals>,
     ) -> Vec<EntryDetails> {
         let described =
             |refusal: &Refusal| (refusal.to_string(), refusal.message().code.to_owned());
@@ -88,7 +89,7 @@ impl DomainState {
                 users
                     .map(|(number, user)| EntryDetails {
                         gid: user.gid,
-                        details: [user.gecos(), user.dir(), user.shell()].map(printable).into(),
+                        details: user_details(user, self.served_shell(user, locals)),
                         related: capped_names(self.groups_of(user)),
                         ..shown(number, user.name(), user.uid)
                     })
@@ -111,6 +112,16 @@ impl DomainState {
                     .collect()
             }
         }
+    }
+
+    /// Returns the shell with which a user is served.
+    pub(super) fn served_shell<'s>(
+        &'s self,
+        user: &'s ModelUser,
+        locals: Option<&Locals>,
+    ) -> &'s [u8] {
+        let replacement = |locals| self.rules.replacement_shell(user.shell(), locals);
+        locals.and_then(replacement).unwrap_or_else(|| user.shell())
     }
 
     /// Returns the name under which the last publication served an entry.
@@ -173,6 +184,12 @@ impl DomainState {
         let groups = groups.filter(move |(number, group)| asked.contains(number) || lists(group));
         groups.map(|(_, group)| printable(&group.name))
     }
+}
+
+/// Returns GECOS, home directory and shell of a user, and the directory's shell if another one is served.
+fn user_details(user: &ModelUser, served_shell: &[u8]) -> Vec<String> {
+    let replaced = Some(user.shell()).filter(|own| *own != served_shell);
+    [user.gecos(), user.dir(), served_shell].into_iter().chain(replaced).map(printable).collect()
 }
 
 fn capped_names(names: impl Iterator<Item = String>) -> Vec<String> {

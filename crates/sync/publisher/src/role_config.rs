@@ -35,4 +35,17 @@ pub struct DomainRules {
     pub negative: Duration,
     /// On demand: the treatment of unknown names while no server replies.
     pub when_away: config::WhenAway,
+    /// How its entries are served.
+    pub serving: config::ServingConfig,
+}
+
+impl PublisherRoleConfig {
+    /// Whether a domain allows the shells of shells(5).
+    #[must_use]
+    pub fn needs_shells(&self) -> bool {
+        let allows = |domain: &DomainRules| {
+            domain.serving.shells.allowed == config::AllowedShells::EtcShells
+        };
+        self.domains.iter().any(allows)
+    }
 }

@@ -4,11 +4,11 @@
 
 use super::domain_model::DomainModel;
 use super::memory_limit;
-use super::merge::{MergedDomains, MergedEntry};
+use super::merge::{DomainSource, MergedDomains, MergedEntry};
 use super::model_entry::{ModelEntry, ModelGroup};
 use super::name_owners::NameScheme;
 use roster_admission::{AsGroup as _, DomainNames, Refusal};
-use roster_config::NameCase;
+use roster_config::{NameCase, ServingConfig};
 use roster_passwd_format as record;
 use roster_snapshot::layout::{SnapshotKind, domain_flags};
 use roster_snapshot_build::parallel::{self, cut, threads};
@@ -28,11 +28,12 @@ pub const PASSWD: &[u8] = b"*";
 /// limit are removed from `merged` and rejected. The snapshot lists the domains that were read.
 pub fn build(
     scheme: &NameScheme,
-    domains: &[&DomainModel],
+    sources: &[DomainSource<'_>],
     merged: &mut MergedDomains<'_>,
     min_id: u32,
     responder: Option<&[u8]>,
 ) -> Result<SnapshotImage, TooLarge> {
+    let domains: Vec<_> = sources.iter().map(|source| source.domain).collect();
     let mut builder = SnapshotBuilder::new(min_id);
     if let Some(path) = responder {
         builder.responder(path)?;
@@ -89,7 +90,7 @@ pub fn build(
     // The builder copies all members in the next step.
     drop((flat, walk));
     merged.groups.retain(|group| !refused.contains(&(group.domain, group.number)));
-    add_domains(&mut builder, scheme, domains, merged)?;
+    add_domains(&mut builder, scheme, sources, merged)?;
     if let Some(position) = first_asked {
         add_on_demand_groups(&mut builder, position, merged)?;
     }
@@ -115,7 +116,7 @@ fn add_users(
             gid: entry.gid,
             gecos: Some(entry.gecos()),
             dir: Some(entry.dir()),
-            shell: Some(entry.shell()),
+            shell: Some(user.entry.shell()),
         };
         ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
         for reference in entry.references {
@@ -129,19 +130,19 @@ fn add_users(
 fn add_domains(
     builder: &mut SnapshotBuilder,
     scheme: &NameScheme,
-    domains: &[&DomainModel],
+    sources: &[DomainSource<'_>],
     merged: &MergedDomains<'_>,
 ) -> Result<(), TooLarge> {
-    let mut counts = vec![(0, 0); domains.len()];
+    let mut counts = vec![(0, 0); sources.len()];
     merged.users.iter().for_each(|user| counts[user.domain].0 += 1);
     merged.groups.iter().for_each(|group| counts[group.domain].1 += 1);
-    for (position, (domain, (users, groups))) in domains.iter().zip(counts).enumerate() {
+    for (position, (source, (users, groups))) in sources.iter().zip(counts).enumerate() {
         // An on-demand domain may have entries before it was read.
-        if domain.is_present || users + groups > 0 {
+        if source.domain.is_present || users + groups > 0 {
             let names = scheme.names(position);
             let options = DomainOptions {
                 short_name: &names.config().short_name,
-                flags: domain_flags_of(names),
+                flags: domain_flags_of(names, &source.rules.serving),
             };
             builder.domain(names.domain(), &options, users, groups)?;
         }
@@ -149,13 +150,15 @@ fn add_domains(
     Ok(())
 }
 
-fn domain_flags_of(names: &DomainNames) -> u32 {
+fn domain_flags_of(names: &DomainNames, serving: &ServingConfig) -> u32 {
     let case = match names.config().case {
         NameCase::Sensitive => 0,
         NameCase::Insensitive => domain_flags::ANY_CASE,
         NameCase::Preserving => domain_flags::ANY_CASE | domain_flags::PRESERVING,
     };
-    if names.is_qualified() { case | domain_flags::QUALIFIED } else { case }
+    let qualified = if names.is_qualified() { domain_flags::QUALIFIED } else { 0 };
+    let unlisted = if serving.enumerate { 0 } else { domain_flags::UNLISTED };
+    case | qualified | unlisted
 }
 
 /// In an on-demand domain the groups of a user come from a request for that user, not from the member lists here.

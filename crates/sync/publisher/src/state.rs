@@ -567,10 +567,9 @@ impl SnapshotInput {
             .map(|DomainInput { entries, rules, .. }| DomainSource { domain: entries, rules })
             .collect();
         let mut merged = merge(&sources, &self.locals, &self.scheme);
-        let entries: Vec<_> = sources.iter().map(|source| source.domain).collect();
         let names: Vec<_> = self.domains.iter().map(|part| part.name.as_str()).collect();
         let image =
-            build(&self.scheme, &entries, &mut merged, self.min_id, self.responder.as_deref())?;
+            build(&self.scheme, &sources, &mut merged, self.min_id, self.responder.as_deref())?;
         let counts = domain_counts(&names, &merged);
         let present = self.domains.iter().zip(&counts).filter(|(part, _)| part.entries.is_present);
         let served = present.map(|(DomainInput { name, .. }, counts)| {
@@ -588,7 +587,7 @@ impl DomainState {
         let allowed_local_gids = host.allowed_local_gids.clone();
         let all = config.domains.iter().map(|other| (&*other.name, &*other.names.short_name));
         let names = DomainNames::new(&rules.name, &rules.names, all);
-        let DomainRules { name, mode, min_id, max_id, mass_deletion, when_away, .. } =
+        let DomainRules { name, mode, min_id, max_id, mass_deletion, when_away, serving, .. } =
             rules.clone();
         Self {
             counts: PublishedDomain { domain: name.clone(), ..PublishedDomain::default() },
@@ -601,6 +600,7 @@ impl DomainState {
                 allowed_local_gids,
                 exceptions: host.exceptions.clone(),
                 names,
+                serving,
             },
             entries: DomainModel::new(mode == DomainMode::Replicate),
             overlay: LookupOverlay::default(),

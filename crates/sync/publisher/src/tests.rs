@@ -19,7 +19,10 @@ use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
 use roster_bus::interfaces::RejectionCount;
-use roster_config::{AdmissionExceptions, DomainMode, HostConfig, NameConfig, WhenAway};
+use roster_config::{
+    AdmissionExceptions, AllowedShells, DomainMode, HostConfig, NameConfig, ServingConfig,
+    ShellRules, WhenAway,
+};
 use roster_messages::table::directory;
 use roster_request::LookupKind as LookUp;
 use roster_role::testing::TestBus;
@@ -200,6 +203,7 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),
         when_away: WhenAway::Wait,
+        serving: ServingConfig::default(),
     };
     PublisherRoleConfig {
         host: HostConfig {
@@ -1444,4 +1448,49 @@ fn last_snapshot_lost_is_written_again() {
     apply_image(&mut anew, 0, twenty_without(0, 2)).expect("well formed");
     assert_eq!(published(&mut anew, |snapshot| uid_of(snapshot, "u0")), None);
     assert!(anew.last_snapshot().is_none());
+}
+
+#[test]
+fn refused_shell_is_replaced_after_locals_change() {
+    for mode in ["corp", "asked"] {
+        let mut state = host(&[mode]);
+        state.domains[0].rules.serving.shells = ShellRules {
+            allowed: AllowedShells::EtcShells,
+            refused: Vec::new(),
+            replacement: "/no".to_owned(),
+        };
+        let image = Image::full().user(1, "alice", 5001, 5001);
+        apply_image(&mut state, 0, image).expect("well formed");
+        let shell = |state: &mut PublisherState| {
+            let served = published(state, |snapshot| {
+                let user = snapshot.user_by_uid(5001).expect("undamaged").expect("served");
+                user.record().shell.unwrap_or_default().to_vec()
+            });
+            let shown = state.show_entries(LookUp::UserByName, b"alice");
+            assert_eq!(shown[0].details[2].as_bytes(), served);
+            assert_eq!(shown[0].details.len(), if served == b"/no" { 4 } else { 3 });
+            served
+        };
+        assert_eq!(shell(&mut state), b"/no");
+        let mut with_shell = state.locals.as_deref().expect("read").clone();
+        with_shell.shells.insert(b"/bin/sh".to_vec());
+        assert!(state.set_locals(with_shell));
+        assert_eq!(shell(&mut state), b"/bin/sh");
+    }
+}
+
+#[test]
+fn unlisted_domain_has_flag_in_snapshot() {
+    let mut state = host(&["corp", "lab"]);
+    state.domains[1].rules.serving.enumerate = false;
+    for (domain, uid) in [(0, 5001), (1, 7001)] {
+        let image = Image::full().user(1, &format!("user{uid}"), uid, uid);
+        apply_image(&mut state, domain, image).expect("well formed");
+    }
+    published(&mut state, |snapshot| {
+        let listed =
+            snapshot.domains().expect("domains").map(|one| one.expect("whole").is_listed());
+        assert_eq!(listed.collect::<Vec<_>>(), [true, false]);
+        assert_eq!(uid_of(snapshot, "user7001"), Some(7001));
+    });
 }

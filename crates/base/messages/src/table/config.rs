@@ -155,12 +155,13 @@ crate::messages! {
     RELATIVE_TEMPLATE = 1051, "template without an absolute path",
         cause: "Home directories and shells are absolute paths.",
         fix: "Write an absolute path, such as \"/home/%u\".";
-    TEMPLATE_WITHOUT_ORIGINAL = 1052, "%o in a fallback",
-        cause: "%o is the directory's value. The fallback applies to users without such a value.",
-        fix: "Remove %o.";
+    TEMPLATE_WITHOUT_ORIGINAL = 1052, "%o or %h in a fallback",
+        cause: "%o and %h are the directory's value. The fallback applies to users without such a value.",
+        fix: "Remove %o and %h.";
     UNKNOWN_TEMPLATE = 1053, "unknown template",
         cause: "A percent sign is followed by an unknown character, or ends the text.",
-        fix: "Use %u (user name), %U (uid), %d (domain), %o (directory's value) or %% (percent sign).";
+        fix: "Use %u (user name), %U (uid), %d (domain), %o (directory's value) or %% (percent sign). Home directories \
+              also take %f (name with the domain), %l (first letter) and %h (%o in lower case).";
     LISTEN_SCHEME_MISSING = 1054, "listen address without unix:",
         cause: "The address of a socket starts with unix:, and this is a path alone.",
         fix: "Write \"unix:PATH\" for a socket.";
@@ -443,4 +444,15 @@ crate::messages! {
     ACCOUNT_CHECK_WITHOUT_DIRECTORY = 1763, "account check without a directory",
         cause: "host, authorized-service and rhost read attributes of a directory, and the domain has provider = \"files\".",
         fix: "Remove the check from account_checks, and list users or groups instead.";
+
+    // Shells and home directories.
+    SHELL_WITH_DOTS = 1780, "shell with a parent directory",
+        cause: "rosterd rejects users whose shell has a \"..\".",
+        fix: "Write the path without \"..\".";
+    REPLACEMENT_SHELL_UNUSED = 1781, "replacement shell without effect",
+        cause: "allowed_shells and refused_shells decide which shells are replaced, and the domain has neither.",
+        fix: "Set one of these keys, or remove replacement_shell.";
+    EMPTY_HOME_UNUSED = 1782, "allow_empty_home without effect",
+        cause: "home and fallback_home give a home directory to users without one.",
+        fix: "Remove allow_empty_home, or the other key.";
 }

@@ -215,7 +215,7 @@ crate::messages! {
         cause: "The publisher is still writing the snapshot, for example to a slow disk.",
         fix: "Check the result with `roster status`.";
     LOCAL_ACCOUNTS_UNREADABLE = 4068, "host accounts cannot be read",
-        cause: "A passwd, group, subuid or subgid file is unreadable or invalid. Accounts of the last good read count.",
+        cause: "A passwd, group, subuid or subgid file or /etc/shells is unreadable or invalid. Accounts of the last good read count.",
         fix: "Fix the file that the message names, or change passwd and group under [host].";
     LOCAL_ACCOUNTS_NOT_WATCHED = 4069, "files of host accounts cannot be watched",
         cause: "The kernel refused an inotify instance for the publisher.",

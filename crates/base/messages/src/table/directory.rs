@@ -189,7 +189,8 @@ crate::messages! {
         fix: "Correct the value in the directory.";
     HOME_MISSING = 5060, "home directory missing",
         cause: "The entry has no home directory, and the configuration sets no default.",
-        fix: "Add the attribute to the entry, or set `fallback_home = \"/home/%u\"` for the domain.";
+        fix: "Add the attribute to the entry, or set `fallback_home = \"/home/%u\"` or `allow_empty_home = true` for the \
+              domain.";
     NAME_AMBIGUOUS = 5061, "entry has several names",
         cause: "The name attribute has several values, and the DN does not begin with exactly one of them.",
         fix: "Remove all names but one, or rename the entry so that its DN begins with the name.";
@@ -372,7 +373,8 @@ crate::messages! {
         fix: "Correct the value in the directory.";
     HOME_EMPTY = 5119, "home directory is empty",
         cause: "The user has no home directory.",
-        fix: "Set the home directory in the directory, or set `fallback_home = \"/home/%u\"` for the domain.";
+        fix: "Set the home directory in the directory, or set `fallback_home = \"/home/%u\"` or `allow_empty_home = \
+              true` for the domain.";
     PATH_RELATIVE = 5120, "path is not absolute",
         cause: "The home directory or the shell of the user does not begin with a slash.",
         fix: "Correct the value in the directory, or set `override_shell` for a shell.";

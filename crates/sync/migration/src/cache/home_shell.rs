@@ -3,7 +3,7 @@
 //! hidden names, members.
 
 use crate::ini;
-use crate::sssd::SssdConf;
+use crate::sssd::{NOLOGIN_SHELL, SHELL_FALLBACK, SssdConf};
 use std::collections::BTreeSet;
 
 /// The settings that change entries in replies.
@@ -15,6 +15,9 @@ pub struct HomeShell {
     override_shell: Option<String>,
     default_shell: Option<String>,
     vetoed: Vec<String>,
+    allowed: Vec<String>,
+    /// Paths in /etc/shells.
+    etc_shells: BTreeSet<String>,
     shell_fallback: Option<String>,
     /// Users that are not served, also not as members.
     pub(super) hidden_users: BTreeSet<String>,
@@ -43,6 +46,10 @@ impl HomeShell {
                 })
                 .collect()
         };
+        let shells = |name: &str| {
+            let list = value(name).unwrap_or_default();
+            ini::list(&list).into_iter().map(str::to_owned).collect()
+        };
         Self {
             hidden_users: hidden("filter_users"),
             hidden_groups: hidden("filter_groups"),
@@ -51,13 +58,19 @@ impl HomeShell {
             substring: value("homedir_substring"),
             override_shell: value("override_shell"),
             default_shell: value("default_shell"),
-            vetoed: value("vetoed_shells")
-                .map(|list| ini::list(&list).into_iter().map(str::to_owned).collect())
-                .unwrap_or_default(),
+            vetoed: shells("vetoed_shells"),
+            allowed: shells("allowed_shells"),
+            etc_shells: BTreeSet::new(),
             shell_fallback: value("shell_fallback"),
             ignores_members: value("ignore_group_members")
                 .is_some_and(|value| value.eq_ignore_ascii_case("true")),
         }
+    }
+
+    /// Returns the settings on a host with these paths in /etc/shells.
+    #[must_use]
+    pub fn with_etc_shells(self, shells: impl IntoIterator<Item = String>) -> Self {
+        Self { etc_shells: shells.into_iter().collect(), ..self }
     }
 
     pub(super) fn home(&self, name: &str, uid: u32, domain: &str, cached: Option<&str>) -> String {
@@ -91,13 +104,24 @@ impl HomeShell {
     }
 
     pub(super) fn shell(&self, cached: Option<&str>) -> String {
-        let cached = cached.filter(|shell| !shell.is_empty());
-        let shell = self.override_shell.as_deref().or(cached).or(self.default_shell.as_deref());
-        let shell = shell.unwrap_or_default();
-        if self.vetoed.iter().any(|vetoed| vetoed == shell) {
-            return self.shell_fallback.clone().unwrap_or_else(|| "/bin/sh".to_owned());
+        if let Some(shell) = &self.override_shell {
+            return shell.clone();
         }
-        shell.to_owned()
+        let cached = cached.filter(|shell| !shell.is_empty());
+        let shell = cached.or(self.default_shell.as_deref()).unwrap_or_default();
+        let has_lists = !self.vetoed.is_empty() || !self.allowed.is_empty();
+        if shell.is_empty() || !has_lists {
+            return shell.to_owned();
+        }
+        let is_one = |list: &[String]| list.iter().any(|one| one == shell);
+        if !is_one(&self.vetoed) && self.etc_shells.contains(shell) {
+            return shell.to_owned();
+        }
+        let allows_any = self.allowed.first().is_some_and(|first| first == "*");
+        if is_one(&self.vetoed) || allows_any || is_one(&self.allowed) {
+            return self.shell_fallback.clone().unwrap_or_else(|| SHELL_FALLBACK.to_owned());
+        }
+        NOLOGIN_SHELL.to_owned()
     }
 }
 
@@ -115,10 +139,19 @@ mod tests {
         let corp = HomeShell::for_domain(&conf, "corp");
         assert_eq!(corp.home("alice", 7, "corp", Some("/home/x")), "/net/alice@corp%7");
         let lab = HomeShell::for_domain(&conf, "lab");
+        let lab = lab.with_etc_shells(["/bin/sh", "/bin/x", "/bin/zsh"].map(str::to_owned));
         assert_eq!(lab.home("alice", 7, "lab", None), "/h/lab/a/alice");
         assert_eq!(
             [Some("/bin/sh"), Some("/bin/x"), None].map(|shell| lab.shell(shell)),
             ["/bin/sh", "/bin/sh", "/bin/zsh"]
+        );
+        assert_eq!(lab.shell(Some("/bin/y")), "/sbin/nologin");
+        let text = "[domain/lab]\nallowed_shells = /bin/y\nshell_fallback = /bin/dash\n";
+        conf.add(Path::new("conf.d/0.conf"), text.as_bytes()).unwrap();
+        let lab = HomeShell::for_domain(&conf, "lab");
+        assert_eq!(
+            ["/bin/y", "/bin/x", "/bin/z"].map(|shell| lab.shell(Some(shell))),
+            ["/bin/dash", "/bin/dash", "/sbin/nologin"]
         );
         let text = "[nss]\nfilter_users = root, a@CORP, b@lab\n[domain/corp]\nfilter_users = c\n";
         conf.add(Path::new("conf.d/1.conf"), text.as_bytes()).unwrap();

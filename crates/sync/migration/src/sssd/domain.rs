@@ -4,8 +4,9 @@
 use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};
 use super::{access, directory, login};
+use crate::ini;
 use crate::plan::DomainPlan;
-use crate::values::{home_template, quoted};
+use crate::values::{home_template, list, quoted};
 
 const UNSUPPORTED_PROVIDER: &str =
     "Keep SSSD on this host, or convert the domain to id_provider = ldap first.";
@@ -160,11 +161,7 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
         }
         None => false,
     };
-    if !listed {
-        conversion
-            .plan
-            .note("SSSD lists no users in `getent passwd`. Roster lists all users of a mirror.");
-    }
+    domain.keys.set("enumerate", listed.to_string());
 }
 
 /// Returns the name if roster.toml accepts it.
@@ -231,9 +228,6 @@ fn inherited(
     of_domain.or(of_service)
 }
 
-/// Templates of SSSD without a counterpart.
-const UNSUPPORTED_TEMPLATES: [&str; 3] = ["%f", "%h", "%l"];
-
 fn homes(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
@@ -252,12 +246,11 @@ fn homes(
             continue;
         }
         match home_template(&setting.value, substring) {
-            Ok(template) if UNSUPPORTED_TEMPLATES.iter().any(|one| template.contains(one)) => {
-                let reason = "%f, %h and %l have no counterpart, and homes would change";
-                let cure = "Replace them in the template.";
-                conversion.stop(&owner, &setting, reason, cure);
-            }
             Ok(template) => {
+                let template = match target {
+                    "fallback_home" => without_original(&template),
+                    _ => template,
+                };
                 domain.keys.set(target, quoted(&template));
                 conversion.mapped(&owner, &setting, format!("{}.{target}", section.name));
             }
@@ -269,13 +262,19 @@ fn homes(
         }
     }
     if domain.keys.get("fallback_home").is_none() && domain.keys.get("home").is_none() {
-        conversion.plan.note(
-            "SSSD serves users without a home directory. Roster rejects them: set fallback_home.",
-        );
+        // SSSD serves users without a home.
+        domain.keys.set("allow_empty_home", "true".to_owned());
     } else if domain.keys.get("home").is_some() && domain.keys.get("fallback_home").is_some() {
         // The override wins in both.
         domain.keys.remove("fallback_home");
     }
+}
+
+/// Removes the directory's home from a template. It is empty for users that get a fallback.
+fn without_original(template: &str) -> String {
+    let parts: Vec<_> =
+        template.split("%%").map(|part| part.replace("%o", "").replace("%h", "")).collect();
+    parts.join("%%")
 }
 
 fn shells(
@@ -293,10 +292,74 @@ fn shells(
     if domain.keys.get("shell").is_some() {
         domain.keys.remove("fallback_shell");
     }
-    for key in ["vetoed_shells", "allowed_shells", "shell_fallback"] {
-        let Some((owner, setting)) = inherited(section, services, key) else { continue };
-        let reason = "Roster serves the shells of the directory, so refused shells would be usable";
-        let cure = "Correct the shells in the directory, or set override_shell.";
-        conversion.stop(&owner, &setting, reason, cure);
+    let [vetoed, allowed, fallback] = ["vetoed_shells", "allowed_shells", "shell_fallback"]
+        .map(|key| inherited(section, services, key));
+    if domain.keys.get("shell").is_some() {
+        for (owner, setting) in [vetoed, allowed, fallback].into_iter().flatten() {
+            conversion.dropped(&owner, &setting, "SSSD serves override_shell without this check.");
+        }
+        return;
+    }
+    allowed_shells(conversion, domain, ShellSettings { vetoed, allowed, fallback });
+}
+
+/// The settings of SSSD about shells, each with its section.
+struct ShellSettings {
+    vetoed: Option<(String, Setting)>,
+    allowed: Option<(String, Setting)>,
+    fallback: Option<(String, Setting)>,
+}
+
+/// The shell that SSSD serves instead of a vetoed one, unless `shell_fallback` names another.
+pub(crate) const SHELL_FALLBACK: &str = "/bin/sh";
+/// The shell that SSSD serves instead of one that the host lacks.
+pub(crate) const NOLOGIN_SHELL: &str = "/sbin/nologin";
+
+/// SSSD serves a shell of /etc/shells, replaces a vetoed one and one of `allowed_shells` that is missing there, and
+/// serves nologin for any other. Roster has one replacement for all.
+fn allowed_shells(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    settings: ShellSettings,
+) {
+    let ShellSettings { vetoed, allowed, fallback } = settings;
+    let name = domain.section.clone();
+    let is_any = |(_, setting): &(String, Setting)| ini::list(&setting.value).contains(&"*");
+    let allows_any = allowed.as_ref().is_some_and(is_any);
+    if let Some((owner, setting)) = &vetoed {
+        domain.keys.set("refused_shells", list(&ini::list(&setting.value)));
+        conversion.mapped(owner, setting, format!("{name}.refused_shells"));
+    }
+    if let Some((owner, setting)) = &allowed {
+        domain.keys.set("allowed_shells", quoted("/etc/shells"));
+        conversion.mapped(owner, setting, format!("{name}.allowed_shells"));
+    }
+    let has_rules = vetoed.is_some() || allowed.is_some();
+    let replaces_all = allowed.is_none() || allows_any;
+    let shell = fallback.as_ref().map_or(SHELL_FALLBACK, |(_, setting)| &*setting.value);
+    if has_rules && replaces_all {
+        domain.keys.set("replacement_shell", quoted(shell));
+    }
+    match &fallback {
+        Some((owner, setting)) if has_rules && replaces_all => {
+            conversion.mapped(owner, setting, format!("{name}.replacement_shell"));
+        }
+        Some((owner, setting)) => {
+            let note = "Roster replaces all shells that are not allowed by replacement_shell.";
+            conversion.dropped(owner, setting, note);
+        }
+        None => {}
+    }
+    if has_rules && !replaces_all {
+        domain.keys.set("replacement_shell", quoted(NOLOGIN_SHELL));
+        conversion.plan.note(
+            "SSSD replaces a vetoed shell, and a shell of allowed_shells that /etc/shells lacks, by shell_fallback, and \
+             other shells by nologin. Roster replaces all by replacement_shell, here nologin.",
+        );
+    } else if has_rules && !allows_any {
+        conversion.plan.note(
+            "With vetoed_shells SSSD replaces a shell that /etc/shells lacks by nologin. Roster serves it, unless you set \
+             allowed_shells = \"/etc/shells\".",
+        );
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod section;
 mod settings;
 
 pub use conf::{HostFacts, SssdConf};
+pub(crate) use domain::{NOLOGIN_SHELL, SHELL_FALLBACK};
 
 use crate::plan::{Plan, Waivers};
 use conf::Services;

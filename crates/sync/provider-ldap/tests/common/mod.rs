@@ -8,7 +8,7 @@ use roster_config::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
     DomainSecrets, HomeShellOverrides, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
     MemberValues, NameCase, NameConfig, PasswordChangeConfig, ProviderConfig as Configured,
-    SearchBase, SearchConfig, SecretFile, WhenAway,
+    SearchBase, SearchConfig, SecretFile, ServingConfig, WhenAway,
 };
 use roster_provider::account::Account;
 use roster_provider::reason::Reason;
@@ -401,6 +401,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         max_id: 60_000,
         mode: DomainMode::Replicate,
         overrides: HomeShellOverrides::default(),
+        serving: ServingConfig::default(),
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),

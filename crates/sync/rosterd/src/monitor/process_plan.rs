@@ -193,6 +193,7 @@ fn domain_rules(domain: &DomainConfig) -> DomainRules {
         mass_deletion: domain.mass_deletion,
         negative: domain.negative,
         when_away: domain.when_away,
+        serving: domain.serving.clone(),
     }
 }
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How rosterd serves the entries of a domain: lists, empty home directories, and allowed shells.
+
+use serde::{Deserialize, Serialize};
+
+/// The file of login shells, shells(5).
+pub const ETC_SHELLS: &str = "/etc/shells";
+
+/// How the entries of a domain are served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServingConfig {
+    /// Enumerations such as `getent passwd` list the entries.
+    pub enumerate: bool,
+    /// Users without a home directory are served.
+    pub empty_homes: bool,
+    /// The shells that users may have.
+    pub shells: ShellRules,
+}
+
+impl Default for ServingConfig {
+    fn default() -> Self {
+        Self { enumerate: true, empty_homes: false, shells: ShellRules::default() }
+    }
+}
+
+/// Rules about the shells of a domain's users.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShellRules {
+    /// The allowed shells.
+    pub allowed: AllowedShells,
+    /// Shells that are replaced although they are allowed: absolute paths.
+    pub refused: Vec<String>,
+    /// The shell instead of those that are not allowed: an absolute path. Empty without rules.
+    pub replacement: String,
+}
+
+/// `allowed_shells = …`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AllowedShells {
+    /// All shells.
+    #[default]
+    Any,
+    /// Those in [`ETC_SHELLS`].
+    EtcShells,
+    /// These absolute paths.
+    Listed(Vec<String>),
+}
