@@ -40,6 +40,7 @@ fn settings(mode: DomainMode) -> EngineSettings {
         ignores_case: false,
         domain: "corp".into(),
         mode,
+        private_groups: roster_config::PrivateGroups::Off,
         mass_deletion: 0.5,
         has_dn_lists: true,
         has_name_lists: true,

@@ -709,6 +709,17 @@ declare_keys! {
          next: Roster looks them up in the next domains. A user of a next domain then has the name of any user of this \
          domain that the host does not know yet. next requires a min_id and a max_id that no other domain shares.",
     );
+    DOMAIN_PRIVATE_GROUPS: String = table_key(
+        ConfigTable::Domain,
+        "private_groups",
+        ValueKind::Choice { noun: "kind of private groups", of: &["off", "always", "same-id"] },
+        KeyDefault::Value("\"off\""),
+        "Which users get a group of their own, with their name and with their uid as gid. off: none. always: all users of \
+         the domain, and gidNumber is ignored. Roster rejects a user if the private group cannot be served, for example \
+         because a group of the directory or of the host has its name or gid. same-id: users with equal uid and gid. If \
+         the directory has a group with this gid, that group is the primary group. Groups of access rules are groups of \
+         the directory only. See [moving from SSSD](../how-to/moving-from-sssd.md#private-groups).",
+    );
     DOMAIN_AUTH: String = table_key(
         ConfigTable::Domain,
         "auth",

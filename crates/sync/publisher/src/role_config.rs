@@ -35,4 +35,8 @@ pub struct DomainRules {
     pub negative: Duration,
     /// On demand: the treatment of unknown names while no server replies.
     pub when_away: config::WhenAway,
+    /// Users that get a group of their own.
+    pub private_groups: config::PrivateGroups,
+    /// On demand: interval at which the groups behind private groups are queried again.
+    pub refresh: Duration,
 }

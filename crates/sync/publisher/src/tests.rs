@@ -19,7 +19,9 @@ use roster_bus::domain_image::{
     self, COMPLETE, CURRENT, ImageHeader, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
 use roster_bus::interfaces::RejectionCount;
-use roster_config::{AdmissionExceptions, DomainMode, HostConfig, NameConfig, WhenAway};
+use roster_config::{
+    AdmissionExceptions, DomainMode, HostConfig, NameConfig, PrivateGroups, WhenAway,
+};
 use roster_messages::table::directory;
 use roster_request::LookupKind as LookUp;
 use roster_role::testing::TestBus;
@@ -200,6 +202,8 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),
         when_away: WhenAway::Wait,
+        private_groups: PrivateGroups::Off,
+        refresh: Duration::from_secs(300),
     };
     PublisherRoleConfig {
         host: HostConfig {
@@ -246,7 +250,8 @@ fn apply_image_bytes(
     domain: usize,
     image: &[u8],
 ) -> Result<ImageOutcome, ImageRejection> {
-    state.apply(domain, domain_model::DomainImage::read(image)?)
+    let image = domain_model::DomainImage::read(image, state.private_groups(domain))?;
+    state.apply(domain, image)
 }
 
 /// Applies an image's records as a reply to a lookup, newer than all fetched states.

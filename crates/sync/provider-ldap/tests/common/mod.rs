@@ -401,6 +401,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         max_id: 60_000,
         mode: DomainMode::Replicate,
         overrides: HomeShellOverrides::default(),
+        private_groups: roster_config::PrivateGroups::Off,
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),

@@ -193,6 +193,8 @@ fn domain_rules(domain: &DomainConfig) -> DomainRules {
         mass_deletion: domain.mass_deletion,
         negative: domain.negative,
         when_away: domain.when_away,
+        private_groups: domain.private_groups,
+        refresh: domain.refresh,
     }
 }
 
