@@ -714,11 +714,12 @@ declare_keys! {
         "private_groups",
         ValueKind::Choice { noun: "kind of private groups", of: &["off", "always", "same-id"] },
         KeyDefault::Value("\"off\""),
-        "Which users get a group of their own, with their name and with their uid as gid. off: none. always: all users of \
-         the domain, and gidNumber is ignored. Roster rejects a user if the private group cannot be served, for example \
-         because a group of the directory or of the host has its name or gid. same-id: users with equal uid and gid. If \
-         the directory has a group with this gid, that group is the primary group. Groups of access rules are groups of \
-         the directory only. See [moving from SSSD](../how-to/moving-from-sssd.md#private-groups).",
+        "Users that get a private group. Its name is the user's name, its gid is the uid, and it has no other member. off: \
+         no user. always: every user of the domain; gidNumber is ignored. Roster rejects a user if it cannot serve the \
+         private group. One reason is a group of the directory or of the host with this name or gid. same-id: users with \
+         equal uid and gid. If the directory has a group with this gid, that group is the primary group instead. If the \
+         host or the directory has a group with the name only, the gid has no name. Access rules know groups of the \
+         directory only.",
     );
     DOMAIN_AUTH: String = table_key(
         ConfigTable::Domain,

@@ -164,13 +164,21 @@ pub fn compare(
             }
         }
         for (name, group) in &roster.groups {
-            if !sssd.groups.contains_key(name) && !renamed_groups.contains(name) {
+            let is_known = sssd.groups.contains_key(name) || renamed_groups.contains(name);
+            if !is_known && !is_private(name, group, sssd) {
                 push(&mut found, Kind::GroupOnlyInRoster, name, "", &group.gid.to_string());
             }
         }
     }
     found.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     found
+}
+
+/// Returns whether SSSD makes the group from its user. Its cache has only the user then.
+fn is_private(name: &str, group: &Group, sssd: &Accounts) -> bool {
+    let is_empty = group.members.as_ref().is_none_or(BTreeSet::is_empty);
+    let user = sssd.users.get(name).filter(|_| is_empty);
+    user.is_some_and(|user| (user.uid, user.gid) == (group.gid, group.gid))
 }
 
 fn push(found: &mut Vec<Difference>, kind: Kind, name: &str, sssd: &str, roster: &str) {

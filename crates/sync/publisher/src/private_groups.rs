@@ -408,7 +408,7 @@ fn domains(dice: &mut Dice, names: &[&'static str]) -> Vec<TestDomain> {
 
 #[tokio::test]
 async fn private_groups_mirrored_follow_rule() {
-    for seed in 0..2000 {
+    for seed in 0..1000 {
         let mut dice = Dice(seed);
         let domains = domains(&mut dice, &["corp", "lab"]);
         let net = TestDirectories::new(&domains);
@@ -418,7 +418,7 @@ async fn private_groups_mirrored_follow_rule() {
 
 #[tokio::test]
 async fn private_groups_on_demand_follow_rule() {
-    for seed in 0..800 {
+    for seed in 0..500 {
         let mut dice = Dice(seed);
         let names: &[&str] = match dice.below(4) {
             0 => &["asked"],
@@ -585,7 +585,7 @@ fn private_group_has_name_of_its_user() {
 /// A guard that counts private groups would let all groups go.
 #[test]
 fn mass_deletion_private_groups_do_not_count() {
-    let people: Vec<_> = (1..=300).map(|number| user(number, "", 5000 + number, 1)).collect();
+    let people: Vec<_> = (1..=300).map(|number| user(number, "", 6000 + number, 1)).collect();
     let names: Vec<String> = people.iter().map(|one| format!("u{}", one.number)).collect();
     let with_users = |image: Image| {
         people

@@ -139,12 +139,18 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
         }
     }
     if let Some(setting) = section.take_setting("auto_private_groups") {
-        if setting.value.eq_ignore_ascii_case("false") {
-            conversion.dropped(&name, &setting, "Roster makes no private groups.");
+        let kind = match &*setting.value.to_ascii_lowercase() {
+            "true" => Some("always"),
+            "hybrid" => Some("same-id"),
+            "false" => Some("off"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            domain.keys.set("private_groups", quoted(kind));
+            conversion.mapped(&name, &setting, format!("{name}.private_groups"));
         } else {
-            let reason = "Roster makes no private groups, so primary groups would change";
-            let cure = "Give each user a group entry, then name the setting in --without.";
-            conversion.stop(&name, &setting, reason, cure);
+            let reason = "the value is unknown, and primary groups could change";
+            conversion.stop(&name, &setting, reason, "Write true, hybrid or false.");
         }
     }
     if let Some(setting) = section.take_setting("override_gid") {
