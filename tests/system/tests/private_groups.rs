@@ -34,7 +34,7 @@ fn started(slapd: &Slapd, mode: &str, kind: &str) -> Rosterd {
         .with("mode", &format!("{mode:?}"))
         .with("private_groups", &format!("{kind:?}"));
     if mode == "on-demand" {
-        domain = domain.with("refresh_interval", "1").with("negative_ttl", "1");
+        domain = domain.with("refresh_interval", "\"1s\"").with("negative_ttl", "\"1s\"");
     }
     let rosterd = Rosterd::start(&[domain]);
     rosterd.wait_for_snapshot();

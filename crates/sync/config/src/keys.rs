@@ -714,7 +714,7 @@ declare_keys! {
         "private_groups",
         ValueKind::Choice { noun: "kind of private groups", of: &["off", "always", "same-id"] },
         KeyDefault::Value("\"off\""),
-        "Users that get a private group. Its name is the user's name, its gid is the uid, and it has no other member. off: \
+        "Users that get a private group. Its name is the user's name, and its gid is the uid. off: \
          no user. always: every user of the domain; gidNumber is ignored. Roster rejects a user if it cannot serve the \
          private group. One reason is a group of the directory or of the host with this name or gid. same-id: users with \
          equal uid and gid. If the directory has a group with this gid, that group is the primary group instead. If the \

@@ -686,12 +686,14 @@ async fn find_owner(
     let mut skipped = None;
     for domain in domains {
         let known = state.read().await;
-        let is_decided = |(owner, number): EntryOwner| {
-            let may_be_replaced = owner == domain && private_group_owner(number).is_some();
-            !may_be_replaced && !known.asks_before(domain, owner, reading.question.kind())
-        };
-        if known.owner(reading).is_some_and(is_decided) {
-            break;
+        match known.owner(reading) {
+            Some(group) if group.0 == domain && known.is_undecided_group(group) => {
+                drop(known);
+                decide_private_group(directories, group).await?;
+                continue;
+            }
+            Some((owner, _)) if !known.asks_before(domain, owner, reading.question.kind()) => break,
+            _ => {}
         }
         known.require_contact(domain)?;
         let requests = known.owner_requests(domain, &reading.question);
@@ -916,6 +918,10 @@ impl PublisherState {
 
     fn is_undecided(&self, (position, number): EntryOwner) -> bool {
         self.domains[position].entries.is_undecided(number)
+    }
+
+    fn is_undecided_group(&self, owner: EntryOwner) -> bool {
+        private_group_owner(owner.1).is_some() && self.is_undecided(owner)
     }
 
     /// Returns the queries for groups of the directory with the name or gid of an entry's private group.

@@ -651,9 +651,10 @@ async fn private_groups_on_demand_wait_for_directory() {
         let by_name = LookupRequest::UserByName(b"alice".to_vec());
         let found = Some(("alice".to_owned(), 5000, 5000));
         assert_eq!(net.find(&by_name).await, found, "logins work without the directory");
+        let by_gid = LookupRequest::GroupByGid(5000);
+        assert_eq!(net.find(&by_gid).await, Some(("alice".to_owned(), 5000, 0)));
         assert_eq!(marks("alice").await, marked, "{kind:?}");
         net.is_away.store(false, Ordering::Relaxed);
-        let by_gid = LookupRequest::GroupByGid(5000);
         assert_eq!(net.find(&by_gid).await, Some(("alice".to_owned(), 5000, 0)));
         assert_eq!(marks("alice").await, [false; 2], "{kind:?}");
         assert_eq!(marks("bob").await, marked, "{kind:?}");
