@@ -714,12 +714,11 @@ declare_keys! {
         "private_groups",
         ValueKind::Choice { noun: "kind of private groups", of: &["off", "always", "same-id"] },
         KeyDefault::Value("\"off\""),
-        "Users that get a private group. Its name is the user's name, and its gid is the uid. off: \
-         no user. always: every user of the domain; gidNumber is ignored. Roster rejects a user if it cannot serve the \
-         private group. One reason is a group of the directory or of the host with this name or gid. same-id: users with \
-         equal uid and gid. If the directory has a group with this gid, that group is the primary group instead. If the \
-         host or the directory has a group with the name only, the gid has no name. Access rules know groups of the \
-         directory only.",
+        "Users that get a private group. Its name is the user's name, and its gid is the uid. off: no user. always: every \
+         user of the domain; gidNumber is ignored. Roster rejects a user if it cannot serve the private group. One reason \
+         is a group of the directory or of the host with this name or gid. same-id: users with equal uid and gid. A group \
+         of the directory with this gid replaces the private group. A group with only the name leaves the gid without a \
+         name. Access rules know groups of the directory only.",
     );
     DOMAIN_AUTH: String = table_key(
         ConfigTable::Domain,

@@ -160,7 +160,7 @@ pub struct DomainConfig {
     pub names: NameConfig,
     /// Mirrored or on demand.
     pub mode: DomainMode,
-    /// Users that get a group of their own.
+    /// Users that get a private group.
     pub private_groups: PrivateGroups,
     /// Home directory and shell of its users.
     pub overrides: HomeShellOverrides,

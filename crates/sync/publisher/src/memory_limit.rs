@@ -50,7 +50,7 @@ impl MemoryEstimate {
         self.entries + self.numbers * NUMBER_BYTES + self.references * REFERENCE_BYTES
     }
 
-    /// Adds a record of a new entry. `private_groups`: a user may have a group of its own.
+    /// Adds a record of a new entry. `private_groups`: a user may have a private group.
     #[must_use]
     pub fn with(mut self, record: &Record<'_>, private_groups: bool) -> Self {
         let (number, references, cost) = match record {

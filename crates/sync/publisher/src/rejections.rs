@@ -98,7 +98,7 @@ impl DomainState {
             LookupKind::GroupByName | LookupKind::GroupByGid => {
                 let groups = self.entries.groups().filter(|(_, group)| is_searched(&group.name));
                 let private = self.entries.private_groups();
-                // A private group without its user is not served, whatever is known about it.
+                // A private group of a rejected user is not served either.
                 let private = private.filter(|(number, group)| {
                     let user = private_group_owner(*number).unwrap_or(*number);
                     is_searched(&group.name)
