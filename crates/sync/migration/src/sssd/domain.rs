@@ -138,21 +138,7 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
             );
         }
     }
-    if let Some(setting) = section.take_setting("auto_private_groups") {
-        let kind = match &*setting.value.to_ascii_lowercase() {
-            "true" => Some("always"),
-            "hybrid" => Some("same-id"),
-            "false" => Some("off"),
-            _ => None,
-        };
-        if let Some(kind) = kind {
-            domain.keys.set("private_groups", quoted(kind));
-            conversion.mapped(&name, &setting, format!("{name}.private_groups"));
-        } else {
-            let reason = "the value is unknown, and primary groups could change";
-            conversion.stop(&name, &setting, reason, "Write true, hybrid or false.");
-        }
-    }
+    private_groups(conversion, domain, section);
     if let Some(setting) = section.take_setting("override_gid") {
         let reason = "every user would get the primary gid of the directory instead";
         let cure = "Correct gidNumber in the directory.";
@@ -171,6 +157,22 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
             .plan
             .note("SSSD lists no users in `getent passwd`. Roster lists all users of a mirror.");
     }
+}
+
+fn private_groups(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let Some(setting) = section.take_setting("auto_private_groups") else { return };
+    let name = &section.name;
+    let kind = match &*setting.value.to_ascii_lowercase() {
+        "true" => "always",
+        "hybrid" => "same-id",
+        "false" => "off",
+        _ => {
+            let reason = "the value is unknown, and primary groups could change";
+            return conversion.stop(name, &setting, reason, "Write true, hybrid or false.");
+        }
+    };
+    domain.keys.set("private_groups", quoted(kind));
+    conversion.mapped(name, &setting, format!("{name}.private_groups"));
 }
 
 /// Returns the name if roster.toml accepts it.
