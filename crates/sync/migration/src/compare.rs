@@ -321,4 +321,16 @@ mod tests {
         assert_eq!(more, [row("user-only-in-roster", "extra", "", "5")]);
         assert!(rows(&sssd, &sssd, true).is_empty());
     }
+
+    #[test]
+    fn compare_private_group_is_no_difference() {
+        let own = |uid| User { gid: uid, ..user(uid) };
+        let of = |gid, members: &[&str]| Group { gid, members: names(members) };
+        let sssd = accounts(vec![("a", own(1)), ("b", own(2)), ("c", user(3))], vec![]);
+        let groups = vec![("a", of(1, &[])), ("b", of(2, &["a"])), ("c", of(3, &[]))];
+        let roster = accounts(vec![("a", own(1)), ("b", own(2)), ("c", user(3))], groups);
+        let wanted =
+            [row("group-only-in-roster", "b", "", "2"), row("group-only-in-roster", "c", "", "3")];
+        assert_eq!(rows(&sssd, &roster, true), wanted);
+    }
 }

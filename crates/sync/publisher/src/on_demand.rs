@@ -1037,13 +1037,10 @@ impl PublisherState {
         let base = |native| (!names.is_qualified()).then(|| names.base(native).into_owned());
         match self.served_entry(claimant) {
             Some((ModelEntry::User(user), _)) => {
-                let name = base(user.name());
-                let always = self.private_groups(claimant.0) == PrivateGroups::Always;
-                let group = name.clone().filter(|_| always).map(LookupRequest::GroupByName);
+                let by_name = base(user.name()).map(LookupRequest::UserByName);
                 let by_id =
                     [LookupRequest::UserByUid(user.uid), LookupRequest::GroupByGid(user.gid)];
-                let by_name = name.map(LookupRequest::UserByName);
-                by_name.into_iter().chain(by_id).chain(group).collect()
+                by_name.into_iter().chain(by_id).collect()
             }
             Some((ModelEntry::Group(group), _)) => {
                 let name = base(&group.name);

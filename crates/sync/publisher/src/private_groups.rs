@@ -668,6 +668,22 @@ async fn private_groups_on_demand_wait_for_directory() {
     }
 }
 
+/// What is known hides the private group, and the directory has a group of its name.
+#[tokio::test]
+async fn private_group_hidden_does_not_hide_name() {
+    let people = [user(1, "alice", 5000, 5000), group(2, "staff", 5000), group(3, "alice", 6000)];
+    for kind in [PrivateGroups::SameId, PrivateGroups::Always] {
+        let net = TestDirectories::new(&[domain("asked", kind, &people)]);
+        let known = image(&people[..2]);
+        learn(&mut *net.state.write().await, 0, known).expect("well formed");
+        let question = LookupRequest::GroupByName(b"alice".to_vec());
+        assert_eq!(net.find(&question).await, Some(("alice".to_owned(), 6000, 0)), "{kind:?}");
+        let question = LookupRequest::UserByUid(5000);
+        let is_found = net.find(&question).await.is_some();
+        assert_eq!(is_found, kind == PrivateGroups::SameId);
+    }
+}
+
 #[test]
 fn private_groups_take_memory_of_domain() {
     let people = [user(1, "alice", 5000, 5000)];
