@@ -668,7 +668,7 @@ async fn private_groups_on_demand_wait_for_directory() {
     }
 }
 
-/// What is known hides the private group, and the directory has a group of its name.
+/// A known group hides the private group, and the directory has a further group of its name.
 #[tokio::test]
 async fn private_group_hidden_does_not_hide_name() {
     let people = [user(1, "alice", 5000, 5000), group(2, "staff", 5000), group(3, "alice", 6000)];
