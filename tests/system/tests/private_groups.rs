@@ -6,6 +6,7 @@ use roster_system_tests::{
     DirectoryServer, DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, wait_for,
     wait_until,
 };
+use rustix::process::Signal;
 use std::fs;
 
 const MODES: [&str; 2] = ["replicate", "on-demand"];
@@ -29,14 +30,18 @@ fn served() -> Slapd {
     Slapd::serving(SlapdOptions::new(Schema::Rfc2307), &ldif.concat())
 }
 
-fn started(slapd: &Slapd, mode: &str, kind: &str) -> Rosterd {
-    let mut domain = DomainTable::ldap("corp", slapd)
+fn domain(slapd: &Slapd, mode: &str, kind: &str) -> DomainTable {
+    let domain = DomainTable::ldap("corp", slapd)
         .with("mode", &format!("{mode:?}"))
         .with("private_groups", &format!("{kind:?}"));
-    if mode == "on-demand" {
-        domain = domain.with("refresh_interval", "\"1s\"").with("negative_ttl", "\"1s\"");
+    match mode {
+        "on-demand" => domain.with("refresh_interval", "\"1s\"").with("negative_ttl", "\"1s\""),
+        _ => domain,
     }
-    let rosterd = Rosterd::start(&[domain]);
+}
+
+fn started(slapd: &Slapd, mode: &str, kind: &str) -> Rosterd {
+    let rosterd = Rosterd::start(&[domain(slapd, mode, kind)]);
     rosterd.wait_for_snapshot();
     rosterd.expect_domain_status("corp", "online", true);
     rosterd
@@ -189,4 +194,30 @@ fn private_groups_on_demand_work_offline() {
     rosterd.expect("passwd", "5000", Some(&passwd("alice", 5000, 5000)));
     rosterd.expect("group", "5000", Some("alice:*:5000:"));
     rosterd.expect("passwd", "alice", Some(&passwd("alice", 5000, 5000)));
+}
+
+#[test]
+fn private_groups_follow_configuration() {
+    for mode in MODES {
+        let slapd = served();
+        let mut rosterd = started(&slapd, mode, "off");
+        rosterd.expect("passwd", "bob", Some(&passwd("bob", 5001, 6000)));
+        rosterd.expect("group", "bob", None);
+        for (kind, gid, alice) in [
+            ("always", 5001, Some("alice:*:5000:")),
+            ("same-id", 6000, Some("alice:*:5000:")),
+            ("off", 6000, None),
+        ] {
+            rosterd.set_domains(&[domain(&slapd, mode, kind)]);
+            rosterd.process().signal(Signal::HUP);
+            wait_until(SOON, "the new rules hold", || {
+                let groups = rosterd.host().run("getent", &["-s", "roster", "group", "alice"]);
+                let found = (groups.code == 0).then(|| groups.text());
+                found.as_deref() == alice
+            });
+            rosterd.expect("passwd", "bob", Some(&passwd("bob", 5001, gid)));
+            let bob = (kind == "always").then_some("bob:*:5001:");
+            rosterd.expect("group", "bob", bob);
+        }
+    }
 }
