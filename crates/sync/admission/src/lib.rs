@@ -229,6 +229,8 @@ pub enum Refusal {
     ForeignMembers(u32),
     /// The nested groups of this group, and of the domain's groups before it, exceed a limit.
     Nested,
+    /// The private group of the user is rejected, and all users of the domain must have one.
+    PrivateGroup,
     /// The name means an entry of another domain.
     OtherDomain,
     /// The name is the number of a local id, of an id below the smallest one, or of another entry's id.
@@ -316,6 +318,7 @@ impl fmt::Display for Refusal {
             Self::NameTaken(owner) => write!(f, "{owner} has this name"),
             Self::IdTaken(kind, id, owner) => write!(f, "{owner} has {kind} {id}"),
             Self::Nested => write!(f, "nested groups exceed the membership limit"),
+            Self::PrivateGroup => write!(f, "the private group of the user is rejected"),
             Self::OtherDomain => write!(f, "the name has the form of a name in another domain"),
             Self::NumberIsId => write!(f, "the name is the number of another id"),
             Self::ForeignGroup(gid) => {
@@ -380,6 +383,7 @@ impl Refusal {
             Self::ForeignGroup(_) => &directory::GROUP_OF_HIGHER_DOMAIN,
             Self::ForeignMembers(_) => &directory::GID_OF_HIGHER_DOMAIN_USERS,
             Self::Nested => &directory::GROUPS_NESTED_TOO_LARGE,
+            Self::PrivateGroup => &directory::PRIVATE_GROUP_REJECTED,
             Self::OtherDomain => &directory::NAME_OF_OTHER_DOMAIN,
             Self::NumberIsId => &directory::NUMERIC_NAME_IS_ID,
         }

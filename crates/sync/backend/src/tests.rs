@@ -910,6 +910,7 @@ fn cache_in(folder: &Path, mode: DomainMode) -> CacheWriter {
         min_id: 1000,
         max_id: 60_000,
         mode,
+        private_groups: roster_config::PrivateGroups::Off,
         overrides: HomeShellOverrides::default(),
         serving: ServingConfig::default(),
         mass_deletion: 0.5,

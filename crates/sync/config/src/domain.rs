@@ -11,8 +11,8 @@ use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
     DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
     KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues, NameCase,
-    NameConfig, OfflineConfig, PasswordChangeConfig, PasswordOperation, ProviderConfig, SearchBase,
-    SearchConfig, SecretFile, ServingConfig, ShellRules, WhenAway,
+    NameConfig, OfflineConfig, PasswordChangeConfig, PasswordOperation, PrivateGroups,
+    ProviderConfig, SearchBase, SearchConfig, SecretFile, ServingConfig, ShellRules, WhenAway,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -50,6 +50,7 @@ pub(crate) fn domain<'d>(
         max_id,
         names: names(&mut section, mode),
         mode,
+        private_groups: private_groups(&mut section),
         serving: serving(&mut section, &overrides),
         overrides,
         mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
@@ -87,6 +88,15 @@ fn names(section: &mut TomlSection<'_, '_, '_, '_>, mode: DomainMode) -> NameCon
         short_name: short_name.unwrap_or_default(),
         qualified: section.value(&keys::DOMAIN_QUALIFIED_NAMES),
         numeric,
+    }
+}
+
+fn private_groups(section: &mut TomlSection<'_, '_, '_, '_>) -> PrivateGroups {
+    let word: String = section.value(&keys::DOMAIN_PRIVATE_GROUPS);
+    match word.as_str() {
+        "always" => PrivateGroups::Always,
+        "same-id" => PrivateGroups::SameId,
+        _ => PrivateGroups::Off,
     }
 }
 

@@ -767,6 +767,17 @@ declare_keys! {
          next: Roster looks them up in the next domains. A user of a next domain then has the name of any user of this \
          domain that the host does not know yet. next requires a min_id and a max_id that no other domain shares.",
     );
+    DOMAIN_PRIVATE_GROUPS: String = table_key(
+        ConfigTable::Domain,
+        "private_groups",
+        ValueKind::Choice { noun: "kind of private groups", of: &["off", "always", "same-id"] },
+        KeyDefault::Value("\"off\""),
+        "Users that get a private group. Its name is the user's name, and its gid is the uid. off: no user. always: every \
+         user of the domain; gidNumber is ignored. Roster rejects a user if it cannot serve the private group. One reason \
+         is a group of the directory or of the host with this name or gid. same-id: users with equal uid and gid. A group \
+         of the directory with this gid replaces the private group. A group with only the name leaves the gid without a \
+         name. Access rules know groups of the directory only.",
+    );
     DOMAIN_AUTH: String = table_key(
         ConfigTable::Domain,
         "auth",

@@ -162,6 +162,8 @@ pub struct DomainConfig {
     pub names: NameConfig,
     /// Mirrored or on demand.
     pub mode: DomainMode,
+    /// Users that get a private group.
+    pub private_groups: PrivateGroups,
     /// Home directory and shell of its users.
     pub overrides: HomeShellOverrides,
     /// How its entries are served.
@@ -180,6 +182,18 @@ pub struct DomainConfig {
     pub auth: AuthConfig,
     /// `[domain.NAME.access]`: the access rules.
     pub access: AccessConfig,
+}
+
+/// `private_groups = …`: the users that get a group with their name, and with their uid as gid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PrivateGroups {
+    /// No user.
+    #[default]
+    Off,
+    /// All users. The primary gid of the directory is ignored.
+    Always,
+    /// Users with equal uid and primary gid, unless the directory has a group with that gid.
+    SameId,
 }
 
 /// Names of the users and groups of a domain.

@@ -4,7 +4,8 @@
 use roster_config::{
     AccountCheck, AuthConfig, AuthMethod, BindMethod, DomainMode, KdcValidation, LdapServer,
     ListenAddress, MemberValues, OfflineConfig, ParsedConfig, PasswordChangeConfig,
-    PasswordOperation, ProviderConfig, SearchBase, SecretFile, explain::explain, parse,
+    PasswordOperation, PrivateGroups, ProviderConfig, SearchBase, SecretFile, explain::explain,
+    parse,
 };
 use roster_messages::table::config;
 use roster_messages::{Diagnostic, Message, Severity};
@@ -1298,4 +1299,19 @@ fn floor_has_gids_below_min_id() {
              gids from allowed_local_gids, or lower min_id. [RST-1064]"
         ]
     );
+}
+
+#[test]
+fn private_groups_kinds_are_parsed() {
+    let kind = |keys: &str| well(&corp(keys)).config.domains[0].private_groups;
+    assert_eq!(kind(""), PrivateGroups::Off);
+    for (word, wanted) in [
+        ("off", PrivateGroups::Off),
+        ("always", PrivateGroups::Always),
+        ("same-id", PrivateGroups::SameId),
+    ] {
+        assert_eq!(kind(&format!("private_groups = {word:?}")), wanted);
+    }
+    let told = mistakes(&corp("private_groups = \"hybrid\""));
+    assert!(told.len() == 1 && told[0].contains("domain.corp.private_groups"), "{told:?}");
 }

@@ -164,13 +164,21 @@ pub fn compare(
             }
         }
         for (name, group) in &roster.groups {
-            if !sssd.groups.contains_key(name) && !renamed_groups.contains(name) {
+            let is_known = sssd.groups.contains_key(name) || renamed_groups.contains(name);
+            if !is_known && !is_private(name, group, sssd) {
                 push(&mut found, Kind::GroupOnlyInRoster, name, "", &group.gid.to_string());
             }
         }
     }
     found.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     found
+}
+
+/// Returns whether SSSD makes the group from its user. Its cache has only the user then.
+fn is_private(name: &str, group: &Group, sssd: &Accounts) -> bool {
+    let is_empty = group.members.as_ref().is_none_or(BTreeSet::is_empty);
+    let user = sssd.users.get(name).filter(|_| is_empty);
+    user.is_some_and(|user| (user.uid, user.gid) == (group.gid, group.gid))
 }
 
 fn push(found: &mut Vec<Difference>, kind: Kind, name: &str, sssd: &str, roster: &str) {
@@ -312,5 +320,17 @@ mod tests {
         more.retain(|one| !expected.contains(one));
         assert_eq!(more, [row("user-only-in-roster", "extra", "", "5")]);
         assert!(rows(&sssd, &sssd, true).is_empty());
+    }
+
+    #[test]
+    fn compare_private_group_is_no_difference() {
+        let own = |uid| User { gid: uid, ..user(uid) };
+        let of = |gid, members: &[&str]| Group { gid, members: names(members) };
+        let sssd = accounts(vec![("a", own(1)), ("b", own(2)), ("c", user(3))], vec![]);
+        let groups = vec![("a", of(1, &[])), ("b", of(2, &["a"])), ("c", of(3, &[]))];
+        let roster = accounts(vec![("a", own(1)), ("b", own(2)), ("c", user(3))], groups);
+        let wanted =
+            [row("group-only-in-roster", "b", "", "2"), row("group-only-in-roster", "c", "", "3")];
+        assert_eq!(rows(&sssd, &roster, true), wanted);
     }
 }

@@ -7,14 +7,20 @@ use super::model_entry::{ModelEntry, ModelGroup, ModelUser, NO_REFERENCES};
 use roster_bus::domain_image::{
     self, IMAGE_BYTES_MAX, ImageDecodeError, ImageHeader, NO_REFERENCE, Record, Records,
 };
+use roster_config::PrivateGroups;
 use roster_messages::{Message, table::daemon};
 use std::array;
+use std::collections::hash_map::Entry as Place;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// Limit of the entry numbers and references of a domain. A hijacked backend could otherwise number an entry
 /// 4,294,967,295 and make the publisher allocate that many slots.
 pub const NUMBERS_MAX: u32 = 1 << 24;
+
+/// Set in the number of a private group. The other bits are the number of its user. A private group therefore has a
+/// lower priority than all groups of the directory.
+const PRIVATE_GROUP: u32 = NUMBERS_MAX;
 
 /// Reasons to reject an image. The domain is as it was before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +90,17 @@ pub struct DomainModel {
     others_by_reference: HashMap<u32, BTreeSet<u32>>,
     /// By reference of an entry, the numbers of the groups that list it. Computed on the first use after a change.
     listed_by: OnceLock<Arc<HashMap<u32, Vec<u32>>>>,
+    private: PrivateGroupIndex,
+}
+
+/// What private groups depend on. Empty in a domain without private groups.
+#[derive(Clone, Default)]
+struct PrivateGroupIndex {
+    kind: PrivateGroups,
+    /// Number of the directory's groups with a gid, served or not.
+    gids: Arc<HashMap<u32, u32>>,
+    /// On demand: numbers of users for which the directory was queried for groups with the private group's name or gid.
+    decided: Arc<HashSet<u32>>,
 }
 
 #[derive(Clone, Default)]
@@ -112,14 +129,14 @@ pub enum DomainImage<'a> {
 }
 
 impl<'a> DomainImage<'a> {
-    /// Decodes an image, in linear time.
-    pub fn read(image: &'a [u8]) -> Result<Self, ImageRejection> {
+    /// Decodes an image of a domain with this kind of private groups, in linear time.
+    pub fn read(image: &'a [u8], private_groups: PrivateGroups) -> Result<Self, ImageRejection> {
         let (header, records) = ImageHeader::parse(image)?;
         check_records(records.clone())?;
         if header.since != 0 {
             return Ok(Self::Changes(header, records));
         }
-        let mut domain = DomainModel::default();
+        let mut domain = DomainModel::new(false, private_groups);
         for record in records.flatten() {
             domain.put(&record, MissingMembers::Forget);
             if domain.memory_left() == 0 {
@@ -152,8 +169,9 @@ impl ModelSlot {
 impl DomainModel {
     /// Returns a domain without entries.
     #[must_use]
-    pub fn new(complete: bool) -> Self {
-        Self { is_complete: complete, ..Self::default() }
+    pub fn new(complete: bool, private_groups: PrivateGroups) -> Self {
+        let private = PrivateGroupIndex { kind: private_groups, ..PrivateGroupIndex::default() };
+        Self { is_complete: complete, private, ..Self::default() }
     }
 
     /// Applies all changes, or none if they are rejected. The memory check counts a new entry in addition to its old
@@ -243,7 +261,8 @@ impl DomainModel {
         &self,
         records: impl Iterator<Item = Result<Record<'a>, ImageDecodeError>>,
     ) -> Result<(), ImageRejection> {
-        let with = records.flatten().fold(self.memory, |cost, record| cost.with(&record));
+        let private = self.private.kind != PrivateGroups::Off;
+        let with = records.flatten().fold(self.memory, |cost, record| cost.with(&record, private));
         if with.total() < DOMAIN_BYTES_MAX { Ok(()) } else { Err(ImageRejection::TooMuch) }
     }
 
@@ -271,7 +290,8 @@ impl DomainModel {
                     }
                     _ => None,
                 };
-                ModelSlot::User(Arc::new(ModelUser::new(user).with_groups(groups)))
+                let user = ModelUser::new(user).with_groups(groups);
+                ModelSlot::User(Arc::new(user.with_private_group(self.private.kind)))
             }
             (Record::Group(group), old) => {
                 let told = group.members.map(|members| members.iter().collect());
@@ -311,6 +331,7 @@ impl DomainModel {
         ) {
             self.listed_by = OnceLock::new();
         }
+        self.index_private_group(number, new.entry());
         let mut cost = self.memory;
         cost.replace(number, self.entry(number), new.entry());
         self.memory = cost;
@@ -320,6 +341,43 @@ impl DomainModel {
         );
         *self.slot(number) = new;
         true
+    }
+
+    /// Updates what private groups depend on, before an entry changes.
+    fn index_private_group(&mut self, number: u32, new: Option<ModelEntry<'_>>) {
+        if self.private.kind == PrivateGroups::Off {
+            return;
+        }
+        let old = self.entry(number);
+        let gid = |entry: Option<ModelEntry<'_>>| match entry {
+            Some(ModelEntry::Group(group)) => group.gid,
+            _ => None,
+        };
+        let gids = [gid(old), gid(new)];
+        let has_same_group = match (old, new) {
+            (Some(ModelEntry::User(old)), Some(ModelEntry::User(new))) => {
+                old.private_group() == new.private_group()
+            }
+            _ => false,
+        };
+        if !has_same_group && self.private.decided.contains(&number) {
+            Arc::make_mut(&mut self.private.decided).remove(&number);
+        }
+        if gids[0] == gids[1] {
+            return;
+        }
+        let counts = Arc::make_mut(&mut self.private.gids);
+        if let Some(new) = gids[1] {
+            *counts.entry(new).or_default() += 1;
+        }
+        if let Some(old) = gids[0]
+            && let Place::Occupied(mut count) = counts.entry(old)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 
     /// Removes the entry's old references from the index and adds its new ones.
@@ -414,9 +472,15 @@ impl DomainModel {
         &mut Arc::make_mut(&mut self.chunks[chunk])[number % CHUNK]
     }
 
-    /// Returns the entry of that number.
+    /// Returns the entry of that number, which may be the number of a private group.
     #[must_use]
     pub fn entry(&self, number: u32) -> Option<ModelEntry<'_>> {
+        if let Some(user) = private_group_owner(number) {
+            return match self.entry(user)? {
+                ModelEntry::User(user) => self.private_group(user).map(ModelEntry::Group),
+                ModelEntry::Group(_) => None,
+            };
+        }
         let number = number as usize;
         self.chunks.get(number / CHUNK)?[number % CHUNK].entry()
     }
@@ -443,11 +507,78 @@ impl DomainModel {
         })
     }
 
+    /// Returns private groups with their numbers, in the order of their users.
+    pub fn private_groups(&self) -> impl Iterator<Item = (u32, &ModelGroup)> {
+        // Without private groups there is nothing to search for.
+        let users = (self.private.kind != PrivateGroups::Off).then(|| self.users());
+        users.into_iter().flatten().filter_map(|(number, user)| {
+            Some((private_group_number(number), self.private_group(user)?))
+        })
+    }
+
+    /// Returns the user's private group. With [`PrivateGroups::SameId`] a group of the directory replaces it.
+    #[must_use]
+    pub fn private_group<'a>(&self, user: &'a ModelUser) -> Option<&'a ModelGroup> {
+        let is_replaced = self.private.kind == PrivateGroups::SameId && self.has_gid(user.uid);
+        user.private_group().filter(|_| !is_replaced)
+    }
+
+    /// Returns the kind of private groups.
+    #[must_use]
+    pub fn private_group_kind(&self) -> PrivateGroups {
+        self.private.kind
+    }
+
+    /// Whether the directory is known to have a group with this gid. Always false in a domain without private groups.
+    #[must_use]
+    pub fn has_gid(&self, gid: u32) -> bool {
+        self.private.gids.contains_key(&gid)
+    }
+
+    /// Whether an entry may become another one when the directory is queried for groups with the name and gid of the
+    /// private group.
+    #[must_use]
+    pub fn is_undecided(&self, number: u32) -> bool {
+        let user = match (self.private.kind, private_group_owner(number)) {
+            (PrivateGroups::Off, _) => return false,
+            (_, Some(user)) => user,
+            (PrivateGroups::Always, None) => number,
+            (PrivateGroups::SameId, None) => return false,
+        };
+        let has_one =
+            |entry| matches!(entry, Some(ModelEntry::User(user)) if user.private_group().is_some());
+        !self.is_complete && has_one(self.entry(user)) && !self.private.decided.contains(&user)
+    }
+
+    /// Records that the directory was queried for groups with the name and gid of the entry's private group. Returns
+    /// whether that is new.
+    pub fn set_decided(&mut self, number: u32) -> bool {
+        let is_new = self.is_undecided(number);
+        if is_new {
+            let user = private_group_owner(number).unwrap_or(number);
+            Arc::make_mut(&mut self.private.decided).insert(user);
+        }
+        is_new
+    }
+
     /// Returns one more than the largest reference of an entry.
     #[must_use]
     pub fn reference_count(&self) -> usize {
         self.first_by_reference.len()
     }
+}
+
+/// Returns the number of a user's private group.
+#[must_use]
+pub fn private_group_number(user: u32) -> u32 {
+    user | PRIVATE_GROUP
+}
+
+/// Returns the number of the user that a private group belongs to. `None` for the number of another entry.
+#[must_use]
+pub fn private_group_owner(number: u32) -> Option<u32> {
+    let user = number ^ PRIVATE_GROUP;
+    (user < PRIVATE_GROUP).then_some(user)
 }
 
 /// Returns the number of the entry that a record is about.

@@ -59,6 +59,9 @@ mod own;
 mod own_record;
 #[cfg(test)]
 mod precedence;
+mod private_group_checks;
+#[cfg(test)]
+mod private_groups;
 mod publish_rate;
 mod published_counts;
 mod rejections;
@@ -91,7 +94,7 @@ use roster_bus::bus_names::RoleName;
 use roster_bus::domain_image::IMAGE_BYTES_MAX;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus, RejectionCount};
 use roster_bus::zbus;
-use roster_config::{DomainMode, ETC_SHELLS};
+use roster_config::{DomainMode, ETC_SHELLS, PrivateGroups};
 use roster_messages::table::{daemon, directory};
 use roster_messages::{CodedError, log};
 use roster_provider::file_watch::FileWatch;
@@ -266,6 +269,10 @@ async fn run(mut context: RoleContext<PublisherRoleConfig>) -> anyhow::Result<()
     tokio::spawn(follow_locals(Arc::clone(&hub), local_files, watch));
     for (position, (domain, proxy)) in config.domains.iter().zip(proxies).enumerate() {
         tokio::spawn(accept_stale_data(Arc::clone(&hub), position, proxy.clone()));
+        if domain.mode == DomainMode::OnDemand && domain.private_groups != PrivateGroups::Off {
+            let hub = Arc::clone(&hub);
+            tokio::spawn(private_group_checks::keep_checking(hub, position, domain.refresh));
+        }
         let follower = DomainFollower::new(Arc::clone(&hub), position, domain.name.clone(), proxy);
         tokio::spawn(follower.run());
     }
@@ -558,7 +565,8 @@ impl PublisherTasks {
         let hub = Arc::clone(self);
         let take = move || {
             let image = read_image(image)?;
-            let image = DomainImage::read(&image)?;
+            let private_groups = hub.state.blocking_read().private_groups(domain);
+            let image = DomainImage::read(&image, private_groups)?;
             hub.state.blocking_write().apply(domain, image)
         };
         let taken = tokio::task::spawn_blocking(take).await;

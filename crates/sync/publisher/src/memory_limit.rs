@@ -50,14 +50,16 @@ impl MemoryEstimate {
         self.entries + self.numbers * NUMBER_BYTES + self.references * REFERENCE_BYTES
     }
 
-    /// Adds a record of a new entry.
+    /// Adds a record of a new entry. `private_groups`: a user may have a private group.
     #[must_use]
-    pub fn with(mut self, record: &Record<'_>) -> Self {
+    pub fn with(mut self, record: &Record<'_>, private_groups: bool) -> Self {
         let (number, references, cost) = match record {
             Record::User(user) => {
                 let texts = [user.name, user.gecos, user.dir, user.shell];
                 let text = texts.iter().map(|text| text.len()).sum();
-                (user.number, [user.reference, user.by_name], user_bytes(text, 0))
+                let private = if private_groups { group_bytes(user.name.len(), 0) } else { 0 };
+                let cost = user_bytes(text, 0) + private;
+                (user.number, [user.reference, user.by_name], cost)
             }
             Record::Group(group) => {
                 let members = group.members.map_or(0, |members| members.len());
@@ -102,7 +104,9 @@ impl MemoryEstimate {
 fn entry_bytes(entry: ModelEntry<'_>) -> u64 {
     match entry {
         ModelEntry::User(user) => {
-            user_bytes(user.text_len(), user.groups.as_ref().map_or(0, |all| all.len()))
+            let groups = user.groups.as_ref().map_or(0, |all| all.len());
+            let private = user.private_group().map_or(0, |group| group_bytes(group.name.len(), 0));
+            user_bytes(user.text_len(), groups) + private
         }
         ModelEntry::Group(group) => group_bytes(group.name.len(), group.references().len()),
     }

@@ -9,13 +9,17 @@
 //! A primary gid makes a user a member as well. A user is therefore rejected if a higher-priority domain has its
 //! primary group. A group is rejected if its gid is the primary gid of a user in a higher-priority domain.
 //!
+//! A private group is a group with lower priority than those of the directory. Its user has to be served as well. If all
+//! users of the domain have one, a user is rejected with its private group.
+//!
 //! Ownership does not depend on whether another entry is served. So the order in which entries become known does not
 //! matter, and a domain takes nothing from a higher-priority domain.
 
-use super::domain_model::DomainModel;
+use super::domain_model::{DomainModel, private_group_number, private_group_owner};
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
 use super::name_owners::{EntryOwner, NameClaim, NameOwners, NameScheme, OwnerTable};
 use roster_admission::{Admitted, AsGroup as _, Id, Locals, Owner, Refusal, Rules, numeric_value};
+use roster_config::PrivateGroups;
 use std::collections::hash_map::Entry as Place;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -34,7 +38,7 @@ pub struct MergedEntry<'a, T> {
 pub struct MergedDomains<'a> {
     /// Users, domain by domain.
     pub users: Vec<MergedEntry<'a, ModelUser>>,
-    /// Groups, domain by domain.
+    /// Groups, domain by domain: those of the directory, then private groups.
     pub groups: Vec<MergedEntry<'a, ModelGroup>>,
     /// By domain, the numbers of rejected entries, with the reasons.
     pub rejected: Vec<Vec<(u32, Refusal)>>,
@@ -82,30 +86,79 @@ pub fn merge<'a>(
             match rules.user(user, locals) {
                 Ok(entry) => {
                     claims.add_user((domain, number), user);
+                    claims.add_private_group((domain, number), user, rules, locals);
                     merged.users.push(MergedEntry { domain, number, entry });
                 }
                 Err(refusal) => merged.rejected[domain].push((number, refusal)),
             }
         }
     }
-    let MergedDomains { users, groups, rejected, with_domain } = &mut merged;
-    let mut check = |domain: usize, number, served| match served {
-        Ok(ServedName::Preferred) => true,
-        Ok(ServedName::WithDomain) => with_domain[domain].insert(number),
-        Err(refusal) => {
-            rejected[domain].push((number, refusal));
-            false
-        }
-    };
-    groups.retain_mut(|MergedEntry { domain, number, entry }| {
-        let served = claims.check_group((*domain, *number), entry, &sources[*domain], locals);
-        check(*domain, *number, served)
-    });
-    users.retain_mut(|MergedEntry { domain, number, entry }| {
-        let served = claims.check_user((*domain, *number), entry, &sources[*domain], locals);
-        check(*domain, *number, served)
-    });
+    merged.retain_served(sources, locals, &claims);
+    merged.add_private_groups(sources, locals, &claims);
     merged
+}
+
+impl<'a> MergedDomains<'a> {
+    /// Removes entries without their ids or a name.
+    fn retain_served(&mut self, sources: &[DomainSource<'a>], locals: &Locals, claims: &Ownership) {
+        let Self { users, groups, rejected, with_domain } = self;
+        let mut check = |domain: usize, number, served| match served {
+            Ok(ServedName::Preferred) => true,
+            Ok(ServedName::WithDomain) => with_domain[domain].insert(number),
+            Err(refusal) => {
+                rejected[domain].push((number, refusal));
+                false
+            }
+        };
+        groups.retain_mut(|MergedEntry { domain, number, entry }| {
+            let served = claims.check_group((*domain, *number), entry, &sources[*domain], locals);
+            check(*domain, *number, served)
+        });
+        users.retain_mut(|MergedEntry { domain, number, entry }| {
+            let served = claims.check_user((*domain, *number), entry, &sources[*domain], locals);
+            check(*domain, *number, served)
+        });
+    }
+
+    /// Adds the private groups of served users. A rejected private group is reported, unless its user is rejected for
+    /// another reason.
+    fn add_private_groups(
+        &mut self,
+        sources: &[DomainSource<'a>],
+        locals: &Locals,
+        claims: &Ownership,
+    ) {
+        let before = self.groups.len();
+        for (domain, source) in sources.iter().enumerate() {
+            let refused = self.rejected[domain].iter();
+            let refused: HashSet<u32> = refused
+                .filter(|(_, refusal)| *refusal != Refusal::PrivateGroup)
+                .map(|(number, _)| *number)
+                .collect();
+            for (number, group) in source.domain.private_groups() {
+                if private_group_owner(number).is_some_and(|user| refused.contains(&user)) {
+                    continue;
+                }
+                let checked = source.rules.group(group, locals).and_then(|mut entry| {
+                    let me = (domain, number);
+                    let served = claims.check_group(me, &mut entry, source, locals)?;
+                    Ok((entry, served))
+                });
+                match checked {
+                    Ok((entry, served)) => {
+                        if served == ServedName::WithDomain {
+                            self.with_domain[domain].insert(number);
+                        }
+                        self.groups.push(MergedEntry { domain, number, entry });
+                    }
+                    Err(refusal) => self.rejected[domain].push((number, refusal)),
+                }
+            }
+        }
+        if self.groups.len() > before {
+            self.groups.sort_by_key(|group| group.domain);
+        }
+    }
 }
 
 /// The name of a served entry.
@@ -150,7 +203,10 @@ impl Ownership {
     /// Records the names and ids of an entry, if it may be served.
     pub fn add(&mut self, me: EntryOwner, entry: ModelEntry<'_>, rules: &Rules, locals: &Locals) {
         match entry {
-            ModelEntry::User(user) if rules.user(user, locals).is_ok() => self.add_user(me, user),
+            ModelEntry::User(user) if rules.user(user, locals).is_ok() => {
+                self.add_user(me, user);
+                self.add_private_group(me, user, rules, locals);
+            }
             ModelEntry::Group(group) if rules.group(group, locals).is_ok() => {
                 self.add_group(me, group);
             }
@@ -166,16 +222,34 @@ impl Ownership {
         }
     }
 
+    /// Records the name and gid of an admitted user's private group, even if a group of the directory replaces it.
+    fn add_private_group(
+        &mut self,
+        user: EntryOwner,
+        entry: &ModelUser,
+        rules: &Rules,
+        locals: &Locals,
+    ) {
+        if let Some(group) = entry.private_group()
+            && rules.group(group, locals).is_ok()
+        {
+            self.add_group((user.0, private_group_number(user.1)), group);
+        }
+    }
+
     fn add_group(&mut self, me: EntryOwner, group: &ModelGroup) {
         let name = self.scheme.names(me.0).preferred(&group.name);
         self.group_names.add(&self.scheme, me, &name);
         self.gids.add(group.gid(), me);
     }
 
-    /// Releases the names and ids of an entry before it changes or is removed.
+    /// Releases the names and ids of an entry before it changes or is removed. A user's private group goes with it.
     pub fn remove(&mut self, me: EntryOwner, entry: ModelEntry<'_>) {
         match entry {
             ModelEntry::User(user) => {
+                if let Some(group) = user.private_group() {
+                    self.remove_group((me.0, private_group_number(me.1)), group);
+                }
                 let name = self.scheme.names(me.0).preferred(user.name());
                 if !self.user_names.remove(&self.scheme, me, &name) {
                     return;
@@ -188,12 +262,14 @@ impl Ownership {
                     }
                 }
             }
-            ModelEntry::Group(group) => {
-                let name = self.scheme.names(me.0).preferred(&group.name);
-                self.group_names.remove(&self.scheme, me, &name);
-                self.gids.remove(&group.gid(), me);
-            }
+            ModelEntry::Group(group) => self.remove_group(me, group),
         }
+    }
+
+    fn remove_group(&mut self, me: EntryOwner, group: &ModelGroup) {
+        let name = self.scheme.names(me.0).preferred(&group.name);
+        self.group_names.remove(&self.scheme, me, &name);
+        self.gids.remove(&group.gid(), me);
     }
 
     /// Whether there are no owners.
@@ -204,9 +280,29 @@ impl Ownership {
         names == [true; 2] && ids == [true; 2] && self.primary.is_empty()
     }
 
-    /// Checks that a user owns its uid and a name, and that no higher-priority domain owns its primary group. Gives an
-    /// entry without its name the name with the domain.
+    /// Checks that a user owns its uid and a name, and that no higher-priority domain owns its primary group. If
+    /// all users of the domain have a private group, it has to be served as well. Gives an entry without its name the
+    /// name with the domain.
     pub fn check_user(
+        &self,
+        me: EntryOwner,
+        user: &mut Admitted<'_, ModelUser>,
+        source: &DomainSource<'_>,
+        locals: &Locals,
+    ) -> Result<ServedName, Refusal> {
+        let served = self.check_user_alone(me, user, source, locals)?;
+        if source.domain.private_group_kind() == PrivateGroups::Always {
+            let group = source.domain.private_group(user.entry()).ok_or(Refusal::PrivateGroup)?;
+            let group = source.rules.group(group, locals);
+            let mut group = group.map_err(|_| Refusal::PrivateGroup)?;
+            let number = private_group_number(me.1);
+            self.check_private_group((me.0, number), &mut group, served, (source, locals))
+                .map_err(|_| Refusal::PrivateGroup)?;
+        }
+        Ok(served)
+    }
+
+    fn check_user_alone(
         &self,
         me: EntryOwner,
         user: &mut Admitted<'_, ModelUser>,
@@ -233,8 +329,47 @@ impl Ownership {
     }
 
     /// Checks that a group owns its gid and a name. A gid that is a user's primary gid in a higher-priority domain
-    /// fails. Gives an entry without its name the name with the domain.
+    /// fails. Gives an entry without its name the name with the domain. A private group fails with its user.
     pub fn check_group(
+        &self,
+        me: EntryOwner,
+        group: &mut Admitted<'_, ModelGroup>,
+        source: &DomainSource<'_>,
+        locals: &Locals,
+    ) -> Result<ServedName, Refusal> {
+        let Some(number) = private_group_owner(me.1) else {
+            return self.check_group_alone(me, group, source, locals);
+        };
+        let Some(ModelEntry::User(user)) = source.domain.entry(number) else {
+            return Err(Refusal::PrivateGroup);
+        };
+        let mut user = source.rules.user(user, locals)?;
+        let named = self.check_user_alone((me.0, number), &mut user, source, locals)?;
+        self.check_private_group(me, group, named, (source, locals))
+    }
+
+    /// Checks the private group of a user that is served under a name of this kind. The group gets the same.
+    fn check_private_group(
+        &self,
+        me: EntryOwner,
+        group: &mut Admitted<'_, ModelGroup>,
+        user: ServedName,
+        (source, locals): (&DomainSource<'_>, &Locals),
+    ) -> Result<ServedName, Refusal> {
+        let gid = group.entry().gid();
+        // A rejected group of the directory owns no gid, and still has it.
+        if source.domain.has_gid(gid) {
+            return Err(Refusal::IdTaken(Id::Gid, gid, Owner::SameDomain));
+        }
+        let served = self.check_group_alone(me, group, source, locals)?;
+        if (user, served) != (ServedName::WithDomain, ServedName::Preferred) {
+            return Ok(served);
+        }
+        *group = source.rules.qualify_group(group, locals)?;
+        self.check_qualified(&self.group_names, me, group.name())
+    }
+
+    fn check_group_alone(
         &self,
         me: EntryOwner,
         group: &mut Admitted<'_, ModelGroup>,

@@ -3,6 +3,7 @@
 
 use roster_admission::{AsGroup, AsUser};
 use roster_bus::domain_image::{self, NO_REFERENCE};
+use roster_config::PrivateGroups;
 use roster_passwd_format as record;
 
 /// References of an entry that no list contains.
@@ -22,6 +23,8 @@ pub struct ModelUser {
     pub gid: u32,
     /// The user's groups by number, if they were queried.
     pub groups: Option<Box<[u32]>>,
+    /// The group that has the user's name and the uid as gid, if the domain may serve one.
+    private_group: Option<Box<ModelGroup>>,
     text: Box<[u8]>,
     ends: [u32; 3],
 }
@@ -38,7 +41,31 @@ impl ModelUser {
         }
         let domain_image::UserRecord { reference, by_name, uid, gid, .. } = *user;
         let references = [reference, by_name];
-        Self { references, uid, gid, groups: None, text: texts.concat().into(), ends }
+        let text = texts.concat().into();
+        Self { references, uid, gid, groups: None, private_group: None, text, ends }
+    }
+
+    /// Returns the same user with the private group of this kind. A user that always has one gets its gid.
+    #[must_use]
+    pub fn with_private_group(self, kind: PrivateGroups) -> Self {
+        let gid = match kind {
+            PrivateGroups::Off => return self,
+            PrivateGroups::SameId if self.uid != self.gid => return self,
+            PrivateGroups::SameId | PrivateGroups::Always => self.uid,
+        };
+        let group = ModelGroup {
+            reference: NO_REFERENCE,
+            gid: Some(gid),
+            name: self.name().into(),
+            members: Some(Box::default()),
+        };
+        Self { gid, private_group: Some(Box::new(group)), ..self }
+    }
+
+    /// Returns the private group, without regard to other groups with its gid.
+    #[must_use]
+    pub fn private_group(&self) -> Option<&ModelGroup> {
+        self.private_group.as_deref()
     }
 
     /// Returns the same user with these groups, by number.

@@ -10,10 +10,16 @@
 //! are of one domain, and an entry of the same name elsewhere is a different one. That may be thousands of queries. One
 //! call to a backend carries thousands of them, and one search in its directory hundreds.
 //!
+//! A private group may have the name or gid of a group of its own directory, which then goes first. The directory is
+//! queried for such groups once for each user. Until then the snapshot marks the entry as one to query for. If no server
+//! replies, the known entries decide: users have to log in without the directory.
+//!
 //! Lower-priority domains do not take part. An unreachable one affects only names that no higher-priority domain has.
 
 use super::PublisherTasks;
-use super::domain_model::{ImageRejection, MissingMembers, record_number};
+use super::domain_model::{
+    ImageRejection, MissingMembers, private_group_number, private_group_owner, record_number,
+};
 use super::lookup_overlay::OverlayEntry;
 use super::merge::{DomainSource, ServedName};
 use super::model_entry::{ModelEntry, ModelUser};
@@ -29,7 +35,7 @@ use roster_bus::domain_image::{Record, Records};
 use roster_bus::interfaces::{
     self, BackendProxy, LOOKUP_DEADLINE, LOOKUPS_PER_CALL_MAX, ServedUser, TraceContext,
 };
-use roster_config::{DomainMode, WhenAway};
+use roster_config::{DomainMode, PrivateGroups, WhenAway};
 use roster_messages::log;
 use roster_names::fold;
 use roster_request::{LookupKind, Query};
@@ -425,6 +431,18 @@ pub(super) trait LookupSource: Sync {
         domain: usize,
         questions: &[&LookupRequest],
     ) -> impl Future<Output = Result<DomainAnswer, Unavailable>> + Send;
+
+    /// Does the same as [`Self::query_domain_batch`]. Returns `false` if no server of the domain replies.
+    fn query_if_online(
+        &self,
+        domain: usize,
+        questions: &[&LookupRequest],
+    ) -> impl Future<Output = Result<bool, Unavailable>> + Send {
+        async move { Ok(self.query_domain_batch(domain, questions).await? == DomainAnswer::Given) }
+    }
+
+    /// Schedules a snapshot, because an entry of the last one needs no query any more.
+    fn schedule_snapshot(&self) {}
 }
 
 /// The lookup for one request of a program.
@@ -461,6 +479,34 @@ impl LookupSource for RequestLookup<'_> {
         domain: usize,
         questions: &[&LookupRequest],
     ) -> Result<DomainAnswer, Unavailable> {
+        let asked = self.query_unknown(domain, questions).await;
+        self.tasks.state.read().await.domain_answer(domain, asked)
+    }
+
+    async fn query_if_online(
+        &self,
+        domain: usize,
+        questions: &[&LookupRequest],
+    ) -> Result<bool, Unavailable> {
+        match self.query_unknown(domain, questions).await {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.is_away => Ok(false),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    fn schedule_snapshot(&self) {
+        self.tasks.lookup_changed.notify_one();
+    }
+}
+
+impl RequestLookup<'_> {
+    /// Queries one domain for many entries, except those with a negative entry, and applies its records.
+    async fn query_unknown(
+        &self,
+        domain: usize,
+        questions: &[&LookupRequest],
+    ) -> Result<(), QueryFailure> {
         let Self { tasks: hub, request } = *self;
         let open = hub.backends.unknown_requests(domain, questions);
         let calls = open.chunks(LOOKUPS_PER_CALL_MAX).map(|questions| {
@@ -473,8 +519,7 @@ impl LookupSource for RequestLookup<'_> {
         });
         let calls = stream::iter(calls.collect::<Vec<_>>());
         let calls = calls.try_buffer_unordered(CALLS_AT_ONCE).try_collect::<()>();
-        let asked = timeout(LOOKUP_DEADLINE, calls).await.unwrap_or_else(|_| Err(timeout_error()));
-        hub.state.read().await.domain_answer(domain, asked)
+        timeout(LOOKUP_DEADLINE, calls).await.unwrap_or_else(|_| Err(timeout_error()))
     }
 }
 
@@ -570,6 +615,7 @@ async fn try_lookup(
         }
         return Ok(LookupRound::Absent);
     };
+    decide_private_group(directories, claimant).await?;
     let claims = state.read().await.ownership_requests(claimant);
     let is_open = |claim: &&LookupRequest| by_name.domain.is_some() || **claim != by_name.question;
     let others: Vec<LookupRequest> = claims.iter().filter(is_open).cloned().collect();
@@ -640,16 +686,22 @@ async fn find_owner(
     let mut skipped = None;
     for domain in domains {
         let known = state.read().await;
-        let is_decided = |(owner, _): EntryOwner| {
-            owner == domain || !known.asks_before(domain, owner, reading.question.kind())
-        };
-        if known.owner(reading).is_some_and(is_decided) {
-            break;
+        match known.owner(reading) {
+            Some(group) if group.0 == domain && known.is_undecided_group(group) => {
+                drop(known);
+                decide_private_group(directories, group).await?;
+                continue;
+            }
+            Some((owner, _)) if !known.asks_before(domain, owner, reading.question.kind()) => break,
+            _ => {}
         }
         known.require_contact(domain)?;
-        if known.can_have(domain, &reading.question) {
-            let request = known.native_request(domain, &reading.question);
-            drop(known);
+        let requests = known.owner_requests(domain, &reading.question);
+        drop(known);
+        for request in requests {
+            if state.read().await.has_entry(domain, &reading.question) {
+                break;
+            }
             if let DomainAnswer::Skipped(unavailable) =
                 directories.query_domain(domain, &request).await?
             {
@@ -679,13 +731,34 @@ async fn query_higher_priority(
                     && known.needs_query(domain, question)
             };
             let open = questions.iter().filter(is_open);
-            open.map(|question| known.native_request(domain, question)).collect()
+            open.flat_map(|question| known.owner_requests(domain, question)).collect()
         };
         if !open.is_empty() {
             let open: Vec<&LookupRequest> = open.iter().collect();
             // A skipped domain does not own these names and ids as far as is known.
             let _ = directories.query_domain_batch(domain, &open).await?;
         }
+    }
+    Ok(())
+}
+
+/// Queries the domain of an entry for groups that replace a private group, or that reject its user.
+async fn decide_private_group(
+    directories: &impl LookupSource,
+    claimant: EntryOwner,
+) -> Result<(), Unavailable> {
+    let requests = {
+        let state = directories.state().read().await;
+        match state.is_undecided(claimant) {
+            true => state.private_group_requests(claimant),
+            false => return Ok(()),
+        }
+    };
+    let asked: Vec<&LookupRequest> = requests.iter().collect();
+    if directories.query_if_online(claimant.0, &asked).await?
+        && directories.state().write().await.set_decided(claimant, &requests)
+    {
+        directories.schedule_snapshot();
     }
     Ok(())
 }
@@ -826,6 +899,60 @@ impl PublisherState {
         LookupRequest::new(question.kind(), name, question.id())
     }
 
+    /// Returns the queries for the owner of a name or id in a domain. The owner of a group's name or gid may be a user
+    /// with a private group.
+    fn owner_requests(&self, domain: usize, question: &LookupRequest) -> Vec<LookupRequest> {
+        if !self.can_have(domain, question) {
+            return Vec::new();
+        }
+        let user = match question {
+            _ if self.private_groups(domain) == PrivateGroups::Off => None,
+            Query::GroupByName(name) => Some(LookupRequest::UserByName(name.clone())),
+            Query::GroupByGid(gid) => Some(LookupRequest::UserByUid(*gid)),
+            _ => None,
+        };
+        let user = user.filter(|user| !self.has_entry(domain, user));
+        let requests = [Some(question), user.as_ref()].into_iter().flatten();
+        requests.map(|request| self.native_request(domain, request)).collect()
+    }
+
+    fn is_undecided(&self, (position, number): EntryOwner) -> bool {
+        self.domains[position].entries.is_undecided(number)
+    }
+
+    fn is_undecided_group(&self, owner: EntryOwner) -> bool {
+        private_group_owner(owner.1).is_some() && self.is_undecided(owner)
+    }
+
+    /// Returns the queries for groups of the directory with the name or gid of an entry's private group.
+    pub(super) fn private_group_requests(
+        &self,
+        (position, number): EntryOwner,
+    ) -> Vec<LookupRequest> {
+        let domain = &self.domains[position];
+        let user = private_group_owner(number).unwrap_or(number);
+        let Some(ModelEntry::User(user)) = domain.entries.entry(user) else { return Vec::new() };
+        let name = domain.rules.names.base(user.name()).into_owned();
+        let requests = [LookupRequest::GroupByName(name), LookupRequest::GroupByGid(user.uid)];
+        requests.iter().map(|request| self.native_request(position, request)).collect()
+    }
+
+    /// Returns the private groups of a domain: those that were never queried for, or all of them.
+    pub(super) fn users_to_check(&self, domain: usize, all: bool) -> Vec<EntryOwner> {
+        let entries = &self.domains[domain].entries;
+        let users = entries.users().filter(|(_, user)| user.private_group().is_some());
+        let groups = users.map(|(number, _)| private_group_number(number));
+        let groups = groups.filter(|number| all || entries.is_undecided(*number));
+        groups.map(|number| (domain, number)).collect()
+    }
+
+    /// Records that these queries were answered, unless they are about an older version of the entry. Returns whether
+    /// the next snapshot differs.
+    pub(super) fn set_decided(&mut self, claimant: EntryOwner, requests: &[LookupRequest]) -> bool {
+        let is_same = self.private_group_requests(claimant) == requests;
+        is_same && self.domains[claimant.0].entries.set_decided(claimant.1)
+    }
+
     /// Returns the query for the list of an entry.
     fn list_request(&self, question: &LookupRequest, claimant: EntryOwner) -> LookupRequest {
         let native = match self.domains[claimant.0].entries.entry(claimant.1) {
@@ -916,8 +1043,15 @@ impl PublisherState {
                 by_name.into_iter().chain(by_id).collect()
             }
             Some((ModelEntry::Group(group), _)) => {
-                let by_name = base(&group.name).map(LookupRequest::GroupByName);
-                by_name.into_iter().chain([LookupRequest::GroupByGid(group.gid())]).collect()
+                let name = base(&group.name);
+                // A private group needs its user.
+                let user = private_group_owner(claimant.1).map(|_| {
+                    let by_name = name.clone().map(LookupRequest::UserByName);
+                    by_name.into_iter().chain([LookupRequest::UserByUid(group.gid())])
+                });
+                let by_name = name.map(LookupRequest::GroupByName).into_iter();
+                let claims = by_name.chain([LookupRequest::GroupByGid(group.gid())]);
+                claims.chain(user.into_iter().flatten()).collect()
             }
             None => Vec::new(),
         }
@@ -964,11 +1098,12 @@ impl PublisherState {
         }
     }
 
-    /// Whether an entry of a domain is known to have the name or id.
+    /// Whether an entry of a domain's directory is known to have the name or id.
     fn has_entry(&self, domain: usize, question: &LookupRequest) -> bool {
         let of_domain = question.kind().is_by_name().then_some(domain);
         let owner = self.owner(&NameReading { domain: of_domain, question: question.clone() });
-        owner.is_some_and(|(owner, _)| owner == domain)
+        owner
+            .is_some_and(|(owner, number)| owner == domain && private_group_owner(number).is_none())
     }
 
     /// Returns the known owner of an id, or of a name without a domain.

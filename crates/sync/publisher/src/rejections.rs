@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports on the publisher's entries: rejected ones with counts and reasons, and the details of a name.
 
+use super::domain_model::private_group_owner;
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
 use super::state::{DomainState, PublisherState};
 use roster_admission::{AsGroup as _, Locals, Refusal};
@@ -97,7 +98,15 @@ impl DomainState {
             }
             LookupKind::GroupByName | LookupKind::GroupByGid => {
                 let groups = self.entries.groups().filter(|(_, group)| is_searched(&group.name));
+                let private = self.entries.private_groups();
+                // A private group of a rejected user is not served either.
+                let private = private.filter(|(number, group)| {
+                    let user = private_group_owner(*number).unwrap_or(*number);
+                    is_searched(&group.name)
+                        && (!refused(*number).0.is_empty() || refused(user).0.is_empty())
+                });
                 groups
+                    .chain(private)
                     .map(|(number, group)| EntryDetails {
                         related: capped_names(self.members_of(group)),
                         ..match group.gid {

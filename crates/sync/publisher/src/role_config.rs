@@ -35,6 +35,10 @@ pub struct DomainRules {
     pub negative: Duration,
     /// On demand: the treatment of unknown names while no server replies.
     pub when_away: config::WhenAway,
+    /// Users that get a private group.
+    pub private_groups: config::PrivateGroups,
+    /// On demand: interval at which the groups behind private groups are queried again.
+    pub refresh: Duration,
     /// How its entries are served.
     pub serving: config::ServingConfig,
 }

@@ -47,8 +47,8 @@ pub fn build(
             .filter(is_asked)
             .any(|other| other != domain && scheme.precedes(other, domain))
     };
-    let gaps = |domain: usize, list_known: bool| IncompleteFlags {
-        responder_first: ask_first(domain),
+    let gaps = |domain: usize, number: u32, list_known: bool| IncompleteFlags {
+        responder_first: ask_first(domain) || domains[domain].is_undecided(number),
         list_unknown: !list_known && !domains[domain].is_complete,
     };
     let mut targets: Vec<_> = domains.iter().map(|domain| ReferenceTargets::new(domain)).collect();
@@ -84,7 +84,7 @@ pub fn build(
             merged.rejected[group.domain].push((group.number, Refusal::Nested));
             continue;
         };
-        let gaps = gaps(group.domain, list_known);
+        let gaps = gaps(group.domain, group.number, list_known);
         builder.group_with_ids(&record, members, membership_source(domains[group.domain]), gaps)?;
     }
     // The builder copies all members in the next step.
@@ -102,7 +102,7 @@ fn add_users(
     builder: &mut SnapshotBuilder,
     scheme: &NameScheme,
     merged: &MergedDomains<'_>,
-    gaps: &impl Fn(usize, bool) -> IncompleteFlags,
+    gaps: &impl Fn(usize, u32, bool) -> IncompleteFlags,
     targets: &mut [ReferenceTargets],
 ) -> Result<Vec<MemberId>, TooLarge> {
     let mut ids = Vec::with_capacity(merged.users.len());
@@ -118,7 +118,7 @@ fn add_users(
             dir: Some(entry.dir()),
             shell: Some(user.entry.shell()),
         };
-        ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
+        ids.push(builder.user(&record, gaps(user.domain, user.number, entry.groups.is_some()))?);
         for reference in entry.references {
             targets[user.domain].claim(reference, ReferenceTarget::User(position));
         }

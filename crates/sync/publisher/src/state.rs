@@ -3,7 +3,7 @@
 //! Decides when to publish. Does no input or output.
 
 use super::domain_model::{
-    DomainImage, DomainModel, ImageRejection, MissingMembers, record_number,
+    DomainImage, DomainModel, ImageRejection, MissingMembers, private_group_owner, record_number,
 };
 use super::entry_counts::{EntryCounts, ServedCounts};
 use super::last_snapshot::LastSnapshot;
@@ -17,7 +17,7 @@ use crate::role_config::{DomainRules, PublisherRoleConfig};
 use roster_admission::{AsGroup as _, DomainNames, Locals, Refusal, Rules};
 use roster_bus::domain_image::{COMPLETE, CURRENT, REMOVALS_JUDGED, Record};
 use roster_bus::interfaces::{PublishedDomain, ServedUser};
-use roster_config::{DomainMode, WhenAway};
+use roster_config::{DomainMode, PrivateGroups, WhenAway};
 use roster_messages::{Message, table::daemon};
 use roster_names::qualified_forms;
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
@@ -216,6 +216,12 @@ impl PublisherState {
         (entries.epoch, entries.sequence)
     }
 
+    /// Returns the kind of a domain's private groups.
+    #[must_use]
+    pub fn private_groups(&self, domain: usize) -> PrivateGroups {
+        self.domains[domain].entries.private_group_kind()
+    }
+
     /// Stores the reason why a backend's updates are rejected. Returns whether it is new.
     pub fn set_update_error(&mut self, position: usize, why: &str) -> bool {
         let not_taken = &mut self.domains[position].update_error;
@@ -307,6 +313,22 @@ impl PublisherState {
             Some(Err(_)) => return None,
         };
         let known = if previous.is_none() { domain.last_published() } else { HashSet::new() };
+        // Private groups go with their users, and would hide the removal of other groups.
+        let is_private = |name: &[u8], gid: u32| match &previous {
+            _ if domain.entries.private_group_kind() == PrivateGroups::Off => false,
+            Some(snapshot) => {
+                let user = snapshot.user_by_uid(gid).ok().flatten();
+                user.is_some_and(|user| user.gid == gid)
+            }
+            None => known.contains(&(true, name, gid)),
+        };
+        let private = match &previous {
+            Some(snapshot) => domain.groups_of_snapshot(snapshot, &is_private),
+            None => {
+                let groups = known.iter().filter(|(is_user, ..)| !is_user);
+                groups.filter(|(_, name, gid)| is_private(name, *gid)).count() as u64
+            }
+        };
         // The name with the domain finds an entry of the domain, and no other one.
         let names = &domain.rules.names;
         let called = |native: &[u8]| names.qualified(&names.base(native)).into_owned();
@@ -330,10 +352,12 @@ impl PublisherState {
         for (_, entry) in entries.entries().filter(|(_, entry)| is_served(*entry)) {
             match entry {
                 ModelEntry::User(_) => kept.users += 1,
+                ModelEntry::Group(group) if is_private(&group.name, group.gid()) => {}
                 ModelEntry::Group(_) => kept.groups += 1,
             }
         }
-        let gone = [(before.users, kept.users), (before.groups, kept.groups)]
+        let groups = before.groups.saturating_sub(private);
+        let gone = [(before.users, kept.users), (groups, kept.groups)]
             .map(|(before, kept)| (before, before.saturating_sub(kept)));
         let removals = gone.iter().map(|(_, gone)| gone).sum();
         let now = Instant::now();
@@ -502,7 +526,10 @@ impl PublisherState {
     pub fn snapshot_input(&self) -> SnapshotInput {
         let domains = self.domains.iter().enumerate().map(|(position, domain)| {
             let entries = match self.unread_before(position) {
-                Some(_) => DomainModel::new(domain.entries.is_complete),
+                Some(_) => {
+                    let kind = domain.entries.private_group_kind();
+                    DomainModel::new(domain.entries.is_complete, kind)
+                }
                 None => domain.entries.clone(),
             };
             DomainInput { name: domain.name.clone(), entries, rules: domain.rules.clone() }
@@ -602,7 +629,7 @@ impl DomainState {
                 names,
                 serving,
             },
-            entries: DomainModel::new(mode == DomainMode::Replicate),
+            entries: DomainModel::new(mode == DomainMode::Replicate, rules.private_groups),
             overlay: LookupOverlay::default(),
             rejected: Vec::new(),
             with_domain: HashSet::new(),
@@ -627,8 +654,30 @@ impl DomainState {
     /// Returns the entries that the last publication served.
     fn last_published(&self) -> HashSet<(bool, &[u8], u32)> {
         let refused: HashSet<u32> = self.rejected.iter().map(|(number, _)| *number).collect();
-        let served = self.entries.entries().filter(|(number, _)| !refused.contains(number));
-        served.map(|(_, entry)| entry_identity(entry)).collect()
+        let is_served = |number: &u32| !refused.contains(number);
+        let served = self.entries.entries().filter(|(number, _)| is_served(number));
+        let groups = self.entries.private_groups().filter(|(number, _)| {
+            is_served(number) && private_group_owner(*number).is_some_and(|user| is_served(&user))
+        });
+        let groups = groups.map(|(number, group)| (number, ModelEntry::Group(group)));
+        served.chain(groups).map(|(_, entry)| entry_identity(entry)).collect()
+    }
+
+    /// Counts groups of the domain in a snapshot by name and gid.
+    fn groups_of_snapshot(
+        &self,
+        snapshot: &Snapshot<'_>,
+        is_counted: &impl Fn(&[u8], u32) -> bool,
+    ) -> u64 {
+        let Ok(mut known) = snapshot.domains() else { return 0 };
+        let is_here = |name: &[u8]| name == self.name.as_bytes();
+        let Some(Ok(known)) =
+            known.find(|known| known.as_ref().is_ok_and(|known| is_here(known.name)))
+        else {
+            return 0;
+        };
+        let groups = known.groups.filter_map(|position| snapshot.group(position).ok().flatten());
+        groups.filter(|group| is_counted(group.record().name, group.gid)).count() as u64
     }
 
     /// Returns the entries that these records make outdated in other roles' caches. A record of a lookup comes once
@@ -663,6 +712,10 @@ impl DomainState {
             let list = if is_user { &mut forget.users } else { &mut forget.groups };
             if !list.iter().any(|known| known == name) {
                 list.push(name.to_owned());
+            }
+            let has_group = self.entries.private_group_kind() != PrivateGroups::Off;
+            if is_user && has_group && !forget.groups.iter().any(|known| known == name) {
+                forget.groups.push(name.to_owned());
             }
         }
     }

@@ -20,8 +20,8 @@ use roster_bus::domain_image::{
 };
 use roster_bus::interfaces::RejectionCount;
 use roster_config::{
-    AdmissionExceptions, AllowedShells, DomainMode, HostConfig, NameConfig, ServingConfig,
-    ShellRules, WhenAway,
+    AdmissionExceptions, AllowedShells, DomainMode, HostConfig, NameConfig, PrivateGroups,
+    ServingConfig, ShellRules, WhenAway,
 };
 use roster_messages::table::directory;
 use roster_request::LookupKind as LookUp;
@@ -204,6 +204,8 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         negative: Duration::from_secs(10),
         when_away: WhenAway::Wait,
         serving: ServingConfig::default(),
+        private_groups: PrivateGroups::Off,
+        refresh: Duration::from_secs(300),
     };
     PublisherRoleConfig {
         host: HostConfig {
@@ -250,7 +252,8 @@ fn apply_image_bytes(
     domain: usize,
     image: &[u8],
 ) -> Result<ImageOutcome, ImageRejection> {
-    state.apply(domain, domain_model::DomainImage::read(image)?)
+    let image = domain_model::DomainImage::read(image, state.private_groups(domain))?;
+    state.apply(domain, image)
 }
 
 /// Applies an image's records as a reply to a lookup, newer than all fetched states.

@@ -450,6 +450,11 @@ crate::messages! {
         cause: "The server requires a certificate, or does not trust the one of `tls_cert`, or that has expired or was revoked.",
         fix: "Set `tls_cert` and `tls_key` to a certificate of an authority that the server trusts. rosterd reads a renewed one within 20 seconds.";
 
+    // Private groups.
+    PRIVATE_GROUP_REJECTED = 5780, "private group of the user is rejected",
+        cause: "`private_groups = \"always\"` gives each user a group. The host, the directory or another domain has its name or gid.",
+        fix: "`roster cache show group NAME` shows the reason. Rename or remove the other group, or set `private_groups = \"same-id\"`.";
+
     // Slow operations.
     OPERATION_SLOW = 5800, "directory operation took more than 3 s",
         cause: "The server or the network is overloaded, or the server lacks an index for the filter of a search.",

@@ -139,15 +139,7 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
             );
         }
     }
-    if let Some(setting) = section.take_setting("auto_private_groups") {
-        if setting.value.eq_ignore_ascii_case("false") {
-            conversion.dropped(&name, &setting, "Roster makes no private groups.");
-        } else {
-            let reason = "Roster makes no private groups, so primary groups would change";
-            let cure = "Give each user a group entry, then name the setting in --without.";
-            conversion.stop(&name, &setting, reason, cure);
-        }
-    }
+    private_groups(conversion, domain, section);
     if let Some(setting) = section.take_setting("override_gid") {
         let reason = "every user would get the primary gid of the directory instead";
         let cure = "Correct gidNumber in the directory.";
@@ -162,6 +154,22 @@ fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut
         None => false,
     };
     domain.keys.set("enumerate", listed.to_string());
+}
+
+fn private_groups(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+    let Some(setting) = section.take_setting("auto_private_groups") else { return };
+    let name = &section.name;
+    let kind = match &*setting.value.to_ascii_lowercase() {
+        "true" => "always",
+        "hybrid" => "same-id",
+        "false" => "off",
+        _ => {
+            let reason = "the value is unknown, and primary groups could change";
+            return conversion.stop(name, &setting, reason, "Write true, hybrid or false.");
+        }
+    };
+    domain.keys.set("private_groups", quoted(kind));
+    conversion.mapped(name, &setting, format!("{name}.private_groups"));
 }
 
 /// Returns the name if roster.toml accepts it.

@@ -402,6 +402,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         mode: DomainMode::Replicate,
         overrides: HomeShellOverrides::default(),
         serving: ServingConfig::default(),
+        private_groups: roster_config::PrivateGroups::Off,
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),

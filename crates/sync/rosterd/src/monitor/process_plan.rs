@@ -194,6 +194,8 @@ fn domain_rules(domain: &DomainConfig) -> DomainRules {
         negative: domain.negative,
         when_away: domain.when_away,
         serving: domain.serving.clone(),
+        private_groups: domain.private_groups,
+        refresh: domain.refresh,
     }
 }
 
