@@ -294,7 +294,7 @@ crate::messages! {
         cause: "A snapshot reserves 79 bytes for the path of the socket that serves on-demand domains.",
         fix: "Choose a --run-dir with a shorter path.";
     CONFIG_MISSING = 1098, "configuration file is missing",
-        cause: "The main file of the configuration does not exist.",
+        cause: "Neither the main file of the configuration nor a drop-in exists.",
         fix: "Create the file, as roster.toml(5) shows, or name another file.";
     CONFIG_UNREADABLE = 1099, "configuration file cannot be read",
         cause: "The user may lack permission, or the path is not a regular file.",
