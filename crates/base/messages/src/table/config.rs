@@ -443,4 +443,7 @@ crate::messages! {
     ACCOUNT_CHECK_WITHOUT_DIRECTORY = 1763, "account check without a directory",
         cause: "host, authorized-service and rhost read attributes of a directory, and the domain has provider = \"files\".",
         fix: "Remove the check from account_checks, and list users or groups instead.";
+    VALIDATION_IMPLIED = 1770, "krb5_validate without effect",
+        cause: "FAST by a key of this host proves that the KDC knows it, so krb5_fast_principal verifies each KDC.",
+        fix: "Remove krb5_validate or krb5_fast_principal.";
 }
