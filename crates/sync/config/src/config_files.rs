@@ -147,7 +147,7 @@ impl ConfigFiles {
                 Ok(bytes) => bytes,
                 Err(error) if path == main && error.kind() == ErrorKind::NotFound => {
                     if is_listed(tree, main) {
-                        let error = io::Error::other("it is a link to a missing file");
+                        let error = io::Error::other("the link leads to a missing file");
                         return Err(ConfigReadError::new(main, true, error));
                     }
                     if has_drop_ins {

@@ -768,7 +768,7 @@ declare_keys! {
         "krb5_fast_principal",
         ValueKind::Principal,
         KeyDefault::Absent,
-        "Principal of krb5_keytab whose key protects each login and each change of a password by FAST (RFC 6113). \
+        "Principal of krb5_keytab. Its key protects each login and each change of a password by FAST (RFC 6113). \
          Without @REALM it belongs to krb5_realm. krb5_validate then counts as required. Without this key, FAST \
          protects changes and expired passwords only, by the first key of the keytab that the KDC accepts.",
     );

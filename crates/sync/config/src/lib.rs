@@ -313,7 +313,7 @@ pub struct Krb5Config {
     pub keytab: SecretFile,
     /// When a KDC has to prove its identity by the keytab. Always, with a `fast_principal`.
     pub validate: KdcValidation,
-    /// Principal in the keytab whose ticket armors each login. Without `@REALM` it belongs to `realm`.
+    /// Principal in the keytab. Its ticket armors each login. Without `@REALM` it belongs to `realm`.
     pub fast_principal: Option<String>,
     /// Name of the credential cache, with `%{uid}`. `None` stores no tickets.
     pub cache: Option<String>,

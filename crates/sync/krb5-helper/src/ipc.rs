@@ -24,7 +24,7 @@ pub struct HelperSetup {
     pub realm: Realm,
     /// Bytes of a keytab with keys of this host; empty without verification of the KDC.
     pub keytab: Zeroizing<Vec<u8>>,
-    /// Principal in the keytab whose ticket armors each exchange with a password. Without `@REALM` it belongs to the
+    /// Principal in the keytab. Its ticket armors each exchange with a password. Without `@REALM` it belongs to the
     /// realm of users. If empty, logins have no armor, and other exchanges that of any key.
     pub fast_principal: String,
     /// Lifetime of tickets; 0 means the default of the KDC.

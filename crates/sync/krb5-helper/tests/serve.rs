@@ -131,7 +131,7 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
     program.expect("alice", "mine", KdcOutcome::NotVerified);
 }
 
-/// The setup of a program whose logins have the armor of this principal.
+/// The setup of a program in which a ticket of this principal armors logins.
 fn fast_setup(kdc: &Kdc, keytab: &Path, principal: &str) -> HelperSetup {
     HelperSetup { fast_principal: principal.to_owned(), ..setup(&realm(kdc), Some(keytab)) }
 }
