@@ -483,6 +483,11 @@ mod tests {
         let warning = &report["warnings"][0];
         assert_eq!((&warning["line"], &warning["key"]), (&json!(4), &json!("domain.lab.passwd")));
         assert_eq!(warning["file"], "roster.toml.d/10-x.toml");
+        fs::remove_file(&file).unwrap();
+        let (well, text) = run("[log]\n", false, false);
+        assert!(!well && text.starts_with("roster.toml:1: host.domains: "), "{text}");
+        let (well, text) = run(WELL, false, false);
+        assert!(well && text.ends_with("roster.toml: valid, 1 domain (lab)\n"), "{text}");
         fs::remove_file(drop_ins.join("10-x.toml")).unwrap();
         fs::create_dir(drop_ins.join("10-x.toml")).unwrap();
         let found = CodedError::from(ConfigFiles::read(&file).unwrap_err());

@@ -355,6 +355,44 @@ fn krb5_default_without_keytab_refuses() {
     assert!(world.rosterd.getent("passwd", "alice").is_some(), "look-ups go on");
 }
 
+/// SSSD's claims about `krb5_fast_principal`, with and without the verification of KDCs.
+#[test]
+fn krb5_fast_principal_decides_who_logs_in() {
+    if !needs_root() {
+        return;
+    }
+    let mut world = World::new(&[], true);
+    let keytab = world.kdc.keytab("host/client.lab.test");
+    let right = "successfully authenticated";
+    for (principal, validate, expected) in [
+        ("host/client.lab.test", "off", right),
+        ("host/client.lab.test@LAB.TEST", "required", right),
+        ("invalid", "off", UNAVAILABLE),
+        ("invalid", "required", UNAVAILABLE),
+        ("principal@TEST.TEST", "off", UNAVAILABLE),
+        ("principal@TEST.TEST", "required", UNAVAILABLE),
+    ] {
+        let domain = World::domain(&world.kdc, world.folder.path(), true)
+            .with("krb5_fast_principal", &format!("{principal:?}"))
+            .with("krb5_validate", &format!("{validate:?}"));
+        let domain = KEPT.into_iter().fold(domain, |domain, (key, value)| domain.with(key, value));
+        world.rosterd.stop();
+        world.rosterd.set_domains(&[domain]);
+        world.rosterd.launch();
+        let pam = PamHost::on(&world.rosterd, "alice");
+        wait_until_it_serves(&pam);
+        assert_eq!(authenticate(&pam, "alice", PASSWORD), expected, "{principal} {validate}");
+        if expected != right {
+            let line = pam.expect_logged(
+                &format!("no ticket of {principal} (krb5_fast_principal)"),
+                login::FAST_KEY_MISSING.code,
+            );
+            assert!(line.contains(&keytab.display().to_string()), "{line}");
+        }
+    }
+    assert!(!world.rosterd.log().contains("offline=true"), "{}", world.rosterd.log());
+}
+
 /// The process of `roster-krb5 serve`, the one child of the backend.
 fn helper_of(rosterd: &Rosterd) -> i32 {
     let backend = rosterd.wait_for_role("backend:corp");

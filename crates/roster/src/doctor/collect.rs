@@ -672,7 +672,7 @@ impl ExaminedRoot {
             let what = format!("{}: {}", found.path.display(), found.error);
             match found.error.kind() {
                 _ if found.is_main => found.error,
-                // Only a missing main file means a host without a configuration.
+                // A missing main file, without drop-ins, means a host without a configuration.
                 ErrorKind::NotFound => io::Error::other(what),
                 kind => io::Error::new(kind, what),
             }

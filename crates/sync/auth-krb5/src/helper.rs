@@ -66,6 +66,7 @@ impl Krb5HelperProcess {
         let setup = HelperSetup {
             realm: crate::realm(krb5),
             keytab: Zeroizing::new(keytab.to_vec()),
+            fast_principal: krb5.fast_principal.clone().unwrap_or_default(),
             life_seconds: seconds(krb5.lifetime),
             renewable_seconds: seconds(krb5.renewable),
             forwardable: krb5.forwardable,
@@ -367,6 +368,7 @@ mod tests {
             discover: false,
             keytab: SecretFile::Path("keytab".into()),
             validate: KdcValidation::Off,
+            fast_principal: None,
             cache: Some("KCM:".to_owned()),
             lifetime: Duration::from_secs(60),
             renewable: Duration::ZERO,
@@ -442,6 +444,17 @@ mod tests {
             HelperReply { ticket, ..HelperReply::from_outcome(1, KdcOutcome::Success, "done") };
         assert!(krb5.auth_outcome(&person(b"alice"), reply).blob.is_none());
         assert_eq!(logged.codes(), [login::TICKET_TOO_LARGE.code]);
+    }
+
+    #[tokio::test]
+    async fn krb5_fast_key_missing_names_keytab() {
+        let (program, _silent) = played();
+        let krb5 = Krb5Authenticator::new(&config(), Duration::from_secs(5), Ok(program));
+        let reply = HelperReply::from_outcome(1, KdcOutcome::NotVerified, "no ticket of host/x")
+            .with_message(&login::FAST_KEY_MISSING);
+        let outcome = krb5.auth_outcome(&LoginUser { name: b"alice".to_vec(), uid: 5000 }, reply);
+        assert_eq!(outcome.message, Some(&login::FAST_KEY_MISSING));
+        assert_eq!(outcome.reason, "keytab: no ticket of host/x");
     }
 
     #[tokio::test]

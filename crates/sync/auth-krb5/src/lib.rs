@@ -112,6 +112,11 @@ impl Krb5Authenticator {
             ..
         } = reply;
         let verdict = auth_result(outcome);
+        // roster-krb5 knows the keytab by its bytes only.
+        let detail = match message == Some(&login::FAST_KEY_MISSING) {
+            true => format!("{}: {detail}", self.realm.keytab),
+            false => detail,
+        };
         if verdict == AuthResult::Misconfigured {
             let cause = message.unwrap_or(&login::KDC_ERROR);
             log!(ERROR, cause, "Kerberos login: {detail}");

@@ -2,7 +2,7 @@
 //! The files of a configuration: their paths, order and bytes.
 //!
 //! The vendor's files come first, then the main file, then its drop-ins. A later file overrides an earlier one, key by
-//! key. This module reads bytes only. [`parse_files`](crate::parse_files) parses them.
+//! key. The main file may be absent if there is any other file. This module reads bytes only. [`parse_files`](crate::parse_files) parses them.
 
 use crate::diagnostic::with_position;
 use crate::ownership::{check_directory_ownership, check_ownership};
@@ -60,7 +60,7 @@ impl ConfigReadError {
         Self { message, path: path.to_owned(), is_main, error }
     }
 
-    /// Returns whether the main file does not exist.
+    /// Returns whether there is no configuration: neither the main file nor a drop-in exists.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         self.is_main && self.error.kind() == ErrorKind::NotFound
@@ -119,7 +119,7 @@ impl FileTree for HostFiles {
 }
 
 impl ConfigFiles {
-    /// Reads the files of this host. `main` must exist. Directories of drop-ins are optional.
+    /// Reads the files of this host. `main` or a drop-in must exist.
     ///
     /// # Errors
     /// A file or an existing directory cannot be read.
@@ -141,10 +141,22 @@ impl ConfigFiles {
         paths.push(main.to_owned());
         paths.extend(found.list_drop_ins(tree, &drop_in_directory(main))?);
         let mut bytes_left = TEXT_BYTES_MAX + 1;
+        let has_drop_ins = paths.len() > 1;
         for path in paths {
-            let bytes = tree
-                .bytes(&path, bytes_left as u64)
-                .map_err(|error| ConfigReadError::new(&path, path == main, error))?;
+            let bytes = match tree.bytes(&path, bytes_left as u64) {
+                Ok(bytes) => bytes,
+                Err(error) if path == main && error.kind() == ErrorKind::NotFound => {
+                    if is_listed(tree, main) {
+                        let error = io::Error::other("the link leads to a missing file");
+                        return Err(ConfigReadError::new(main, true, error));
+                    }
+                    if has_drop_ins {
+                        continue;
+                    }
+                    return Err(ConfigReadError::new(main, true, error));
+                }
+                Err(error) => return Err(ConfigReadError::new(&path, path == main, error)),
+            };
             bytes_left = bytes_left.saturating_sub(bytes.len());
             found.files.push(ConfigFile { path, bytes });
             // Too many bytes, which the parser rejects.
@@ -199,6 +211,18 @@ impl ConfigFiles {
         };
         problems.map(diagnostic).collect()
     }
+}
+
+/// Returns whether a directory has the name of a file, even if that is a broken link. An unreadable directory may have
+/// it.
+fn is_listed(tree: &impl FileTree, file: &Path) -> bool {
+    let directory = match file.parent() {
+        Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
+        Some(directory) => directory,
+        None => return true,
+    };
+    let names = tree.names(directory);
+    names.map_or(true, |names| names.iter().any(|name| Some(&**name) == file.file_name()))
 }
 
 /// Returns `FILE.d`.
@@ -291,6 +315,28 @@ mod tests {
         fs::remove_file(&lost).unwrap();
         fs::create_dir(&lost).unwrap();
         assert_eq!(read().unwrap_err().path, lost, "not a file");
+    }
+
+    #[test]
+    fn config_files_drop_ins_need_no_main_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("r.toml");
+        let drop_ins = folder.path().join("r.toml.d");
+        let read = || ConfigFiles::read(&main);
+        fs::create_dir(&drop_ins).unwrap();
+        fs::write(drop_ins.join("README"), "").unwrap();
+        assert!(read().unwrap_err().is_missing(), "the directory has no drop-in");
+        let drop_in = drop_ins.join("a.toml");
+        fs::write(&drop_in, "").unwrap();
+        assert_eq!(read().unwrap().paths().collect::<Vec<_>>(), [&drop_in]);
+        fs::set_permissions(&drop_in, fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(read().unwrap().check_ownership().len(), 1);
+        // The administrator wrote a main file, and its keys are lost.
+        symlink("/no/such/file", &main).unwrap();
+        let error = read().unwrap_err();
+        assert_eq!((error.message, error.is_missing()), (&config::CONFIG_UNREADABLE, false));
+        fs::remove_file(&drop_in).unwrap();
+        assert_eq!(read().unwrap_err().message, &config::CONFIG_UNREADABLE);
     }
 
     #[test]

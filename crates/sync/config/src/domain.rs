@@ -174,13 +174,14 @@ fn auth(
 }
 
 /// Keys without an effect in a domain without Kerberos authentication.
-const KRB5_KEYS: [&ConfigKey; 10] = [
+const KRB5_KEYS: [&ConfigKey; 11] = [
     &keys::DOMAIN_KRB5_REALM.declared,
     &keys::DOMAIN_KRB5_KDCS.declared,
     &keys::DOMAIN_KRB5_KPASSWD.declared,
     &keys::DOMAIN_KRB5_DISCOVER.declared,
     &keys::DOMAIN_KRB5_KEYTAB.declared,
     &keys::DOMAIN_KRB5_VALIDATE.declared,
+    &keys::DOMAIN_KRB5_FAST_PRINCIPAL.declared,
     &keys::DOMAIN_KRB5_CACHE.declared,
     &keys::DOMAIN_KRB5_LIFETIME.declared,
     &keys::DOMAIN_KRB5_RENEWABLE.declared,
@@ -203,6 +204,7 @@ fn krb5(
 ) -> (Option<Krb5Config>, Option<GssapiConfig>) {
     let realm: Option<String> = section.optional_value(&keys::DOMAIN_KRB5_REALM);
     let validate: String = section.value(&keys::DOMAIN_KRB5_VALIDATE);
+    let fast_principal: Option<String> = section.optional_value(&keys::DOMAIN_KRB5_FAST_PRINCIPAL);
     let cache: String = section.value(&keys::DOMAIN_KRB5_CACHE);
     let krb5 = Krb5Config {
         realm: realm.unwrap_or_default(),
@@ -211,10 +213,13 @@ fn krb5(
         discover: section.value(&keys::DOMAIN_KRB5_DISCOVER),
         keytab: section.value(&keys::DOMAIN_KRB5_KEYTAB),
         validate: match validate.as_str() {
+            // FAST by this host's key is a proof of the KDC.
+            _ if fast_principal.is_some() => KdcValidation::Required,
             "auto" => KdcValidation::Auto,
             "off" => KdcValidation::Off,
             _ => KdcValidation::Required,
         },
+        fast_principal,
         cache: Some(cache).filter(|cache| cache != "none"),
         lifetime: section.value(&keys::DOMAIN_KRB5_LIFETIME),
         renewable: section.value(&keys::DOMAIN_KRB5_RENEWABLE),
@@ -250,7 +255,32 @@ fn krb5(
         let text = "auth = \"krb5\" requires krb5_kdcs or krb5_discover";
         section.error(key, CodedError::new(&codes::KRB5_KDC_MISSING, text));
     }
+    warn_fast_principal(section, &krb5, &validate);
     (Some(krb5), gssapi)
+}
+
+/// Warns of a FAST principal that no KDC of the configuration knows, and of a key that has no effect beside it.
+fn warn_fast_principal(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    krb5: &Krb5Config,
+    validate: &str,
+) {
+    let Some(principal) = &krb5.fast_principal else { return };
+    if validate != "required" {
+        let text = "has no effect because krb5_fast_principal requires the keytab";
+        let error = CodedError::new(&codes::VALIDATION_IMPLIED, text);
+        section.warning(&keys::DOMAIN_KRB5_VALIDATE, error);
+    }
+    // DNS may name the KDCs of another realm.
+    let realm = principal.split_once('@').map(|(_, realm)| realm);
+    if realm.is_some_and(|realm| realm != krb5.realm) && !krb5.discover {
+        let text = format!(
+            "logins fail: the realm of the principal is not krb5_realm ({}), and krb5_discover is false",
+            krb5.realm
+        );
+        let error = CodedError::new(&codes::INVALID_PRINCIPAL, text);
+        section.warning(&keys::DOMAIN_KRB5_FAST_PRINCIPAL, error);
+    }
 }
 
 /// Checks the keys of the realm of a bind, in a domain without Kerberos logins.

@@ -832,6 +832,15 @@ declare_keys! {
          is unreadable. auto: once this host has used a keytab. off: never, for trusted networks. Passwords from an \
          unverified KDC are not stored.",
     );
+    DOMAIN_KRB5_FAST_PRINCIPAL: String = table_key(
+        ConfigTable::Domain,
+        "krb5_fast_principal",
+        ValueKind::Principal,
+        KeyDefault::Absent,
+        "Principal of krb5_keytab. Its key protects each login and each change of a password by FAST (RFC 6113). \
+         Without @REALM it belongs to krb5_realm. krb5_validate then counts as required. Without this key, FAST \
+         protects changes and expired passwords only, by the first key of the keytab that the KDC accepts.",
+    );
     DOMAIN_KRB5_CACHE: String = table_key(
         ConfigTable::Domain,
         "krb5_cache",

@@ -329,8 +329,10 @@ pub struct Krb5Config {
     pub discover: bool,
     /// The keytab of this host.
     pub keytab: SecretFile,
-    /// When a KDC has to prove its identity by the keytab.
+    /// When a KDC has to prove its identity by the keytab. Always, with a `fast_principal`.
     pub validate: KdcValidation,
+    /// Principal in the keytab. Its ticket armors each login. Without `@REALM` it belongs to `realm`.
+    pub fast_principal: Option<String>,
     /// Name of the credential cache, with `%{uid}`. `None` stores no tickets.
     pub cache: Option<String>,
     /// Lifetime of tickets. Zero means the KDC's default.

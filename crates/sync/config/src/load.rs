@@ -78,12 +78,16 @@ pub fn parse(text: &str) -> Result<ParsedConfig, Vec<Diagnostic>> {
 pub fn parse_files(files: &ConfigFiles) -> Result<ParsedConfig, Vec<Diagnostic>> {
     let texts = check_texts(files)?;
     let mut sources = SourceIndex::default();
-    // The main file has the first position, so a missing key is reported there.
-    let (main, others): (Vec<_>, Vec<_>) = texts.iter().partition(|(path, _)| *path == files.main);
+    // The main file has the first position, so a missing key is reported there, even if the file does not exist yet.
+    let (mut main, others): (Vec<_>, Vec<_>) =
+        texts.iter().copied().partition(|(path, _)| *path == files.main);
+    if main.is_empty() {
+        main.push((&*files.main, ""));
+    }
     let added: Vec<_> = main
         .into_iter()
         .chain(others)
-        .map(|&(path, text)| (path, sources.add(path, text)))
+        .map(|(path, text)| (path, sources.add(path, text)))
         .collect();
     let mut report = LoadReport::new(sources);
     let mut root = DeTable::new();

@@ -7,7 +7,7 @@ use roster_messages::Diagnostic;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Texts by path.
 struct Texts(BTreeMap<&'static str, &'static str>);
@@ -171,4 +171,17 @@ fn explain_names_file_and_line() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
+}
+
+#[test]
+fn merge_drop_ins_alone_are_a_configuration() {
+    for path in [VENDOR, SITE] {
+        let parsed = parsed(&[(path, LAB), (LATE, "[host]\nmin_id = 3000\n")]);
+        assert_eq!((parsed.config.host.min_id, &*parsed.config.domains[0].name), (3000, "lab"));
+        assert_eq!(parsed.files, [path, LATE].map(PathBuf::from));
+    }
+    // The administrator adds a missing key to the main file.
+    let problems = parse_files(&files(&[(VENDOR, "[log]\n")])).unwrap_err();
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert_eq!((&*problem.file, problem.key.as_str()), (Path::new(MAIN), "host.domains"));
 }

@@ -124,6 +124,7 @@ fn every_key_can_be_set() {
         krb5_discover = true
         krb5_keytab = "/etc/lab.keytab"
         krb5_validate = "required"
+        krb5_fast_principal = "host/client.lab.example"
         krb5_cache = "KEYRING:persistent:%{uid}"
         krb5_lifetime = "10h"
         krb5_renewable = 0
@@ -642,6 +643,33 @@ fn gssapi_bind_needs_realm_and_no_tls() {
     }
     let socket = gssapi("").replace("ldaps://ldap1", "ldapi://%2Fx");
     assert!(mistakes(&socket)[0].ends_with("[RST-1742]"));
+}
+
+#[test]
+fn krb5_fast_principal_verifies_each_kdc() {
+    let krb5 = |keys: &str| {
+        lab(&format!("auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n{keys}"))
+    };
+    let fast = "krb5_fast_principal = 'host/x.test'\n";
+    for validate in ["", "krb5_validate = 'auto'", "krb5_validate = 'off'"] {
+        let parsed = well(&krb5(&format!("{fast}{validate}")));
+        let found = parsed.config.domains[0].auth.krb5.as_deref().unwrap();
+        assert_eq!(found.fast_principal.as_deref(), Some("host/x.test"));
+        assert_eq!(found.validate, KdcValidation::Required, "{validate}");
+        let codes: Vec<_> = parsed.warnings.iter().map(|warning| warning.message).collect();
+        let expected: &[_] = if validate.is_empty() { &[] } else { &[&config::VALIDATION_IMPLIED] };
+        assert_eq!(codes, expected, "{validate}");
+    }
+    quiet(&krb5("krb5_fast_principal = 'host/x.test@LAB.TEST'"));
+    let other = "krb5_fast_principal = 'principal@TEST.TEST'\n";
+    let told = rendered(&well(&krb5(other)).warnings);
+    assert!(told.len() == 1 && told[0].contains("krb5_fast_principal: logins fail"), "{told:?}");
+    // DNS may name the KDCs of that realm.
+    quiet(&krb5(&format!("{other}krb5_discover = true")));
+    for text in ["", "a b", "@LAB.TEST"] {
+        let told = mistakes(&krb5(&format!("krb5_fast_principal = '{text}'")));
+        assert!(told.len() == 1 && told[0].ends_with("[RST-1744]"), "{text}: {told:?}");
+    }
 }
 
 #[test]

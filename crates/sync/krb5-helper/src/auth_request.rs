@@ -8,7 +8,8 @@ use crate::libkrb5::{
 };
 use roster_krb5_helper::ipc::{HelperOperation, HelperReply, HelperRequest, HelperSetup};
 use roster_krb5_helper::kdc_errors::{
-    KdcOutcome, error_message, lacks_fast, login_outcome, probe_outcome, verification_outcome,
+    KdcOutcome, error_message, fast_ticket_message, lacks_fast, login_outcome, probe_outcome,
+    verification_outcome,
 };
 use roster_messages::{Message, table::login};
 use std::ffi::{CStr, CString};
@@ -179,7 +180,9 @@ impl<'c> AuthAttempt<'c> {
         password: &[u8],
     ) -> Result<GrantedTicket<'c>, AttemptRefusal> {
         let wishes = self.ticket_options();
-        let granted = self.context.login(client, &password_cstring(password)?, None, &wishes, None);
+        let armor = if self.has_fast_principal() { self.armor()? } else { None };
+        let text = password_cstring(password)?;
+        let granted = self.context.login(client, &text, None, &wishes, armor.as_ref());
         match granted {
             Ok(mut granted) => {
                 self.verify(&mut granted.tickets)?;
@@ -189,7 +192,7 @@ impl<'c> AuthAttempt<'c> {
                 // A KDC reports this before it checks the password. A correct password gets a ticket only for the
                 // change, which cannot verify the KDC by this host's key. That request is therefore armored with the
                 // key.
-                let armor = self.armor()?;
+                let armor = if armor.is_some() { armor } else { self.armor()? };
                 self.changepw_ticket(client, password, armor.as_ref())?;
                 Err(AttemptRefusal::new(KdcOutcome::MustChange, "the KDC", &error))
             }
@@ -208,8 +211,22 @@ impl<'c> AuthAttempt<'c> {
         })
     }
 
+    /// Whether a principal was chosen, so that each exchange with a password needs its armor.
+    fn has_fast_principal(&self) -> bool {
+        !self.setup.fast_principal.is_empty()
+    }
+
     fn armor(&self) -> Result<Option<Ccache<'c>>, AttemptRefusal> {
         let Some(keytab) = self.keytab else { return Ok(None) };
+        let principal = &self.setup.fast_principal;
+        if self.has_fast_principal() {
+            return self.context.keytab_cache(principal, keytab).map(Some).map_err(|error| {
+                let outcome = verification_outcome(error.code);
+                let what = format!("no ticket of {principal} (krb5_fast_principal)");
+                let message = fast_ticket_message(error.code).or(outcome.message());
+                AttemptRefusal { message, ..AttemptRefusal::new(outcome, &what, &error) }
+            });
+        }
         let armor = self.context.fast_armor(keytab);
         armor.map(Some).map_err(|error| {
             let outcome = verification_outcome(error.code);
@@ -237,7 +254,7 @@ impl<'c> AuthAttempt<'c> {
     ) -> Result<KerberosTicket<'c>, AttemptRefusal> {
         let password = password_cstring(password)?;
         let asked = match self.request_changepw_ticket(client, &password, armor) {
-            Err(error) if lacks_fast(error.code) => {
+            Err(error) if lacks_fast(error.code) && !self.has_fast_principal() => {
                 self.request_changepw_ticket(client, &password, None)
             }
             asked => asked,

@@ -24,6 +24,9 @@ pub struct HelperSetup {
     pub realm: Realm,
     /// Bytes of a keytab with keys of this host; empty without verification of the KDC.
     pub keytab: Zeroizing<Vec<u8>>,
+    /// Principal in the keytab. Its ticket armors each exchange with a password. Without `@REALM` it belongs to the
+    /// realm of users. If empty, logins have no armor, and other exchanges that of any key.
+    pub fast_principal: String,
     /// Lifetime of tickets; 0 means the default of the KDC.
     pub life_seconds: u32,
     /// Renewable lifetime; 0 means not renewable.
@@ -99,10 +102,11 @@ impl HelperSetup {
     /// Encodes a message, with its length.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let length = self.realm.encoded_bytes() + self.keytab.len() + 2 * self.ports.len();
-        framed(length, |out| {
+        let lists = self.realm.encoded_bytes() + 2 * self.ports.len();
+        framed(lists + self.keytab.len() + self.fast_principal.len(), |out| {
             self.realm.encode(out);
             out.bytes(&self.keytab);
+            out.bytes(self.fast_principal.as_bytes());
             out.number(self.life_seconds);
             out.number(self.renewable_seconds);
             out.byte(self.forwardable.into());
@@ -116,6 +120,7 @@ impl HelperSetup {
         let setup = Self {
             realm: Realm::decode(&mut reader)?,
             keytab: Zeroizing::new(reader.bytes()?.to_vec()),
+            fast_principal: reader.text()?.to_owned(),
             life_seconds: reader.number()?,
             renewable_seconds: reader.number()?,
             forwardable: reader.flag()?,
@@ -378,6 +383,7 @@ mod tests {
         }
         let setup = HelperSetup {
             realm: realm(),
+            fast_principal: "host/a.example".into(),
             forwardable: true,
             ports: vec![88, 464],
             ..HelperSetup::default()

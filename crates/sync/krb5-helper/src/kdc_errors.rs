@@ -209,6 +209,20 @@ pub fn error_message(code: i32) -> Option<&'static Message> {
     })
 }
 
+/// Returns the row of the table for a failed request of the ticket of `krb5_fast_principal`. `None`: that of the outcome.
+#[must_use]
+pub fn fast_ticket_message(code: i32) -> Option<&'static Message> {
+    use error::*;
+    match code.wrapping_sub(BASE) {
+        KT_NOTFOUND => Some(&login::FAST_KEY_MISSING),
+        C_PRINCIPAL_UNKNOWN | PREAUTH_FAILED | PREAUTH_FAILED_HERE | AP_BAD_INTEGRITY
+        | KT_KVNONOTFOUND | CLIENT_REVOKED | NAME_EXP | KEY_EXP | WRONG_REALM => {
+            Some(&login::FAST_TICKET_REFUSED)
+        }
+        _ => error_message(code),
+    }
+}
+
 /// Returns the row of the table for a ticket that this host requests with its key. `with_service` is for the ticket of
 /// a directory server, otherwise for the first ticket.
 #[must_use]

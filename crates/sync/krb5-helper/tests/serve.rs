@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Program, SOON, commands, realm, setup};
-use roster_krb5_helper::ipc::HelperOperation;
+use roster_krb5_helper::ipc::{HelperOperation, HelperSetup};
 use roster_krb5_helper::kdc_errors::KdcOutcome;
 use roster_krb5_helper::realm::Realm;
 use roster_messages::table::login;
@@ -21,6 +21,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// Principals of every kind.
 const PRINCIPALS: &[&str] = &[
@@ -126,8 +127,80 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
         assert!(!program.expect("nobody", "secret", KdcOutcome::UnknownUser).is_verified);
     }
     // A KDC that does not even know the name.
-    fake.kadmin(&commands(&["delprinc host/client.lab.test"]));
+    fake.kadmin(&commands(&["delprinc -force host/client.lab.test"]));
     program.expect("alice", "mine", KdcOutcome::NotVerified);
+}
+
+/// The setup of a program in which a ticket of this principal armors logins.
+fn fast_setup(kdc: &Kdc, keytab: &Path, principal: &str) -> HelperSetup {
+    HelperSetup { fast_principal: principal.to_owned(), ..setup(&realm(kdc), Some(keytab)) }
+}
+
+#[test]
+fn krb5_fast_principal_armors_each_exchange() {
+    let mut kdc = Kdc::start(&commands(PRINCIPALS), "");
+    kdc.launch_kadmind();
+    let keytab = kdc.keytab("host/client.lab.test");
+    let second = format!("ktadd -k {} nfs/client.lab.test", keytab.display());
+    kdc.kadmin(&commands(&["addprinc -randkey nfs/client.lab.test", &second]));
+    // The tickets of a principal, which only an armor requests.
+    let armors = |kdc: &Kdc, principal: &str| {
+        let ticket = format!("{principal}@LAB.TEST for krbtgt/LAB.TEST@LAB.TEST");
+        kdc.log().lines().filter(|line| line.contains(" ISSUE") && line.contains(&ticket)).count()
+    };
+    let mut plain = Program::ready(&setup(&realm(&kdc), Some(&keytab)));
+    plain.expect("alice", "secret", KdcOutcome::Success);
+    assert_eq!(armors(&kdc, "host/client.lab.test"), 0, "without the key there is no armor");
+    for principal in ["nfs/client.lab.test", "nfs/client.lab.test@LAB.TEST"] {
+        let before = armors(&kdc, "nfs/client.lab.test");
+        let mut program = Program::ready(&fast_setup(&kdc, &keytab, principal));
+        assert!(program.expect("alice", "secret", KdcOutcome::Success).is_verified);
+        assert_eq!(armors(&kdc, "nfs/client.lab.test"), before + 1);
+        program.expect("plain", "secret", KdcOutcome::Success);
+        assert!(program.expect("alice", "wrong", KdcOutcome::WrongPassword).is_verified);
+        assert!(program.expect("nobody", "secret", KdcOutcome::UnknownUser).is_verified);
+        program.expect("disabled", "secret", KdcOutcome::Locked);
+        assert!(program.expect("expired", "verysecret", KdcOutcome::MustChange).is_verified);
+        program.expect("expired", "wrong", KdcOutcome::WrongPassword);
+    }
+    let mut program = Program::ready(&fast_setup(&kdc, &keytab, "nfs/client.lab.test"));
+    let done = program.exchange(HelperOperation::Change, "expired", "verysecret", "a longer one");
+    assert_eq!(done.outcome, KdcOutcome::Success, "{}", done.detail);
+    assert_eq!(armors(&kdc, "host/client.lab.test"), 0, "no other key is used");
+    kdc.stop();
+    program.expect("alice", "secret", KdcOutcome::Unreachable);
+}
+
+#[test]
+fn krb5_fast_principal_without_ticket_refuses_logins() {
+    let kdc = Kdc::start(&commands(PRINCIPALS), "");
+    let keytab = kdc.keytab("host/client.lab.test");
+    let gone = format!("ktadd -k {} host/gone.lab.test", keytab.display());
+    let lines =
+        ["addprinc -randkey host/gone.lab.test", &gone, "delprinc -force host/gone.lab.test"];
+    kdc.kadmin(&commands(&lines));
+    for (principal, shown, message) in [
+        ("invalid", "invalid (krb5_fast_principal)", &login::FAST_KEY_MISSING),
+        ("principal@TEST.TEST", "principal@TEST.TEST", &login::FAST_KEY_MISSING),
+        ("host/gone.lab.test", "host/gone.lab.test", &login::FAST_TICKET_REFUSED),
+    ] {
+        let mut program = Program::ready(&fast_setup(&kdc, &keytab, principal));
+        for password in ["secret", "wrong"] {
+            let reply = program.exchange(HelperOperation::Ticket, "alice", password, "");
+            assert_eq!(reply.outcome, KdcOutcome::NotVerified, "{principal}: {}", reply.detail);
+            assert_eq!(reply.message, Some(message), "{}", reply.detail);
+            assert!(reply.detail.contains(shown) && reply.ticket.is_empty(), "{}", reply.detail);
+            assert!(!reply.is_verified);
+        }
+        let reply = program.exchange(HelperOperation::Change, "alice", "secret", "another");
+        assert_eq!((reply.outcome, reply.message), (KdcOutcome::NotVerified, Some(message)));
+        assert!(reply.is_surely_unchanged);
+    }
+    // No password goes to a KDC without an armor.
+    let unsafe_setup =
+        HelperSetup { keytab: Zeroizing::default(), ..fast_setup(&kdc, &keytab, "x") };
+    let reply = Program::start(&unsafe_setup).reply();
+    assert_eq!((reply.id, reply.message), (0, Some(&login::KEYTAB_UNUSABLE)));
 }
 
 #[test]

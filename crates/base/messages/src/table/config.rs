@@ -295,7 +295,7 @@ crate::messages! {
         cause: "A snapshot reserves 79 bytes for the path of the socket that serves on-demand domains.",
         fix: "Choose a --run-dir with a shorter path.";
     CONFIG_MISSING = 1098, "configuration file is missing",
-        cause: "The main file of the configuration does not exist.",
+        cause: "Neither the main file of the configuration nor a drop-in exists.",
         fix: "Create the file, as roster.toml(5) shows, or name another file.";
     CONFIG_UNREADABLE = 1099, "configuration file cannot be read",
         cause: "The user may lack permission, or the path is not a regular file.",
@@ -444,6 +444,9 @@ crate::messages! {
     ACCOUNT_CHECK_WITHOUT_DIRECTORY = 1763, "account check without a directory",
         cause: "host, authorized-service and rhost read attributes of a directory, and the domain has provider = \"files\".",
         fix: "Remove the check from account_checks, and list users or groups instead.";
+    VALIDATION_IMPLIED = 1770, "krb5_validate without effect",
+        cause: "FAST by a key of this host proves that the KDC knows it, so krb5_fast_principal verifies each KDC.",
+        fix: "Remove krb5_validate or krb5_fast_principal.";
 
     // Shells and home directories.
     SHELL_WITH_DOTS = 1780, "shell with a parent directory",

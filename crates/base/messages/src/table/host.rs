@@ -134,7 +134,7 @@ crate::messages! {
         fix: "Run `roster doctor` as root. If it fails too, check owner and mode of the file.";
     DAEMON_STOPPED = 2044, "rosterd is configured but not running",
         cause: "The service is stopped, failed to start, or was not enabled. Changes of directories do not arrive.",
-        fix: "Run `systemctl enable --now rosterd`. Without a daemon, remove /etc/roster/roster.toml.";
+        fix: "Run `systemctl enable --now rosterd`. Without a daemon, remove /etc/roster/roster.toml and its drop-ins.";
     OTHER_SNAPSHOT_PUBLISHED = 2045, "rosterd publishes another snapshot than programs read",
         cause: "rosterd runs with --state-dir, which changes the path of its snapshot.",
         fix: "Run rosterd without --state-dir.";

@@ -206,8 +206,8 @@ crate::messages! {
         cause: "The KDC has no AES key of this user or host, or must not use it. Keys are made when a password is set.",
         fix: "Set the password again. In Active Directory check msDS-SupportedEncryptionTypes.";
     FAST_REQUIRED = 6539, "KDC does not support FAST",
-        cause: "A KDC without FAST (RFC 6113) cannot prove that a password has expired, so its reply is not trusted.",
-        fix: "Enable FAST on the KDC, or change the password elsewhere.";
+        cause: "A KDC without FAST (RFC 6113) cannot prove that a password has expired, so its reply is not trusted. `krb5_fast_principal` requires FAST at each login.",
+        fix: "Enable FAST on the KDC. Without that, change the password elsewhere, and remove `krb5_fast_principal`.";
     REALM_UNKNOWN = 6540, "realm has no known KDC",
         cause: "`krb5_kdcs` is empty, and DNS names no KDC of the realm.",
         fix: "Set `krb5_kdcs`, or add SRV records of the realm and set `krb5_discover = true`.";
@@ -305,6 +305,12 @@ crate::messages! {
     PASSWORD_CHANGE_NO_ACCESS = 6762, "directory does not permit the password change",
         cause: "The access control of the server does not let the user, or for an expired password the reader, write `userPassword`.",
         fix: "Permit users to write their own `userPassword`, for example `by self write` in OpenLDAP.";
+    FAST_KEY_MISSING = 6765, "keytab has no key of krb5_fast_principal",
+        cause: "Each login needs a ticket of the principal in `krb5_fast_principal`, and `krb5_keytab` has no key of it.",
+        fix: "Compare `klist -k` with `krb5_fast_principal`: correct the principal, write its key to the keytab, or remove `krb5_fast_principal`.";
+    FAST_TICKET_REFUSED = 6766, "no ticket for krb5_fast_principal",
+        cause: "The KDC does not know the principal or has another key of it, or the KDC is not genuine.",
+        fix: "Compare `klist -k` with the KDC, and write the present key of the principal to `krb5_keytab`.";
     KERBEROS_SLOW = 6800, "Kerberos operation took more than 3 s",
         cause: "A KDC or the network is overloaded, or the first KDCs of the list do not reply.",
         fix: "Check the KDCs of the realm, and put one that replies in front of `kdc`. `roster log-level debug` logs each operation.";

@@ -158,6 +158,7 @@ pub fn setup(realm: &Realm, keytab: Option<&Path>) -> HelperSetup {
     HelperSetup {
         realm: realm.clone(),
         keytab: Zeroizing::new(keytab.map(|path| fs::read(path).unwrap()).unwrap_or_default()),
+        fast_principal: String::new(),
         life_seconds: 3600,
         renewable_seconds: 7200,
         forwardable: false,

@@ -217,6 +217,9 @@ fn validation(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section:
         }
         None => "auto",
     };
+    if fast_principal(conversion, domain, section) {
+        value = "required";
+    }
     if let Some(setting) = section.take_setting("krb5_use_fast") {
         if setting.value.eq_ignore_ascii_case("demand") {
             // FAST needs the keytab, and Roster uses it whenever there is one.
@@ -237,6 +240,29 @@ fn validation(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section:
              soon as this host has a keytab."
         ));
     }
+}
+
+/// Converts the principal of FAST. Returns whether one is set and in use.
+fn fast_principal(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+) -> bool {
+    let name = section.name.clone();
+    let mode = section.peek("krb5_use_fast").unwrap_or("never");
+    let has_fast = ["try", "demand"].iter().any(|known| mode.eq_ignore_ascii_case(known));
+    let Some(setting) = section.take_setting("krb5_fast_principal") else { return false };
+    let note = match (has_fast, setting.value.is_empty()) {
+        (true, false) => {
+            domain.keys.set("krb5_fast_principal", quoted(&setting.value));
+            conversion.mapped(&name, &setting, format!("{name}.krb5_fast_principal"));
+            return true;
+        }
+        (true, true) => "Without a principal, FAST uses the first key that the KDC accepts.",
+        (false, _) => "It counts with krb5_use_fast = try or demand only.",
+    };
+    conversion.dropped(&name, &setting, note);
+    false
 }
 
 fn tickets(

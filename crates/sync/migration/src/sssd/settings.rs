@@ -220,7 +220,7 @@ const DOMAIN: &[(&str, Fate)] = &[
     ("ldap_entry_*", Note(NOT_READ)),
     ("ldap_rootdse_*", Note(NOT_READ)),
     ("ldap_pwmodify_mode", Note("It counts with auth_provider = ldap only.")),
-    ("krb5_fast_*", Note("FAST uses the host's principal of krb5_keytab.")),
+    ("krb5_fast_*", Note("FAST uses a key of krb5_keytab.")),
     ("krb5_canonicalize", Note("Roster uses NAME@REALM as principal.")),
     ("krb5_use_enterprise_principal", Note("Roster uses NAME@REALM as principal.")),
     ("krb5_use_subdomain_realm", Note("An LDAP domain has no subdomains.")),
