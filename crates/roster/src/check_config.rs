@@ -98,6 +98,7 @@ fn check(
             let mut problems = parsed.warnings.clone();
             let was_used = roster_config::was_keytab_used(Path::new(STATE_DIR));
             problems.extend(secret_problems(&parsed, was_used, credentials));
+            problems.extend(parsed.check_overrides_files());
             problems.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
             problems.extend(socket_path_error(&parsed, run_dir));
             problems.extend(source_warnings(&parsed));
@@ -168,7 +169,7 @@ fn summary(file: &Path, parsed: Option<&ParsedConfig>, problems: &[Diagnostic]) 
                 if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
             let worst = problems.iter().map(|problem| problem.severity).max();
             let effect = match worst {
-                Some(Severity::Refusal) => "rosterd would deny logins or binds",
+                Some(Severity::Refusal) => "rosterd would deny logins, binds or overrides",
                 _ => "rosterd would reject this configuration",
             };
             format!("{file}: {}{and}; {effect}", count_with_noun(errors as u64, "error"))

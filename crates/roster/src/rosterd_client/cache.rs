@@ -184,7 +184,18 @@ fn as_text(map: EntryMap, entry: &EntryDetails) -> String {
             row("members", &related());
         }
     }
+    for (field, value) in &entry.directory {
+        text += &format!("    override of {field}: {} in the directory\n", printable(value));
+    }
     text
+}
+
+/// Returns the values of the directory that an override replaces. `null` without an override.
+fn replaced_values(entry: &EntryDetails) -> Value {
+    let values = entry.directory.iter();
+    let values: serde_json::Map<String, Value> =
+        values.map(|(field, value)| (field.clone(), Value::from(value.clone()))).collect();
+    if values.is_empty() { Value::Null } else { Value::Object(values) }
 }
 
 /// Returns the gid of a group. `None` for a group that only nests.
@@ -205,6 +216,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
             "home": detail(1),
             "shell": detail(2),
             "groups": entry.related,
+            "directory": replaced_values(entry),
             "refused": refused,
             "code": Some(&entry.refused_code).filter(|code| !code.is_empty()),
         }),
@@ -213,6 +225,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
             "name": entry.name,
             "gid": group_gid(entry),
             "members": entry.related,
+            "directory": replaced_values(entry),
             "refused": refused,
             "code": Some(&entry.refused_code).filter(|code| !code.is_empty()),
         }),
@@ -233,7 +246,8 @@ async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<bool> {
         let role = RoleName::Backend(domain.clone());
         let backend = bus.backend(domain).await?;
         for one @ (kind, name) in &wanted {
-            match backend.expire(lookup_number(*kind), name.as_bytes()).await {
+            let native = directory_name(&bus, domain, *kind, name).await?;
+            match backend.expire(lookup_number(*kind), &native).await {
                 Ok(true) => missing.retain(|name| name != one),
                 Ok(false) => {}
                 Err(error) => {
@@ -261,6 +275,22 @@ async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<bool> {
         writeln!(out, "{}", expired_text(names, domains.len() as u64))?;
     }
     Ok(unknown == 0)
+}
+
+/// Returns the name in a domain's directory of the entry with that name on this host. Backends know it alone. The empty
+/// name stands for all entries.
+async fn directory_name(
+    bus: &BusClient,
+    domain: &str,
+    kind: LookupKind,
+    name: &str,
+) -> Result<Vec<u8>> {
+    if name.is_empty() {
+        return Ok(Vec::new());
+    }
+    let publisher = bus.publisher().await?;
+    let found = publisher.directory_name(domain, lookup_number(kind), name.as_bytes()).await;
+    Ok(found.map_err(|error| call_error(&RoleName::Publisher, &error))?)
 }
 
 /// Whether one of the domains has an entry of that name, served or not. The empty name stands for all entries.
@@ -304,7 +334,8 @@ async fn forget(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
         let role = RoleName::Backend(domain.clone());
         let backend = bus.backend(&domain).await?;
         for name in &names {
-            let gone = backend.forget_credentials(name.as_bytes()).await;
+            let native = directory_name(&bus, &domain, LookupKind::UserByName, name).await?;
+            let gone = backend.forget_credentials(&native).await;
             forgotten += gone.map_err(|error| call_error(&role, &error))?;
         }
     }

@@ -5,14 +5,15 @@
 
 use crate::access::{self, ListNames};
 use crate::keys::{self, ConfigKey, ConfigTable, Key};
+use crate::overrides;
 use crate::toml_section::{self, LoadReport, TomlSection};
 use crate::value_syntax;
 use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
     DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
     KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues, NameCase,
-    NameConfig, OfflineConfig, PasswordChangeConfig, PasswordOperation, ProviderConfig, SearchBase,
-    SearchConfig, SecretFile, WhenAway,
+    NameConfig, OfflineConfig, OverridesConfig, PasswordChangeConfig, PasswordOperation,
+    ProviderConfig, SearchBase, SearchConfig, SecretFile, WhenAway,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -49,7 +50,8 @@ pub(crate) fn domain<'d>(
         max_id,
         names: names(&mut section, mode),
         mode,
-        overrides: overrides(&mut section),
+        overrides: home_and_shell(&mut section),
+        local_overrides: OverridesConfig::default(),
         mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
         refresh: on_demand_duration(&mut section, mode, &keys::DOMAIN_REFRESH),
         negative: on_demand_duration(&mut section, mode, &keys::DOMAIN_NEGATIVE),
@@ -57,6 +59,10 @@ pub(crate) fn domain<'d>(
         provider: provider_of(&mut section, &provider, mode, host, binds),
         auth,
         access: AccessConfig::unconfigured(),
+    };
+    domain.local_overrides = OverridesConfig {
+        entries: overrides::local_overrides(&mut section, &domain.names),
+        file: section.optional_value(&keys::DOMAIN_OVERRIDES_FILE),
     };
     let found = section.subtable("access");
     let authenticates = domain.auth.method != AuthMethod::None;
@@ -294,7 +300,7 @@ pub(crate) fn check_ids(
     }
 }
 
-fn overrides(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrides {
+fn home_and_shell(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrides {
     let overrides = HomeShellOverrides {
         home: section.optional_value(&keys::DOMAIN_HOME),
         fallback_home: section.optional_value(&keys::DOMAIN_FALLBACK_HOME),

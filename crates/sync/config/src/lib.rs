@@ -22,6 +22,7 @@ mod keytab;
 pub mod ldap_filter;
 mod load;
 mod merge;
+mod overrides;
 mod ownership;
 mod search_bases;
 mod secret_files;
@@ -33,6 +34,9 @@ pub use client_certificate::{CertificateError, ClientCertificate};
 pub use config_files::{ConfigFiles, ConfigReadError, FileTree, MAIN_PATH, VENDOR_DIRECTORY};
 pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used};
 pub use load::{ParsedConfig, parse, parse_files};
+pub use overrides::{
+    GroupOverride, LocalOverrides, OverridesConfig, UserOverride, read_overrides_file,
+};
 pub use ownership::check_ownership;
 pub use secret_files::{credentials_directory, host_anchors, trust_anchors};
 
@@ -162,6 +166,8 @@ pub struct DomainConfig {
     pub mode: DomainMode,
     /// Home directory and shell of its users.
     pub overrides: HomeShellOverrides,
+    /// Values of single entries.
+    pub local_overrides: OverridesConfig,
     /// Share of the domain's entries, 0 to 1. Removals beyond it at once wait for an approval.
     pub mass_deletion: f64,
     /// On demand: the interval at which used entries are refreshed.

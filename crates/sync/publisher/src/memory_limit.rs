@@ -104,7 +104,7 @@ fn entry_bytes(entry: ModelEntry<'_>) -> u64 {
         ModelEntry::User(user) => {
             user_bytes(user.text_len(), user.groups.as_ref().map_or(0, |all| all.len()))
         }
-        ModelEntry::Group(group) => group_bytes(group.name.len(), group.references().len()),
+        ModelEntry::Group(group) => group_bytes(group.text_len(), group.references().len()),
     }
 }
 

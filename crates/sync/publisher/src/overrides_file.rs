@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Follows the file with local overrides of one domain. A valid file counts from the moment on at which no program has
+//! written it for [`STABLE_FOR`], because a file that is written in place is incomplete for a moment. After a mistake the
+//! last valid overrides stay.
+
+use super::PublisherTasks;
+use super::local_overrides::DomainOverrides;
+use super::role_config::DomainRules;
+use super::state::Invalidation;
+use roster_config::{LocalOverrides, read_overrides_file};
+use roster_messages::table::daemon;
+use roster_messages::{CodedError, Diagnostic, log};
+use roster_provider::file_watch::FileWatch;
+use roster_provider::stable_file::{FileStamps, STABLE_FOR};
+use roster_role::error_code::WithCode;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// Interval in which a rejected file is read again. A change of the mode of a directory above it is not reported.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Follows one file.
+pub(super) struct OverridesFile {
+    tasks: Arc<PublisherTasks>,
+    position: usize,
+    rules: DomainRules,
+    path: PathBuf,
+    watch: FileWatch,
+    /// Receives a message once overrides are known.
+    known: Option<oneshot::Sender<()>>,
+}
+
+impl OverridesFile {
+    /// Starts to watch the file of a domain. Returns `None` for a domain without one. `known` receives a message once
+    /// overrides are known.
+    pub(super) fn new(
+        tasks: &Arc<PublisherTasks>,
+        position: usize,
+        rules: &DomainRules,
+        known: oneshot::Sender<()>,
+    ) -> Result<Option<Self>, CodedError> {
+        let Some(path) = rules.overrides.file.clone() else {
+            let _ = known.send(());
+            return Ok(None);
+        };
+        let watch = FileWatch::new([path.clone()])
+            .with_code(&daemon::OVERRIDES_NOT_WATCHED, || {
+                format!("{}: cannot be watched", path.display())
+            })?;
+        let (tasks, rules) = (Arc::clone(tasks), rules.clone());
+        Ok(Some(Self { tasks, position, rules, path, watch, known: Some(known) }))
+    }
+
+    /// Reads the file now and after each change.
+    pub(super) async fn follow(mut self) {
+        let now = SystemTime::now();
+        let settled = stamps(&self.path).filter(|stamps| stamps.was_stable(now, STABLE_FOR));
+        // The stamps at the beginning of a quiet period that has ended. Those of a missing file are `None`.
+        let mut quiet = settled.map(Some);
+        loop {
+            let read = self.read().await;
+            if quiet.is_some() && quiet == Some(stamps(&self.path)) {
+                let is_valid = self.apply(read).await;
+                match is_valid {
+                    true => drop(self.watch.wait_for_change().await),
+                    false => {
+                        let _ = timeout(RETRY_INTERVAL, self.watch.wait_for_change()).await;
+                    }
+                }
+            }
+            let before = stamps(&self.path);
+            let is_quiet = timeout(STABLE_FOR, self.watch.wait_for_change()).await.is_err();
+            quiet = is_quiet.then_some(before);
+        }
+    }
+
+    /// Reads the file in another thread, because access to it may block.
+    async fn read(&self) -> Result<LocalOverrides, Vec<Diagnostic>> {
+        let DomainRules { name, names, overrides, .. } = self.rules.clone();
+        let read = move || read_overrides_file(&name, &names, &overrides);
+        tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err(Vec::new()))
+    }
+
+    /// Applies the content of the file, or reports its mistakes. Returns whether it is valid.
+    async fn apply(&mut self, read: Result<LocalOverrides, Vec<Diagnostic>>) -> bool {
+        match read {
+            Ok(overrides) => {
+                let overrides = DomainOverrides::new(overrides, &self.rules.names);
+                let is_new = self.tasks.state.write().await.set_overrides(self.position, overrides);
+                if is_new {
+                    self.tasks.backends.clear_negative(self.position);
+                    let everything = Invalidation { all: true, ..Invalidation::default() };
+                    self.tasks.invalidate(&everything).await;
+                    self.tasks.changed.notify_one();
+                    tracing::info!(domain = self.rules.name, "applied the file with overrides");
+                }
+                if let Some(known) = self.known.take() {
+                    let _ = known.send(());
+                }
+                true
+            }
+            Err(problems) => {
+                let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                let error = match lines.is_empty() {
+                    true => format!("{}: cannot be read", self.path.display()),
+                    false => lines.join("\n"),
+                };
+                let mut state = self.tasks.state.write().await;
+                if state.set_overrides_error(self.position, &error) {
+                    drop(state);
+                    let domain = &self.rules.name;
+                    log!(
+                        ERROR,
+                        &daemon::OVERRIDES_NOT_APPLIED,
+                        domain,
+                        "{domain}: the file with overrides is rejected: {error}"
+                    );
+                    self.tasks.changed.notify_one();
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Returns the present stamps of the file. `None` if it is inaccessible.
+fn stamps(path: &Path) -> Option<FileStamps> {
+    FileStamps::from_paths(&[path], &[])
+}
