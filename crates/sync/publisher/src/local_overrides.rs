@@ -200,3 +200,230 @@ fn by_name(kind: LookupKind) -> LookupKind {
         LookupKind::UserByName | LookupKind::GroupByName | LookupKind::GroupsOf => kind,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{ImageOutcome, PublisherState};
+    use crate::tests::{Image, apply_image, host, learn, published, succeeded, twenty_without};
+    use roster_messages::table::directory;
+    use roster_request::LookupKind;
+
+    const TEXT: &str = "[domain.corp.override.user.alice]\nname = 'al'\nuid = 6000\ngid = 6001\n\
+                        gecos = 'Al'\nhome = '/srv/al'\nshell = '/bin/zsh'\n\
+                        [domain.corp.override.group.staff]\nname = 'crew'\ngid = 7000\n";
+
+    fn overrides(text: &str) -> DomainOverrides {
+        let domain = "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'files'\n\
+                      passwd = '/p'\ngroup = '/g'\n";
+        let config = roster_config::parse(&format!("{domain}{text}")).expect("valid").config;
+        let domain = &config.domains[0];
+        DomainOverrides::new(domain.local_overrides.entries.clone(), &domain.names)
+    }
+
+    fn corp() -> Image {
+        Image::full().user(1, "alice", 5001, 5000).user(2, "bob", 5002, 5000).group(
+            3,
+            "staff",
+            5000,
+            &[1, 2],
+        )
+    }
+
+    /// Returns name, uid, gid, GECOS, home directory and shell.
+    fn passwd(state: &mut PublisherState, name: &str) -> Option<String> {
+        published(state, |snapshot| {
+            let found = snapshot.user_by_name(name.as_bytes()).expect("undamaged")?.record();
+            let text = |text: Option<&[u8]>| {
+                String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
+            };
+            Some(format!(
+                "{} {} {} {} {} {}",
+                text(Some(found.name)),
+                found.uid,
+                found.gid,
+                text(found.gecos),
+                text(found.dir),
+                text(found.shell)
+            ))
+        })
+    }
+
+    fn members(state: &mut PublisherState, group: &str) -> Option<(u32, Vec<String>)> {
+        published(state, |snapshot| {
+            let found = snapshot.group_by_name(group.as_bytes()).expect("undamaged")?;
+            let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+            let members = found.members.iter().map(|member| text(member.expect("undamaged")));
+            Some((found.gid, members.collect()))
+        })
+    }
+
+    fn rejected(state: &PublisherState) -> Vec<(String, String)> {
+        let rejected = state.rejected("corp", 0, 100).expect("a domain").into_iter();
+        rejected.map(|entry| (format!("{} {}", entry.kind, entry.name), entry.code)).collect()
+    }
+
+    #[test]
+    fn overrides_replace_values_of_served_entries() {
+        let mut state = host(&["corp"]);
+        assert!(state.set_overrides(0, overrides(TEXT)));
+        assert!(!state.set_overrides(0, overrides(TEXT)), "nothing changed");
+        apply_image(&mut state, 0, corp()).expect("well formed");
+        let al = "al 6000 6001 Al /srv/al /bin/zsh";
+        assert_eq!(passwd(&mut state, "al").as_deref(), Some(al));
+        assert_eq!(passwd(&mut state, "alice"), None);
+        let crew = (7000, vec!["al".to_owned(), "bob".to_owned()]);
+        assert_eq!(members(&mut state, "crew"), Some(crew));
+        assert_eq!(members(&mut state, "staff"), None);
+        // A change in the directory.
+        let changed = Image::changes(1).user(1, "alice", 5005, 5000);
+        apply_image(&mut state, 0, changed).expect("well formed");
+        assert_eq!(passwd(&mut state, "al").as_deref(), Some(al));
+        let shown = state.show_entries(LookupKind::UserByName, b"alice");
+        assert_eq!((&*shown[0].name, &*shown[0].refused), ("al", ""));
+        let native = shown[0].directory.iter().map(|(field, value)| format!("{field}={value}"));
+        let native: Vec<_> = native.collect();
+        let wanted = [
+            "name=alice",
+            "uid=5005",
+            "gid=5000",
+            "gecos=A user",
+            "home=/home/user",
+            "shell=/bin/sh",
+        ];
+        assert_eq!(native, wanted);
+        // Without overrides again.
+        assert!(state.set_overrides(0, DomainOverrides::default()));
+        let alice = "alice 5005 5000 A user /home/user /bin/sh";
+        assert_eq!(passwd(&mut state, "alice").as_deref(), Some(alice));
+        assert_eq!(passwd(&mut state, "al"), None);
+        assert_eq!(members(&mut state, "staff").map(|(gid, _)| gid), Some(5000));
+    }
+
+    #[test]
+    fn overrides_pass_checks_of_admission() {
+        for (text, message) in [
+            ("uid = 0", &directory::ID_RESERVED),
+            ("uid = 500", &directory::ID_BELOW_MIN),
+            ("gid = 0", &directory::ID_RESERVED),
+            ("uid = 1", &directory::ID_BELOW_MIN),
+            ("name = 'daemon'", &directory::PRIVILEGED_NAME),
+            ("name = 'root'", &directory::NAME_ROOT),
+            ("name = 'sudo'", &directory::PRIVILEGED_NAME),
+            ("name = ''", &directory::NAME_EMPTY),
+            ("name = 'a:b'", &directory::NAME_WITH_SEPARATOR),
+            ("home = 'srv'", &directory::PATH_RELATIVE),
+            ("gecos = 'a:b'", &directory::TEXT_WITH_COLON),
+        ] {
+            let mut state = host(&["corp"]);
+            state.set_overrides(
+                0,
+                overrides(&format!("[domain.corp.override.user.alice]\n{text}\n")),
+            );
+            apply_image(&mut state, 0, corp()).expect("well formed");
+            published(&mut state, |_| {});
+            let codes: Vec<_> = rejected(&state).into_iter().map(|(_, code)| code).collect();
+            assert_eq!(codes, [message.code], "{text}");
+            let reason = &state.rejected("corp", 0, 1).expect("a domain")[0].reason;
+            assert!(reason.ends_with(" (override of alice)"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn overrides_reserve_names_and_ids() {
+        for number in [0, 4] {
+            let mut state = host(&["corp"]);
+            state.set_overrides(0, overrides(TEXT));
+            let image = corp()
+                .user(number, "al", 5005, 5005)
+                .user(number + 5, "eve", 6000, 5005)
+                .user(number + 6, "mallory", 5007, 7000)
+                .group(number + 7, "other", 7000, &[2]);
+            apply_image(&mut state, 0, image).expect("well formed");
+            assert!(passwd(&mut state, "al").is_some_and(|al| al.starts_with("al 6000 ")));
+            let mut found = rejected(&state);
+            found.sort();
+            let [name, id] = [&directory::NAME_OF_OVERRIDE, &directory::ID_OF_OVERRIDE];
+            let wanted =
+                [("group other", id), ("user al", name), ("user eve", id), ("user mallory", id)];
+            assert_eq!(
+                found,
+                wanted.map(|(entry, message)| (entry.to_owned(), message.code.to_owned()))
+            );
+        }
+    }
+
+    #[test]
+    fn overrides_of_missing_entries_are_unused() {
+        let mut state = host(&["corp"]);
+        state.set_overrides(0, overrides(TEXT));
+        let image = Image::full().user(1, "al", 5001, 5000).nested(2, "staff", &[1]);
+        apply_image(&mut state, 0, image).expect("well formed");
+        assert_eq!(passwd(&mut state, "al"), None, "the name stays reserved");
+        assert_eq!(state.domain_counts()[0].unused_overrides, ["user alice", "group staff"]);
+        apply_image(&mut state, 0, corp()).expect("well formed");
+        published(&mut state, |_| {});
+        assert_eq!(state.domain_counts()[0].unused_overrides, [""; 0]);
+    }
+
+    #[test]
+    fn overrides_hold_no_removals() {
+        let mut before = host(&["corp"]);
+        apply_image(&mut before, 0, twenty_without(0, 1)).expect("well formed");
+        published(&mut before, |_| {});
+        let mut state = succeeded(&before, &["corp"]);
+        // Every name is new to the snapshot in place.
+        let users = (0..20).map(|number| format!("u{number}.name = 'x{number}'\n"));
+        let text = format!("[domain.corp.override.user]\n{}", users.collect::<String>());
+        state.set_overrides(0, overrides(&text));
+        let applied = apply_image(&mut state, 0, twenty_without(0, 2)).expect("well formed");
+        assert!(matches!(applied, ImageOutcome::Changed(_)), "{applied:?}");
+        // Removals of the directory are held all the same.
+        let mut state = succeeded(&before, &["corp"]);
+        state.set_overrides(0, overrides("[domain.corp.override.user.u1]\nname = 'x1'\n"));
+        let applied = apply_image(&mut state, 0, twenty_without(15, 2)).expect("well formed");
+        assert!(matches!(applied, ImageOutcome::Deferred(_)), "{applied:?}");
+    }
+
+    #[test]
+    fn overrides_of_lookup_results_are_applied() {
+        let mut state = host(&["asked"]);
+        state.set_overrides(0, overrides(TEXT));
+        apply_image(&mut state, 0, Image::full()).expect("well formed");
+        let forget = learn(&mut state, 0, corp()).expect("well formed").expect("news");
+        assert_eq!(forget.users, [b"al".to_vec(), b"bob".to_vec()]);
+        assert_eq!(forget.groups, [b"crew".to_vec()]);
+        assert!(passwd(&mut state, "al").is_some());
+    }
+
+    #[test]
+    fn overrides_translate_queries() {
+        let text = "[domain.corp.override.user]\na = { name = 'b', uid = 6000 }\nb = { name = 'c' }\n\
+                    e = { shell = '/bin/sh' }\n[domain.corp.override.group]\ng.gid = 7000\n";
+        let given = overrides(text);
+        let name = |kind, name: &str| Query::new(kind, name.as_bytes().to_vec(), 0);
+        let user = |text| name(LookupKind::UserByName, text);
+        for (asked, native, is_hidden) in [
+            ("a", "a", true),
+            ("b", "a", false),
+            ("c", "b", false),
+            ("e", "e", false),
+            ("z", "z", false),
+        ] {
+            assert_eq!(given.native_request(&user(asked)), user(native), "{asked}");
+            assert_eq!(given.hides(&user(asked)), is_hidden, "{asked}");
+            if !is_hidden {
+                assert_eq!(given.served_request(&user(native)), user(asked), "{asked}");
+            }
+        }
+        let groups = name(LookupKind::GroupsOf, "b");
+        assert_eq!(given.native_request(&groups), name(LookupKind::GroupsOf, "a"));
+        assert_eq!(given.native_request(&Query::UserByUid(6000)), user("a"));
+        assert_eq!(given.native_request(&Query::UserByUid(6001)), Query::UserByUid(6001));
+        assert_eq!(
+            given.native_request(&Query::GroupByGid(7000)),
+            name(LookupKind::GroupByName, "g")
+        );
+        assert_eq!(given.native_request(&Query::GroupByGid(6000)), Query::GroupByGid(6000));
+    }
+}

@@ -1542,7 +1542,13 @@ mod tests {
         ] {
             assert_eq!(lookup(&directory, &question).await, wanted, "{question:?}");
         }
-        let served = ServedUser { domain: "lab".to_owned(), name: b"bob".to_vec(), uid: 6002 };
+        let served = ServedUser {
+            domain: "lab".to_owned(),
+            name: b"bob".to_vec(),
+            uid: 6002,
+            directory_name: b"bob".to_vec(),
+            directory_uid: 6002,
+        };
         assert_eq!(find_user(&directory, b"bob").await, Ok(Some(served)));
     }
 

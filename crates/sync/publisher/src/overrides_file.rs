@@ -130,3 +130,70 @@ impl OverridesFile {
 fn stamps(path: &Path) -> Option<FileStamps> {
     FileStamps::from_paths(&[path], &[])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{Image, apply_image, config, published, tasks};
+    use roster_config::OverridesConfig;
+    use roster_role::testing::{TestBus, block_on};
+    use roster_system_tests::logged_codes::logged_codes;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Waits until the publisher's state is as wanted.
+    async fn wait_until(hub: &PublisherTasks, is_so: impl Fn(&crate::PublisherState) -> bool) {
+        while !is_so(&*hub.state.read().await) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn write(path: &Path, text: &str) {
+        fs::write(path, text).expect("write");
+        fs::set_permissions(path, Permissions::from_mode(0o644)).expect("set the mode");
+    }
+
+    #[test]
+    fn overrides_file_mistake_keeps_last_values() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("overrides.toml");
+        let mut rules = config(&["corp"]).domains.remove(0);
+        rules.overrides =
+            OverridesConfig { file: Some(path.clone()), ..OverridesConfig::default() };
+        let followed = async {
+            let bus = TestBus::start(folder.path(), TestBus::OPEN);
+            let hub = tasks(folder.path(), &bus).await;
+            let mut state = hub.state.write().await;
+            apply_image(&mut state, 0, Image::full().user(1, "alice", 5001, 5001))
+                .expect("well formed");
+            drop(state);
+            let (known, overrides_known) = oneshot::channel();
+            let file =
+                OverridesFile::new(&hub, 0, &rules, known).expect("a watch").expect("a file");
+            let file = tokio::spawn(file.follow());
+            let has_error = |state: &crate::PublisherState| {
+                let error = &state.domain_counts()[0].overrides_error;
+                (!error.is_empty()).then(|| error.clone())
+            };
+            wait_until(&hub, |state| has_error(state).is_some()).await;
+            write(&path, "[user.alice]\nname = 'al'\n");
+            overrides_known.await.expect("overrides");
+            assert_eq!(has_error(&*hub.state.read().await), None);
+            write(&path, "[user.alice]\nnmae = 'al'\n");
+            wait_until(&hub, |state| has_error(state).is_some()).await;
+            let error = has_error(&*hub.state.read().await).expect("an error");
+            assert!(error.contains("overrides.toml:2: user.alice.nmae: "), "{error}");
+            let mut state = hub.state.write().await;
+            let uid = published(&mut state, |snapshot| {
+                snapshot.user_by_name(b"al").expect("undamaged").map(|user| user.uid)
+            });
+            assert_eq!(uid, Some(5001), "the last overrides");
+            drop(state);
+            write(&path, "[user.alice]\nname = 'alicia'\n");
+            wait_until(&hub, |state| has_error(state).is_none()).await;
+            file.abort();
+        };
+        let logged = logged_codes(|| block_on(followed));
+        assert_eq!(logged, [&daemon::OVERRIDES_NOT_APPLIED; 2]);
+    }
+}

@@ -237,7 +237,7 @@ impl PublisherState {
         let domain = &mut self.domains[position];
         domain.overrides_error.clear();
         let is_first = !std::mem::replace(&mut domain.has_overrides, true);
-        if *domain.entries.overrides() == overrides {
+        if **domain.entries.overrides() == overrides {
             return is_first;
         }
         let overrides = Arc::new(overrides);
