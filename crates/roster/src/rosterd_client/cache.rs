@@ -482,6 +482,7 @@ mod tests {
             gid: 20_001,
             details: ["Alice\x1b", "/home/alice", "/bin/sh"].map(str::to_owned).to_vec(),
             related: (0..25).map(|n| format!("g{n}")).collect(),
+            directory: Vec::new(),
             refused: "an earlier domain has this name".to_owned(),
             refused_code: "RST-5119".to_owned(),
         };
@@ -495,5 +496,23 @@ mod tests {
         let group = EntryDetails { related: Vec::new(), refused: String::new(), ..user };
         assert!(as_text(EntryMap::Group, &group).starts_with("group alice of corp: served\n"));
         assert_eq!(as_json(EntryMap::Group, &group)["refused"], Value::Null);
+        assert_eq!(as_json(EntryMap::Group, &group)["directory"], Value::Null);
+    }
+
+    #[test]
+    fn cache_show_has_values_of_directory() {
+        let replaced = [("name", "alice"), ("uid", "5001")];
+        let entry = EntryDetails {
+            domain: "corp".to_owned(),
+            name: "al".to_owned(),
+            directory: replaced.map(|(field, value)| (field.into(), value.into())).to_vec(),
+            ..EntryDetails::default()
+        };
+        let text = as_text(EntryMap::User, &entry);
+        let wanted = "    override of name: alice in the directory\n    \
+                      override of uid: 5001 in the directory\n";
+        assert!(text.starts_with("user al of corp: served\n") && text.ends_with(wanted), "{text}");
+        let json = as_json(EntryMap::User, &entry);
+        assert_eq!(json["directory"], json!({"name": "alice", "uid": "5001"}));
     }
 }
