@@ -85,7 +85,7 @@ impl ConfigTable {
                  member_attributes names the attributes with members of groups."
             }
             Self::OverrideUser => {
-                "Values of one user on this host, instead of the directory's. USER is the name in the directory. Each \
+                "Values of one user on this host, which replace values of the directory. USER is the name in the directory. Each \
                  key is optional, and one is required. The values pass the same checks as a directory's. rosterd \
                  reserves the name and uid for this user: it rejects any other entry of the domain with that name or \
                  uid, even if the directory has no such user. The directory's name and uid find the user no longer. \
@@ -93,7 +93,7 @@ impl ConfigTable {
                  shell. A changed gid of a group does not change the primary gids of users."
             }
             Self::OverrideGroup => {
-                "Name and gid of one group on this host, instead of the directory's. GROUP is the name in the \
+                "Name and gid of one group on this host, which replace values of the directory. GROUP is the name in the \
                  directory. rosterd reserves the name and gid for this group, and rejects users with this gid as \
                  primary gid of the directory. Groups without a gid in the directory have no overrides."
             }

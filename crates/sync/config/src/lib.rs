@@ -23,6 +23,7 @@ pub mod ldap_filter;
 mod load;
 mod merge;
 mod overrides;
+mod overrides_file;
 mod ownership;
 mod search_bases;
 mod secret_files;
@@ -34,9 +35,8 @@ pub use client_certificate::{CertificateError, ClientCertificate};
 pub use config_files::{ConfigFiles, ConfigReadError, FileTree, MAIN_PATH, VENDOR_DIRECTORY};
 pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used};
 pub use load::{ParsedConfig, parse, parse_files};
-pub use overrides::{
-    GroupOverride, LocalOverrides, OverridesConfig, UserOverride, read_overrides_file,
-};
+pub use overrides::{GroupOverride, LocalOverrides, OverridesConfig, UserOverride};
+pub use overrides_file::read_overrides_file;
 pub use ownership::check_ownership;
 pub use secret_files::{credentials_directory, host_anchors, trust_anchors};
 

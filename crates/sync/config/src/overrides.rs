@@ -2,25 +2,19 @@
 //! Local overrides: values of single users and groups that replace those of the directory.
 //!
 //! They are in tables `[domain.NAME.override.user.USER]` of the configuration, or in tables `[user.USER]` of the file
-//! `overrides_file`. The publisher applies them. This module reads both forms with the same rules.
+//! `overrides_file`. The publisher applies them. This module reads the tables of both forms with the same rules.
 
-use crate::config_files::TEXT_BYTES_MAX;
-use crate::diagnostic::{SourceIndex, with_position};
-use crate::domain::domain_path;
+use crate::NameConfig;
 use crate::keys::{self, ConfigTable};
-use crate::load::{ParsedConfig, parse_errors};
-use crate::ownership::check_ownership;
 use crate::toml_section::{LoadReport, TableEntry, TomlSection, bare_or_quoted, entry};
-use crate::{DomainConfig, NameConfig};
+use roster_messages::CodedError;
 use roster_messages::table::config as codes;
-use roster_messages::{CodedError, Diagnostic, Severity};
 use roster_names::{compose, fold};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::PathBuf;
 use toml::de::DeTable;
 
 /// The overrides of a domain, by the names of the entries in the directory. Names are in the form in which the domain
@@ -33,10 +27,10 @@ pub struct LocalOverrides {
     pub groups: BTreeMap<String, GroupOverride>,
 }
 
-/// The local overrides of a domain, and where they are.
+/// The local overrides of a domain in the configuration, and the path of its file with further ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverridesConfig {
-    /// Those in the configuration.
+    /// The overrides in the configuration.
     pub entries: LocalOverrides,
     /// The file with further ones.
     pub file: Option<PathBuf>,
@@ -110,89 +104,16 @@ pub(crate) fn local_overrides(
     reader.found
 }
 
-/// Reads the file with overrides of a domain. Returns all overrides, with those of the configuration.
-///
-/// # Errors
-/// All mistakes, by line, or the reason why the file cannot be read.
-pub fn read_overrides_file(
-    domain: &str,
-    names: &NameConfig,
-    overrides: &OverridesConfig,
-) -> Result<LocalOverrides, Vec<Diagnostic>> {
-    let Some(path) = &overrides.file else { return Ok(overrides.entries.clone()) };
-    let whole =
-        |error| vec![with_position(Severity::Error, (path.clone(), 0, 0), String::new(), error)];
-    check_ownership(path).map_err(whole)?;
-    let bytes = read_bytes(path).map_err(|error| {
-        let text = format!("the file cannot be read: {error}");
-        whole(CodedError::new(&codes::OVERRIDES_FILE_UNREADABLE, text))
-    })?;
-    if bytes.len() > TEXT_BYTES_MAX {
-        let text = format!("this file has more than {TEXT_BYTES_MAX} bytes");
-        return Err(whole(CodedError::new(&codes::CONFIG_TOO_LARGE, text)));
-    }
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|_| whole(CodedError::new(&codes::CONFIG_NOT_UTF8, "is not text in UTF-8")))?;
-    parse_overrides(path, text, (domain, names), &overrides.entries)
-}
-
-/// Reads a regular file. Another type of file, such as a pipe, might block.
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Parses the text of a file with overrides, of the domain with this name and these names of entries.
-fn parse_overrides(
-    path: &Path,
-    text: &str,
-    (domain, names): (&str, &NameConfig),
-    configured: &LocalOverrides,
-) -> Result<LocalOverrides, Vec<Diagnostic>> {
-    let mut sources = SourceIndex::default();
-    sources.add(path, text);
-    let mut report = LoadReport::new(sources);
-    let (table, errors) = DeTable::parse_recoverable(text);
-    let has_table = parse_errors(&mut report, text, &errors, 0);
-    let mut found = configured.clone();
-    if has_table {
-        let elsewhere = format!("{}.override", domain_path(domain));
-        let mut reader = OverrideReader::new(&mut report, names, configured, &elsewhere);
-        reader.read_tables(table.get_ref(), "");
-        found = reader.found;
-    }
-    let mut problems = report.problems;
-    problems.sort_by_key(|problem| (problem.line, problem.column));
-    let is_valid = problems.iter().all(|problem| problem.severity < Severity::Error);
-    if is_valid { Ok(found) } else { Err(problems) }
-}
-
-impl ParsedConfig {
-    /// Returns the mistakes in the files with overrides. rosterd uses the configuration in spite of them, and serves the
-    /// last valid overrides.
-    #[must_use]
-    pub fn check_overrides_files(&self) -> Vec<Diagnostic> {
-        let problems = |domain: &DomainConfig| {
-            read_overrides_file(&domain.name, &domain.names, &domain.local_overrides).err()
-        };
-        let found = self.config.domains.iter().filter_map(problems).flatten();
-        found.map(|problem| Diagnostic { severity: Severity::Refusal, ..problem }).collect()
-    }
-}
-
 /// Reads tables with overrides.
-struct OverrideReader<'c, 'r, 't> {
+pub(crate) struct OverrideReader<'c, 'r, 't> {
     report: &'r mut LoadReport<'t>,
     names: &'c NameConfig,
     /// Overrides that were read before, from the configuration.
     configured: &'c LocalOverrides,
     /// The table of those.
     elsewhere: &'c str,
-    found: LocalOverrides,
+    /// All overrides so far.
+    pub found: LocalOverrides,
     user_values: GivenValues,
     group_values: GivenValues,
 }
@@ -222,7 +143,7 @@ impl GivenValues {
 }
 
 impl<'c, 'r, 't> OverrideReader<'c, 'r, 't> {
-    fn new(
+    pub fn new(
         report: &'r mut LoadReport<'t>,
         names: &'c NameConfig,
         configured: &'c LocalOverrides,
@@ -240,7 +161,7 @@ impl<'c, 'r, 't> OverrideReader<'c, 'r, 't> {
     }
 
     /// Reads the tables `user` and `group`. Their paths begin with `prefix`.
-    fn read_tables(&mut self, table: &DeTable<'_>, prefix: &str) {
+    pub fn read_tables(&mut self, table: &DeTable<'_>, prefix: &str) {
         for (key, _) in table {
             let name = &**key.get_ref();
             if !matches!(name, "user" | "group") {
@@ -333,7 +254,7 @@ fn group_override(section: &mut TomlSection<'_, '_, '_, '_>) -> GroupOverride {
 fn check_values(
     section: &mut TomlSection<'_, '_, '_, '_>,
     is_empty: bool,
-    place: &std::ops::Range<usize>,
+    place: &Range<usize>,
     path: &str,
 ) {
     let before = section.report.problems.len();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Local overrides: in the configuration, and in a file of their own.
+//! Local overrides: in the configuration, and in a separate file.
 
 use roster_config::{
     Config, GroupOverride, LocalOverrides, NameCase, NameConfig, OverridesConfig, UserOverride,

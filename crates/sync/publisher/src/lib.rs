@@ -24,6 +24,7 @@
 //! | `entry_counts` | counts of entries |
 //! | `failures` | lookups that failed recently |
 //! | `rejections` | rejected entries, as the administrator sees them |
+//! | `printable` | names as text for reports |
 //! | `published_counts` | counts for the status |
 //! | `on_demand` | lookups in domains that are not mirrored |
 //! | `lookup_overlay` | lookup results that no fetched state has yet |
@@ -64,6 +65,7 @@ mod own;
 mod own_record;
 #[cfg(test)]
 mod precedence;
+mod printable;
 mod publish_rate;
 mod published_counts;
 mod rejections;

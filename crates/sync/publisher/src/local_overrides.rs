@@ -14,6 +14,7 @@ use std::sync::Arc;
 /// The overrides of a domain. Names are in the form of [`NameConfig::override_key`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DomainOverrides {
+    is_unknown: bool,
     names: NameConfig,
     users: HashMap<Vec<u8>, UserOverride>,
     groups: HashMap<Vec<u8>, GroupOverride>,
@@ -45,6 +46,18 @@ impl DomainOverrides {
             made.given_to_groups.add(names, key, group.name.as_deref(), group.gid);
         }
         made
+    }
+
+    /// Returns the overrides of a domain with a file that was not read yet.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self { is_unknown: true, ..Self::default() }
+    }
+
+    /// Returns whether the overrides are known.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.is_unknown
     }
 
     /// Returns whether there are none.

@@ -58,7 +58,7 @@ impl OverridesFile {
     pub(super) async fn follow(mut self) {
         let now = SystemTime::now();
         let settled = stamps(&self.path).filter(|stamps| stamps.was_stable(now, STABLE_FOR));
-        // The stamps at the beginning of a quiet period that has ended. Those of a missing file are `None`.
+        // The stamps at the beginning of a quiet period that has ended. A missing file has `None`.
         let mut quiet = settled.map(Some);
         loop {
             let read = self.read().await;

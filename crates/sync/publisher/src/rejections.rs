@@ -2,6 +2,7 @@
 //! Reports on the publisher's entries: rejected ones with counts and reasons, and the details of a name.
 
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
+use super::printable::printable;
 use super::state::{DomainState, PublisherState};
 use roster_admission::{AsGroup as _, Refusal};
 use roster_bus::domain_image::NO_REFERENCE;
@@ -12,8 +13,6 @@ use roster_request::LookupKind;
 use std::collections::HashSet;
 use tracing::trace;
 
-/// Longest name in a report, in bytes. Longer names are rejected anyway, and 10,000 of them fit into one message.
-const NAME_BYTES_MAX: usize = 256;
 /// Rejected entries of one snapshot in the trace log.
 const LOGGED_MAX: usize = 1000;
 /// Members of a group, or groups of a user, in a report.
@@ -229,24 +228,4 @@ fn capped_names(names: impl Iterator<Item = String>) -> Vec<String> {
         some.push(format!("… and {more} more"));
     }
     some
-}
-
-/// Converts any bytes to printable text. The bus carries no NUL, and a terminal must not receive an escape sequence.
-pub(super) fn printable(bytes: &[u8]) -> String {
-    let cut = &bytes[..bytes.len().min(NAME_BYTES_MAX)];
-    let mut text = String::with_capacity(cut.len());
-    for chunk in cut.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                text.extend(c.escape_default());
-            } else {
-                text.push(c);
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| text.extend(byte.escape_ascii().map(char::from)));
-    }
-    if cut.len() < bytes.len() {
-        text.push('…');
-    }
-    text
 }

@@ -12,14 +12,14 @@ use super::lookup_overlay::LookupOverlay;
 use super::merge::{DomainSource, MergedDomains, Ownership, merge};
 use super::model_entry::ModelEntry;
 use super::name_owners::NameScheme;
+use super::printable::printable;
 use super::published_counts::domain_counts;
-use super::rejections::printable;
 use super::snapshot_build::build;
 use crate::role_config::{DomainRules, PublisherRoleConfig};
 use roster_admission::{AsGroup as _, DomainNames, Locals, Refusal, Rules};
 use roster_bus::domain_image::{COMPLETE, CURRENT, REMOVALS_JUDGED, Record};
 use roster_bus::interfaces::{PublishedDomain, ServedUser};
-use roster_config::{DomainMode, LocalOverrides, WhenAway};
+use roster_config::{DomainMode, WhenAway};
 use roster_messages::{Message, table::daemon};
 use roster_names::qualified_forms;
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
@@ -89,13 +89,17 @@ pub struct DomainState {
     held_removals: Option<u64>,
     /// Expiry of an approval, and the number of approved removals.
     confirmed_removals: Option<(Instant, u64)>,
-    /// The reason why updates are rejected. Empty while they are accepted.
-    update_error: String,
-    /// Whether the local overrides are known. No entry is served before.
-    has_overrides: bool,
-    /// The reason why the file with overrides is rejected. Empty while it is accepted.
-    overrides_error: String,
+    errors: DomainErrors,
     counts: PublishedDomain,
+}
+
+/// Faults of a domain that the status shows.
+#[derive(Default)]
+struct DomainErrors {
+    /// The reason why updates are rejected. Empty while they are accepted.
+    update: String,
+    /// The reason why the file with overrides is rejected. Empty while it is accepted.
+    overrides: String,
 }
 
 /// Everything.
@@ -226,7 +230,7 @@ impl PublisherState {
 
     /// Stores the reason why a backend's updates are rejected. Returns whether it is new.
     pub fn set_update_error(&mut self, position: usize, why: &str) -> bool {
-        let not_taken = &mut self.domains[position].update_error;
+        let not_taken = &mut self.domains[position].errors.update;
         let is_news = not_taken != why;
         *not_taken = why.to_owned();
         is_news
@@ -235,10 +239,9 @@ impl PublisherState {
     /// Replaces the local overrides of a domain, and applies them to its entries. Returns whether they changed.
     pub fn set_overrides(&mut self, position: usize, overrides: DomainOverrides) -> bool {
         let domain = &mut self.domains[position];
-        domain.overrides_error.clear();
-        let is_first = !std::mem::replace(&mut domain.has_overrides, true);
+        domain.errors.overrides.clear();
         if **domain.entries.overrides() == overrides {
-            return is_first;
+            return false;
         }
         let overrides = Arc::new(overrides);
         domain.rules.reserved = Arc::clone(overrides.reserved());
@@ -250,7 +253,7 @@ impl PublisherState {
 
     /// Stores the reason why a file with overrides is rejected. Returns whether it is new.
     pub fn set_overrides_error(&mut self, position: usize, why: &str) -> bool {
-        let error = &mut self.domains[position].overrides_error;
+        let error = &mut self.domains[position].errors.overrides;
         let is_news = error != why;
         why.clone_into(error);
         is_news
@@ -431,12 +434,14 @@ impl PublisherState {
                 || domain.is_unread() && self.behind(*position).any(is_served)
         };
         let missing = self.domains.iter().enumerate().find(missing);
-        missing.map(|(_, DomainState { name, held_removals: held, has_overrides, .. })| match held {
-            _ if !has_overrides => format!("the overrides of domain {name} can be read"),
-            Some(_) => {
+        missing.map(|(_, domain)| match (&domain.name, domain.held_removals) {
+            (name, _) if !domain.has_overrides() => {
+                format!("the overrides of domain {name} can be read")
+            }
+            (name, Some(_)) => {
                 format!("the removals of domain {name} are confirmed: roster domain approve-removals {name}")
             }
-            None => format!("domain {name} can be read"),
+            (name, None) => format!("domain {name} can be read"),
         })
     }
 
@@ -456,7 +461,7 @@ impl PublisherState {
                 Ok(None) | Err(_) => false,
             })
         })?;
-        domain.rules.user(&user, self.locals.as_ref()?).ok().filter(|_| domain.has_overrides)?;
+        domain.rules.user(&user, self.locals.as_ref()?).ok().filter(|_| domain.has_overrides())?;
         let [at, _] = qualified_forms(user.name);
         let alone = at.filter(|form| domain.rules.names.is_called(form.domain));
         // The rules reject a name and a uid of an override, so these are the directory's.
@@ -587,8 +592,8 @@ impl PublisherState {
         let counts = self.domains.iter().enumerate().map(|(position, domain)| PublishedDomain {
             present: domain.entries.is_present,
             held_removals: domain.held_removals.unwrap_or_default(),
-            not_taken: domain.update_error.clone(),
-            overrides_error: domain.overrides_error.clone(),
+            not_taken: domain.errors.update.clone(),
+            overrides_error: domain.errors.overrides.clone(),
             waits_for: self
                 .unread_before(position)
                 .map(|unread| unread.name.clone())
@@ -633,9 +638,10 @@ impl DomainState {
         let names = DomainNames::new(&rules.name, &rules.names, all);
         let DomainRules { name, mode, min_id, max_id, mass_deletion, when_away, overrides, .. } =
             rules.clone();
-        let has_overrides = overrides.file.is_none();
-        let given = if has_overrides { overrides.entries } else { LocalOverrides::default() };
-        let given = Arc::new(DomainOverrides::new(given, &rules.names));
+        let given = Arc::new(match overrides.file {
+            Some(_) => DomainOverrides::unknown(),
+            None => DomainOverrides::new(overrides.entries, &rules.names),
+        });
         let mut entries = DomainModel::new(mode == DomainMode::Replicate);
         entries.set_overrides(&given);
         Self {
@@ -660,9 +666,7 @@ impl DomainState {
             is_awaited: true,
             held_removals: None,
             confirmed_removals: None,
-            update_error: String::new(),
-            has_overrides,
-            overrides_error: String::new(),
+            errors: DomainErrors::default(),
         }
     }
 
@@ -672,12 +676,12 @@ impl DomainState {
 
     /// Whether its entries are unknown: it is mirrored, and was never read, or its overrides were not.
     fn is_unread(&self) -> bool {
-        !self.has_overrides || self.mode == DomainMode::Replicate && !self.entries.is_present
+        !self.has_overrides() || self.mode == DomainMode::Replicate && !self.entries.is_present
     }
 
-    /// Whether the local overrides are known.
+    /// Whether the local overrides are known. No entry is served before.
     pub(super) fn has_overrides(&self) -> bool {
-        self.has_overrides
+        self.entries.overrides().is_known()
     }
 
     /// Returns the entries that the last publication served.
