@@ -61,19 +61,26 @@ impl OverridesFile {
         // The stamps at the beginning of a quiet period that has ended. A missing file has `None`.
         let mut quiet = settled.map(Some);
         loop {
-            let read = self.read().await;
-            if quiet.is_some() && quiet == Some(stamps(&self.path)) {
-                let is_valid = self.apply(read).await;
-                match is_valid {
-                    true => drop(self.watch.wait_for_change().await),
-                    false => {
-                        let _ = timeout(RETRY_INTERVAL, self.watch.wait_for_change()).await;
-                    }
+            if let Some(before) = quiet {
+                let read = self.read().await;
+                if before == stamps(&self.path) {
+                    let is_valid = self.apply(read).await;
+                    self.wait_for_change(is_valid).await;
                 }
             }
             let before = stamps(&self.path);
             let is_quiet = timeout(STABLE_FOR, self.watch.wait_for_change()).await.is_err();
             quiet = is_quiet.then_some(before);
+        }
+    }
+
+    /// Waits until the file is read again.
+    async fn wait_for_change(&mut self, is_valid: bool) {
+        let change = self.watch.wait_for_change();
+        if is_valid {
+            change.await;
+        } else {
+            let _ = timeout(RETRY_INTERVAL, change).await;
         }
     }
 
