@@ -6,8 +6,8 @@ use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::test_host::find_tool;
 use roster_system_tests::{
-    DomainTable, LdifBuilder, Rosterd, Schema, Slapd, SlapdOptions, needs_root, run, wait_for,
-    wait_until,
+    DomainTable, LdifBuilder, ProgramOutput, Rosterd, Schema, Slapd, SlapdOptions, needs_root, run,
+    wait_for, wait_until,
 };
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -60,6 +60,11 @@ fn directory() -> Slapd {
 
 fn domain(slapd: &Slapd, mode: &str) -> DomainTable {
     DomainTable::ldap("corp", slapd).with("mode", &format!("{mode:?}"))
+}
+
+/// The output of a command that may have failed.
+fn said(done: &ProgramOutput) -> String {
+    String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
 /// Waits until the status of the domain has an error of overrides with this text, or none.
@@ -151,13 +156,13 @@ fn overrides_file_change_needs_no_reload() {
         expect_error(&rosterd, Some("overrides.toml:3: user.alice.uid: "));
         expect("bob", Some("bob:*:6000"));
         let status = rosterd.roster(&["status"]);
-        assert!(status.code != 0 && status.text().contains("[RST-3790]"), "{}", status.text());
+        assert!(status.code != 0 && said(&status).contains("[RST-3790]"), "{}", said(&status));
         let config = rosterd.config();
         let checked = rosterd.roster(&["check-config", config.to_str().expect("a path")]);
         assert!(
-            checked.code != 0 && checked.text().contains("overrides.toml:3: user.alice.uid: "),
+            checked.code != 0 && said(&checked).contains("overrides.toml:3: user.alice.uid: "),
             "{}",
-            checked.text()
+            said(&checked)
         );
         fs::remove_file(file.path()).expect("remove");
         expect_error(&rosterd, Some("cannot be read"));
@@ -214,7 +219,7 @@ fn overrides_are_rejected_by_name() {
         assert!(rejected.contains(entry) && rejected.contains(code), "{entry} {code}: {rejected}");
     }
     assert!(rejected.contains("(override of bob)"), "{rejected}");
-    let status = rosterd.roster(&["status"]).text();
+    let status = said(&rosterd.roster(&["status"]));
     assert!(status.contains("[RST-3791]") && status.contains("user nobody-knows"), "{status}");
 }
 
@@ -248,7 +253,7 @@ fn overrides_user_logs_in_by_new_name() {
             "{answer}"
         );
         let access = rosterd.roster(&["access", "al"]);
-        assert_eq!(access.code, 0, "{}{}", access.text(), access.error());
+        assert_eq!(access.code, 0, "{}{}", said(&access), access.error());
         assert!(
             access.text().starts_with("al (alice in the directory) of corp may log in"),
             "{}",
