@@ -908,6 +908,7 @@ fn cache_in(folder: &Path, mode: DomainMode) -> CacheWriter {
         max_id: 60_000,
         mode,
         overrides: HomeShellOverrides::default(),
+        local_overrides: roster_config::OverridesConfig::default(),
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),

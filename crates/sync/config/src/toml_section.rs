@@ -179,7 +179,7 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
 
     /// Returns whether the file has the table without keys.
     pub fn is_empty(&self) -> bool {
-        self.table.is_some_and(|table| table.is_empty())
+        self.table.is_some_and(toml::map::Map::is_empty)
     }
 
     /// Returns a subtable, which is read separately.

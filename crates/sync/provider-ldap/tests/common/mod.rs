@@ -401,6 +401,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         max_id: 60_000,
         mode: DomainMode::Replicate,
         overrides: HomeShellOverrides::default(),
+        local_overrides: roster_config::OverridesConfig::default(),
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
