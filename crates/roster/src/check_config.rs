@@ -168,8 +168,16 @@ fn summary(file: &Path, parsed: Option<&ParsedConfig>, problems: &[Diagnostic]) 
             let and =
                 if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
             let worst = problems.iter().map(|problem| problem.severity).max();
+            // Other files with mistakes of this severity are those of overrides.
+            let is_of_overrides = |problem: &Diagnostic| {
+                problem.severity < Severity::Refusal
+                    || parsed.is_some_and(|parsed| !parsed.files.contains(&problem.file))
+            };
             let effect = match worst {
-                Some(Severity::Refusal) => "rosterd would deny logins, binds or overrides",
+                Some(Severity::Refusal) if problems.iter().all(is_of_overrides) => {
+                    "rosterd would keep the last overrides, and at a start wait for valid ones"
+                }
+                Some(Severity::Refusal) => "rosterd would deny logins or binds",
                 _ => "rosterd would reject this configuration",
             };
             format!("{file}: {}{and}; {effect}", count_with_noun(errors as u64, "error"))
