@@ -98,6 +98,7 @@ fn check(
             let mut problems = parsed.warnings.clone();
             let was_used = roster_config::was_keytab_used(Path::new(STATE_DIR));
             problems.extend(secret_problems(&parsed, was_used, credentials));
+            problems.extend(parsed.check_overrides_files());
             problems.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
             problems.extend(socket_path_error(&parsed, run_dir));
             problems.extend(source_warnings(&parsed));
@@ -167,7 +168,15 @@ fn summary(file: &Path, parsed: Option<&ParsedConfig>, problems: &[Diagnostic]) 
             let and =
                 if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
             let worst = problems.iter().map(|problem| problem.severity).max();
+            // Other files with mistakes of this severity are those of overrides.
+            let is_of_overrides = |problem: &Diagnostic| {
+                problem.severity < Severity::Refusal
+                    || parsed.is_some_and(|parsed| !parsed.files.contains(&problem.file))
+            };
             let effect = match worst {
+                Some(Severity::Refusal) if problems.iter().all(is_of_overrides) => {
+                    "rosterd would keep the last overrides, and at a start wait for valid ones"
+                }
                 Some(Severity::Refusal) => "rosterd would deny logins or binds",
                 _ => "rosterd would reject this configuration",
             };

@@ -35,8 +35,9 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
         }
         let role = RoleName::Backend(found.domain.clone());
         let who = LoginRequest {
-            user: found.name.clone(),
-            uid: found.uid,
+            user: found.directory_name.clone(),
+            uid: found.directory_uid,
+            host_uid: found.uid,
             service: args.service.clone(),
             remote_host: args.rhost.clone().unwrap_or_default(),
             ..LoginRequest::default()
@@ -44,7 +45,7 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
         let tried = match args.password {
             true => Some(password_trial::try_password(
                 &args.bus.run_dir,
-                &found.name,
+                args.user.as_bytes(),
                 found.uid,
                 &args.service,
             )?),
@@ -96,7 +97,11 @@ fn is_in(text: &[u8], name: &[u8]) -> bool {
 }
 
 fn as_text(args: &AccessArgs, found: &ServedUser, explained: &AccessExplanation) -> String {
-    let user = printable(&String::from_utf8_lossy(&found.name)).to_string();
+    let mut user = printable(&String::from_utf8_lossy(&found.name)).to_string();
+    if found.name != found.directory_name {
+        let native = String::from_utf8_lossy(&found.directory_name);
+        user += &format!(" ({} in the directory)", printable(&native));
+    }
     let may = if explained.lets_in { "may" } else { "may not" };
     let service = printable(&args.service);
     let mut text = format!(
@@ -136,6 +141,7 @@ fn as_json(
     json!({
         "user": String::from_utf8_lossy(&found.name),
         "uid": found.uid,
+        "directory_user": String::from_utf8_lossy(&found.directory_name),
         "service": args.service,
         "domain": found.domain,
         "local": false,
@@ -162,7 +168,13 @@ mod tests {
     fn a_decision_is_told_rule_by_rule() {
         let cli = Cli::parse_from(["roster", "access", "alice", "--service", "cron"]);
         let Command::Access(args) = cli.command else { panic!("another command") };
-        let found = ServedUser { domain: "corp".into(), name: b"alice".to_vec(), uid: 5001 };
+        let found = ServedUser {
+            domain: "corp".into(),
+            name: b"al".to_vec(),
+            uid: 6001,
+            directory_name: b"alice".to_vec(),
+            directory_uid: 5001,
+        };
         let explained = AccessExplanation {
             verdict: "locked".into(),
             lets_in: false,
@@ -175,7 +187,7 @@ mod tests {
         };
         assert_eq!(
             as_text(&args, &found, &explained),
-            "alice of corp may not log in by cron: locked\n  \
+            "al (alice in the directory) of corp may not log in by cron: locked\n  \
              ✓ shadowExpire   the account does not expire\n  \
              ✗ nsAccountLock  true\\u{1b}[2J (locked)\n  \
              ✗ denied_users   the user is in the list\n  \

@@ -184,7 +184,18 @@ fn as_text(map: EntryMap, entry: &EntryDetails) -> String {
             row("members", &related());
         }
     }
+    for (field, value) in &entry.directory {
+        text += &format!("    override of {field}: {} in the directory\n", printable(value));
+    }
     text
+}
+
+/// Returns the values of the directory that an override replaces. `null` without an override.
+fn replaced_values(entry: &EntryDetails) -> Value {
+    let values = entry.directory.iter();
+    let values: serde_json::Map<String, Value> =
+        values.map(|(field, value)| (field.clone(), Value::from(value.clone()))).collect();
+    if values.is_empty() { Value::Null } else { Value::Object(values) }
 }
 
 /// Returns the gid of a group. `None` for a group that only nests.
@@ -206,6 +217,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
             "shell": detail(2),
             "replaced_shell": detail(3),
             "groups": entry.related,
+            "directory": replaced_values(entry),
             "refused": refused,
             "code": Some(&entry.refused_code).filter(|code| !code.is_empty()),
         }),
@@ -214,6 +226,7 @@ fn as_json(map: EntryMap, entry: &EntryDetails) -> Value {
             "name": entry.name,
             "gid": group_gid(entry),
             "members": entry.related,
+            "directory": replaced_values(entry),
             "refused": refused,
             "code": Some(&entry.refused_code).filter(|code| !code.is_empty()),
         }),
@@ -234,7 +247,8 @@ async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<bool> {
         let role = RoleName::Backend(domain.clone());
         let backend = bus.backend(domain).await?;
         for one @ (kind, name) in &wanted {
-            match backend.expire(lookup_number(*kind), name.as_bytes()).await {
+            let native = directory_name(&bus, domain, *kind, name).await?;
+            match backend.expire(lookup_number(*kind), &native).await {
                 Ok(true) => missing.retain(|name| name != one),
                 Ok(false) => {}
                 Err(error) => {
@@ -262,6 +276,22 @@ async fn expire(args: &ExpireArgs, out: &mut dyn Write) -> Result<bool> {
         writeln!(out, "{}", expired_text(names, domains.len() as u64))?;
     }
     Ok(unknown == 0)
+}
+
+/// Returns the name in a domain's directory of the entry with that name on this host. Backends know it alone. The empty
+/// name stands for all entries.
+async fn directory_name(
+    bus: &BusClient,
+    domain: &str,
+    kind: LookupKind,
+    name: &str,
+) -> Result<Vec<u8>> {
+    if name.is_empty() {
+        return Ok(Vec::new());
+    }
+    let publisher = bus.publisher().await?;
+    let found = publisher.directory_name(domain, lookup_number(kind), name.as_bytes()).await;
+    Ok(found.map_err(|error| call_error(&RoleName::Publisher, &error))?)
 }
 
 /// Whether one of the domains has an entry of that name, served or not. The empty name stands for all entries.
@@ -305,7 +335,8 @@ async fn forget(args: &ExpireArgs, out: &mut dyn Write) -> Result<()> {
         let role = RoleName::Backend(domain.clone());
         let backend = bus.backend(&domain).await?;
         for name in &names {
-            let gone = backend.forget_credentials(name.as_bytes()).await;
+            let native = directory_name(&bus, &domain, LookupKind::UserByName, name).await?;
+            let gone = backend.forget_credentials(&native).await;
             forgotten += gone.map_err(|error| call_error(&role, &error))?;
         }
     }
@@ -452,6 +483,7 @@ mod tests {
             gid: 20_001,
             details: ["Alice\x1b", "/home/alice", "/no", "/bin/x"].map(str::to_owned).to_vec(),
             related: (0..25).map(|n| format!("g{n}")).collect(),
+            directory: Vec::new(),
             refused: "an earlier domain has this name".to_owned(),
             refused_code: "RST-5119".to_owned(),
         };
@@ -465,5 +497,23 @@ mod tests {
         let group = EntryDetails { related: Vec::new(), refused: String::new(), ..user };
         assert!(as_text(EntryMap::Group, &group).starts_with("group alice of corp: served\n"));
         assert_eq!(as_json(EntryMap::Group, &group)["refused"], Value::Null);
+        assert_eq!(as_json(EntryMap::Group, &group)["directory"], Value::Null);
+    }
+
+    #[test]
+    fn cache_show_has_values_of_directory() {
+        let replaced = [("name", "alice"), ("uid", "5001")];
+        let entry = EntryDetails {
+            domain: "corp".to_owned(),
+            name: "al".to_owned(),
+            directory: replaced.map(|(field, value)| (field.into(), value.into())).to_vec(),
+            ..EntryDetails::default()
+        };
+        let text = as_text(EntryMap::User, &entry);
+        let wanted = "    override of name: alice in the directory\n    \
+                      override of uid: 5001 in the directory\n";
+        assert!(text.starts_with("user al of corp: served\n") && text.ends_with(wanted), "{text}");
+        let json = as_json(EntryMap::User, &entry);
+        assert_eq!(json["directory"], json!({"name": "alice", "uid": "5001"}));
     }
 }

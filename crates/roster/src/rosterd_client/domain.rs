@@ -118,6 +118,8 @@ fn as_text(
         row("served", &entries(counts.users, counts.groups));
         row("waits for", &counts.waits_for);
     }
+    let overrides_error = counts.map(|counts| counts.overrides_error.replace('\n', "; "));
+    row("overrides", &overrides_error.unwrap_or_default());
     row("update error", counts.map_or("", |counts| &counts.not_taken));
     let refused = counts.into_iter().flat_map(|counts| &counts.refused).map(|one| one.entries);
     match status.rejected + refused.sum::<u64>() {

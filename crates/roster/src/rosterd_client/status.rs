@@ -333,6 +333,8 @@ pub fn domain_json(
         let more = json!({
             "waiting_for": non_empty(&counts.waits_for),
             "update_error": non_empty(&counts.not_taken),
+            "overrides_error": non_empty(&counts.overrides_error),
+            "unused_overrides": counts.unused_overrides,
             "served_users": counts.users,
             "served_groups": counts.groups,
             "resolved_members": counts.listed,

@@ -47,7 +47,7 @@ const PUBLISHER_CHECKS: [fn(&PublisherStatus) -> Option<Finding>; 6] = [
 ];
 
 /// The checks of a domain, except for entries that the publisher rejects.
-const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 18] = [
+const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 20] = [
     check_backend,
     check_directory,
     check_credentials_file,
@@ -65,6 +65,8 @@ const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 18] = [
     check_unreadable_entries,
     check_emptiness,
     check_updates,
+    check_overrides,
+    check_unused_overrides,
     check_earlier_domain,
 ];
 
@@ -369,6 +371,28 @@ fn check_updates(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     })
 }
 
+fn check_overrides(domain: &ExaminedDomain<'_>) -> Option<Finding> {
+    let error = &domain.counts?.overrides_error;
+    (!error.is_empty()).then(|| {
+        let mistakes = error.trim_end().replace('\n', "\n    ");
+        let text = format!("{}: the overrides have errors:\n    {mistakes}", domain.name);
+        problem(CHECK, &status::OVERRIDES_REJECTED, text)
+    })
+}
+
+fn check_unused_overrides(domain: &ExaminedDomain<'_>) -> Option<Finding> {
+    let unused = &domain.counts?.unused_overrides;
+    (!unused.is_empty()).then(|| {
+        let names: Vec<String> = unused.iter().map(|name| printable(name).to_string()).collect();
+        let text = format!(
+            "{}: the directory lacks entries with an override: {}",
+            domain.name,
+            names.join(", ")
+        );
+        warning(CHECK, &status::OVERRIDES_UNUSED, text)
+    })
+}
+
 fn check_earlier_domain(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     let first = &domain.counts?.waits_for;
     (!first.is_empty()).then(|| {
@@ -599,6 +623,20 @@ mod tests {
         let found = found(&report, &status::UPDATES_REJECTED);
         assert_eq!(found.text, "corp: the publisher rejects its updates: it is too long");
         assert_eq!(found.level, FindingLevel::Problem);
+    }
+
+    #[test]
+    fn status_faults_of_overrides_have_codes() {
+        let mut report = report();
+        let counts = &mut report.publisher.as_mut().unwrap().domains[0];
+        counts.overrides_error = "x.toml:1: a\nx.toml:2: b".to_owned();
+        counts.unused_overrides = vec!["user alice".to_owned(), "group staff".to_owned()];
+        let rejected = found(&report, &status::OVERRIDES_REJECTED);
+        let text = "corp: the overrides have errors:\n    x.toml:1: a\n    x.toml:2: b";
+        assert_eq!((&*rejected.text, rejected.level), (text, FindingLevel::Problem));
+        let unused = found(&report, &status::OVERRIDES_UNUSED);
+        let text = "corp: the directory lacks entries with an override: user alice, group staff";
+        assert_eq!((&*unused.text, unused.level), (text, FindingLevel::Warning));
     }
 
     #[test]

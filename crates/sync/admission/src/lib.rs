@@ -7,11 +7,13 @@
 mod domain_names;
 mod locals;
 mod name_set;
+mod reserved;
 mod shells;
 
 pub use domain_names::DomainNames;
 pub use locals::{IdRanges, LocalFiles, Locals, read_shells};
 pub use name_set::NameSet;
+pub use reserved::{OverriddenFields, ReservedIdentities};
 
 use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, ServingConfig, USERS_GID};
 use roster_messages::{Message, table::directory};
@@ -19,6 +21,7 @@ use roster_passwd_format::{Group, User};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// Limit of the name of a user or group. glibc's LOGIN_NAME_MAX is 256 with its NUL.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -122,12 +125,19 @@ pub struct Rules {
     pub names: DomainNames,
     /// Home directories and shells of the users.
     pub serving: ServingConfig,
+    /// Names and ids that local overrides give.
+    pub reserved: Arc<ReservedIdentities>,
 }
 
 /// A type that has the fields of a user.
 pub trait AsUser {
     /// Returns the fields.
     fn as_user(&self) -> User<'_>;
+
+    /// Returns the fields that a local override gives.
+    fn overridden(&self) -> OverriddenFields {
+        OverriddenFields::default()
+    }
 }
 
 /// A type that has the fields of a group.
@@ -136,6 +146,11 @@ pub trait AsGroup {
     fn name(&self) -> &[u8];
     /// Returns the gid.
     fn gid(&self) -> u32;
+
+    /// Returns the fields that a local override gives.
+    fn overridden(&self) -> OverriddenFields {
+        OverriddenFields::default()
+    }
 }
 
 impl AsUser for User<'_> {
@@ -233,6 +248,10 @@ pub enum Refusal {
     PrivateGroup,
     /// The name means an entry of another domain.
     OtherDomain,
+    /// A local override gives the name to another entry.
+    NameOverridden,
+    /// A local override gives the id to another entry.
+    IdOverridden(Id, u32),
     /// The name is the number of a local id, of an id below the smallest one, or of another entry's id.
     NumberIsId,
 }
@@ -320,6 +339,10 @@ impl fmt::Display for Refusal {
             Self::Nested => write!(f, "nested groups exceed the membership limit"),
             Self::PrivateGroup => write!(f, "the private group of the user is rejected"),
             Self::OtherDomain => write!(f, "the name has the form of a name in another domain"),
+            Self::NameOverridden => write!(f, "an override gives this name to another entry"),
+            Self::IdOverridden(kind, id) => {
+                write!(f, "an override gives {kind} {id} to another entry")
+            }
             Self::NumberIsId => write!(f, "the name is the number of another id"),
             Self::ForeignGroup(gid) => {
                 write!(f, "primary gid {gid} is a group of a higher-priority domain")
@@ -346,6 +369,7 @@ impl Refusal {
                 format!("{kind}s that are subordinate ids of local users")
             }
             Self::IdTaken(kind, _, owner) => format!("{kind}s that {owner} has"),
+            Self::IdOverridden(kind, _) => format!("{kind}s that overrides give to other entries"),
             Self::ForeignGroup(_) => {
                 "primary gids that are groups of a higher-priority domain".into()
             }
@@ -385,6 +409,8 @@ impl Refusal {
             Self::Nested => &directory::GROUPS_NESTED_TOO_LARGE,
             Self::PrivateGroup => &directory::PRIVATE_GROUP_REJECTED,
             Self::OtherDomain => &directory::NAME_OF_OTHER_DOMAIN,
+            Self::NameOverridden => &directory::NAME_OF_OVERRIDE,
+            Self::IdOverridden(..) => &directory::ID_OF_OVERRIDE,
             Self::NumberIsId => &directory::NUMERIC_NAME_IS_ID,
         }
     }
@@ -506,6 +532,7 @@ impl Rules {
             exceptions: host.exceptions.clone(),
             names: DomainNames::of_domain(domain),
             serving: domain.serving.clone(),
+            reserved: Arc::default(),
         }
     }
 
@@ -524,6 +551,7 @@ impl Rules {
                 empty_homes: all.clone().any(|rules| rules.serving.empty_homes),
                 ..ServingConfig::default()
             },
+            reserved: Arc::default(),
         })
     }
 
@@ -565,6 +593,10 @@ impl Rules {
         if !shell.is_empty() {
             folder(TextField::Shell, shell)?;
         }
+        if !self.reserved.is_empty() {
+            let key = self.names.config().override_key(user.name);
+            self.reserved.check_user(&key, (user.uid, user.gid), entry.overridden())?;
+        }
         let replacement_shell = self.replacement_shell(shell, locals);
         Ok(Admitted { entry, name, replacement_shell })
     }
@@ -602,6 +634,10 @@ impl Rules {
             return Err(Refusal::Local(Id::Gid, gid));
         }
         self.shared_gid(Id::Gid, gid, locals)?;
+        if !self.reserved.is_empty() {
+            let key = self.names.config().override_key(group.name());
+            self.reserved.check_group(&key, gid, group.overridden())?;
+        }
         Ok(Admitted { entry: group, name, replacement_shell: None })
     }
 
@@ -868,6 +904,7 @@ mod tests {
             exceptions: AdmissionExceptions::default(),
             names: DomainNames::default(),
             serving: ServingConfig::default(),
+            reserved: Arc::default(),
         }
     }
 
@@ -1072,5 +1109,61 @@ mod tests {
         }
         let relative = User { shell: Some(b"bash"), ..USER };
         assert!(rules.user(&relative, &locals).is_err(), "another shell hides no faulty entry");
+    }
+
+    /// A user with fields of an override.
+    struct Overridden(User<'static>, OverriddenFields);
+
+    impl AsUser for Overridden {
+        fn as_user(&self) -> User<'_> {
+            self.0
+        }
+
+        fn overridden(&self) -> OverriddenFields {
+            self.1
+        }
+    }
+
+    #[test]
+    fn admission_value_of_override_is_reserved() {
+        let text = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\npasswd = '/p'\n\
+                    group = '/g'\ncase = 'insensitive'\n[domain.lab.override]\n\
+                    user.alice = { name = 'Al', uid = 6000 }\n\
+                    group.staff = { name = 'Crew', gid = 7000 }\n";
+        let config = roster_config::parse(text).unwrap().config;
+        let overrides = &config.domains[0].local_overrides.entries;
+        let reserved = ReservedIdentities::new(overrides, &config.domains[0].names);
+        let rules = Rules {
+            reserved: Arc::new(reserved),
+            max_id: 60_000,
+            ..Rules::new(&config.domains[0], &config.host)
+        };
+        let none = OverriddenFields::default();
+        let all = OverriddenFields { name: true, id: true, primary_gid: true };
+        for (name, uid, gid, own, message) in [
+            ("bob", 5000, 5000, none, None),
+            ("AL", 5000, 5000, none, Some(&directory::NAME_OF_OVERRIDE)),
+            ("bob", 6000, 5000, none, Some(&directory::ID_OF_OVERRIDE)),
+            ("bob", 5000, 7000, none, Some(&directory::ID_OF_OVERRIDE)),
+            ("al", 6000, 7000, all, None),
+            ("root", 6000, 7000, all, Some(&directory::NAME_ROOT)),
+            ("sudo", 6000, 7000, all, Some(&directory::PRIVILEGED_NAME)),
+            ("al", 0, 7000, all, Some(&directory::ID_RESERVED)),
+        ] {
+            let name = name.as_bytes();
+            let dir = Some(&b"/home/x"[..]);
+            let user = User { name, passwd: None, uid, gid, gecos: None, dir, shell: None };
+            let refusal = rules.user(&Overridden(user, own), &Locals::default()).err();
+            let found = refusal.map(|refusal| refusal.message());
+            assert_eq!(found, message, "{} {uid} {gid}", name.escape_ascii());
+        }
+        for (name, gid, message) in [
+            (&b"crew"[..], 5000, Some(&directory::NAME_OF_OVERRIDE)),
+            (b"staff", 7000, Some(&directory::ID_OF_OVERRIDE)),
+            (b"al", 6000, None),
+        ] {
+            let refusal = rules.group(&Group { name, passwd: None, gid }, &Locals::default()).err();
+            assert_eq!(refusal.map(|refusal| refusal.message()), message, "{gid}");
+        }
     }
 }

@@ -433,7 +433,7 @@ mod tests {
     async fn krb5_unusable_name_or_ticket_has_code() {
         let (program, _silent) = played();
         let krb5 = Krb5Authenticator::new(&config(), Duration::from_secs(5), Ok(program));
-        let person = |name: &[u8]| LoginUser { name: name.to_vec(), uid: 5000 };
+        let person = |name: &[u8]| LoginUser { name: name.to_vec(), uid: 5000, host_uid: 5000 };
         let password = Secret::copy_of(b"secret").expect("memory");
         let latin = krb5.authenticate(&person(b"\xe9"), &password, Duration::from_secs(5)).await;
         assert_eq!(latin.message, Some(&login::PRINCIPAL_INVALID));

@@ -143,7 +143,7 @@ impl Krb5Authenticator {
     fn session_blob(&self, person: &LoginUser, file: Zeroizing<Vec<u8>>) -> Option<Secret> {
         let cache = self.realm.cache.as_ref()?;
         let tickets = SessionTicket {
-            cache: cache.replace("%{uid}", &person.uid.to_string()),
+            cache: cache.replace("%{uid}", &person.host_uid.to_string()),
             realm: realm(&self.realm),
             renew: !self.realm.renewable.is_zero(),
             file,
@@ -196,7 +196,7 @@ impl Authenticator for Krb5Authenticator {
     }
 
     async fn simulate_wrong_password(&self) -> bool {
-        let nobody = LoginUser { name: NONEXISTENT_USER.into(), uid: u32::MAX };
+        let nobody = LoginUser { name: NONEXISTENT_USER.into(), uid: u32::MAX, host_uid: u32::MAX };
         let words = (&b"none"[..], &b""[..]);
         let reply = self
             .send_request(&nobody, HelperOperation::Probe, words, (self.timeout, self.timeout))

@@ -286,7 +286,7 @@ pub fn log_refusal(who: &LoginRequest, what: &'static str, answer: &AuthOutcome)
 }
 
 fn to_person(who: &LoginRequest) -> LoginUser {
-    LoginUser { name: who.user.clone(), uid: who.uid }
+    LoginUser { name: who.user.clone(), uid: who.uid, host_uid: who.host_uid }
 }
 
 /// Rejects impossible passwords. A server treats an empty one as an anonymous bind and reports success. Its treatment

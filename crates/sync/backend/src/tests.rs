@@ -913,6 +913,7 @@ fn cache_in(folder: &Path, mode: DomainMode) -> CacheWriter {
         private_groups: roster_config::PrivateGroups::Off,
         overrides: HomeShellOverrides::default(),
         serving: ServingConfig::default(),
+        local_overrides: roster_config::OverridesConfig::default(),
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),

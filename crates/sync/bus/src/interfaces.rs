@@ -70,10 +70,12 @@ pub struct TraceContext {
 /// The user of a login and its circumstances. The method is the operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
 pub struct LoginRequest {
-    /// The name, as it is served.
+    /// The name in the directory.
     pub user: Vec<u8>,
-    /// The uid of that name. A user of the name with another uid in the directory is a different user.
+    /// The uid in the directory. A user of the name with another uid in the directory is a different user.
     pub uid: u32,
+    /// The uid on this host, which owns files of the session.
+    pub host_uid: u32,
     /// The PAM service.
     pub service: String,
     /// The remote host; may be empty.
@@ -419,6 +421,9 @@ pub trait Publisher {
     ) -> Result<Vec<RejectedEntry>, BusError>;
     /// Returns every entry of that name (`UserByName` or `GroupByName`) in any domain.
     fn show(&self, kind: u32, name: &[u8]) -> Result<Vec<EntryDetails>, BusError>;
+    /// Returns the name in a domain's directory of the entry with that name on this host: the same, unless a local override
+    /// gives it.
+    fn directory_name(&self, domain: &str, kind: u32, name: &[u8]) -> Result<Vec<u8>, BusError>;
     /// Approves held removals of a domain. Returns their number.
     fn confirm(&self, domain: &str) -> Result<u64, BusError>;
     /// Publishes now, with or without changes, and returns after that.
@@ -442,10 +447,14 @@ pub trait Publisher {
 pub struct ServedUser {
     /// The user's domain; empty if there is no such user. The other fields are then empty too.
     pub domain: String,
-    /// The name as it is served.
+    /// The name on this host, without the domain.
     pub name: Vec<u8>,
-    /// User id.
+    /// The uid on this host.
     pub uid: u32,
+    /// The name in the directory, by which the backend knows the user. A local override may give another one to this host.
+    pub directory_name: Vec<u8>,
+    /// The uid in the directory, likewise.
+    pub directory_uid: u32,
 }
 
 /// State of the snapshot.
@@ -510,6 +519,10 @@ pub struct PublishedDomain {
     pub waits_for: String,
     /// Reason why the backend's updates are rejected: the served entries are older ones. Empty while they are accepted.
     pub not_taken: String,
+    /// Reason why the file with overrides is rejected: the last valid overrides stay. Empty while it is accepted.
+    pub overrides_error: String,
+    /// Overrides without an entry in the directory, as kind and name.
+    pub unused_overrides: Vec<String>,
     /// Rejected entries by reason, most frequent first. Rare reasons share one item.
     pub refused: Vec<RejectionCount>,
 }
@@ -529,6 +542,8 @@ pub struct EntryDetails {
     pub details: Vec<String>,
     /// Members of a group, or groups of a user, as in the directory: served or not.
     pub related: Vec<String>,
+    /// Values of the directory that a local override replaces, by field. Empty without an override.
+    pub directory: Vec<(String, String)>,
     /// Reason why it is not served; empty if it is.
     pub refused: String,
     /// Code of that reason in the table of messages; empty without one.

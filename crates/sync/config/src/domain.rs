@@ -5,14 +5,16 @@
 
 use crate::access::{self, ListNames};
 use crate::keys::{self, ConfigKey, ConfigTable, Key};
+use crate::overrides;
 use crate::toml_section::{self, LoadReport, TomlSection};
 use crate::value_syntax;
 use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
     DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
     KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues, NameCase,
-    NameConfig, OfflineConfig, PasswordChangeConfig, PasswordOperation, PrivateGroups,
-    ProviderConfig, SearchBase, SearchConfig, SecretFile, ServingConfig, ShellRules, WhenAway,
+    NameConfig, OfflineConfig, OverridesConfig, PasswordChangeConfig, PasswordOperation,
+    PrivateGroups, ProviderConfig, SearchBase, SearchConfig, SecretFile, ServingConfig, ShellRules,
+    WhenAway,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -43,7 +45,7 @@ pub(crate) fn domain<'d>(
     let binds_by_key = provider == "ldap" && section.has_text(&keys::LDAP_BIND, "gssapi");
     let (auth, gssapi) = auth(&mut section, &provider, binds_by_key);
     let binds = BindContext { as_users: auth.method == AuthMethod::Ldap, gssapi };
-    let overrides = overrides(&mut section);
+    let overrides = home_and_shell(&mut section);
     let mut domain = DomainConfig {
         name: name.to_owned(),
         min_id,
@@ -53,6 +55,7 @@ pub(crate) fn domain<'d>(
         private_groups: private_groups(&mut section),
         serving: serving(&mut section, &overrides),
         overrides,
+        local_overrides: OverridesConfig::default(),
         mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
         refresh: on_demand_duration(&mut section, mode, &keys::DOMAIN_REFRESH),
         negative: on_demand_duration(&mut section, mode, &keys::DOMAIN_NEGATIVE),
@@ -60,6 +63,10 @@ pub(crate) fn domain<'d>(
         provider: provider_of(&mut section, &provider, mode, host, binds),
         auth,
         access: AccessConfig::unconfigured(),
+    };
+    domain.local_overrides = OverridesConfig {
+        entries: overrides::local_overrides(&mut section, &domain.names),
+        file: section.optional_value(&keys::DOMAIN_OVERRIDES_FILE),
     };
     let found = section.subtable("access");
     let authenticates = domain.auth.method != AuthMethod::None;
@@ -336,7 +343,7 @@ pub(crate) fn check_ids(
     }
 }
 
-fn overrides(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrides {
+fn home_and_shell(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrides {
     let overrides = HomeShellOverrides {
         home: section.optional_value(&keys::DOMAIN_HOME),
         fallback_home: section.optional_value(&keys::DOMAIN_FALLBACK_HOME),

@@ -21,6 +21,10 @@ pub enum ConfigTable {
     Domain,
     /// `[domain.NAME.attributes]`
     Attributes,
+    /// `[domain.NAME.override.user.USER]`
+    OverrideUser,
+    /// `[domain.NAME.override.group.GROUP]`
+    OverrideGroup,
     /// `[domain.NAME.access]`
     Access,
     /// `[domain.NAME.access.service.SERVICE]`
@@ -37,10 +41,12 @@ pub enum ConfigTable {
 
 impl ConfigTable {
     /// All tables, in the order of the manual.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Host,
         Self::Domain,
         Self::Attributes,
+        Self::OverrideUser,
+        Self::OverrideGroup,
         Self::Access,
         Self::Service,
         Self::Publisher,
@@ -55,6 +61,8 @@ impl ConfigTable {
             Self::Host => "[host]",
             Self::Domain => "[domain.NAME]",
             Self::Attributes => "[domain.NAME.attributes]",
+            Self::OverrideUser => "[domain.NAME.override.user.USER]",
+            Self::OverrideGroup => "[domain.NAME.override.group.GROUP]",
             Self::Access => "[domain.NAME.access]",
             Self::Service => "[domain.NAME.access.service.SERVICE]",
             Self::Publisher => "[publisher]",
@@ -77,6 +85,19 @@ impl ConfigTable {
                 "Names of LDAP attributes that differ from the schema, as the server writes them in replies. \
                  Numeric names and aliases do not work (\"userid\" for \"uid\"). Case does not matter. \
                  member_attributes names the attributes with members of groups."
+            }
+            Self::OverrideUser => {
+                "Values of one user on this host, which replace values of the directory. USER is the name in the directory. Each \
+                 key is optional, and one is required. The values pass the same checks as a directory's. rosterd \
+                 reserves the name and uid for this user: it rejects any other entry of the domain with that name or \
+                 uid, even if the directory has no such user. The directory's name and uid find the user no longer. \
+                 Passwords, SSH keys and access rules use the directory's name. So do the templates of home and \
+                 shell. A changed gid of a group does not change the primary gids of users."
+            }
+            Self::OverrideGroup => {
+                "Name and gid of one group on this host, which replace values of the directory. GROUP is the name in the \
+                 directory. rosterd reserves the name and gid for this group, and rejects users with this gid as \
+                 primary gid of the directory. Groups without a gid in the directory have no overrides."
             }
             Self::Access => {
                 "Rules that decide about logins to this host. All rules must allow the user. roster access USER \
@@ -139,6 +160,8 @@ pub enum ValueKind {
     Shells,
     /// Paths of shells, or the file that lists them.
     AllowedShells,
+    /// Any text.
+    Text,
     /// A distinguished name (RFC 4514).
     Dn,
     /// A distinguished name, or a list of search bases.
@@ -206,6 +229,7 @@ impl ValueKind {
             Self::Choice { .. }
             | Self::Template { .. }
             | Self::Shell
+            | Self::Text
             | Self::Dn
             | Self::Filter
             | Self::FilterTemplate
@@ -249,6 +273,7 @@ impl ValueKind {
             Self::Shell => "absolute path".to_owned(),
             Self::Shells => "list of paths".to_owned(),
             Self::AllowedShells => format!("list of paths or \"{ETC_SHELLS}\""),
+            Self::Text => "string".to_owned(),
             Self::Dn => "DN".to_owned(),
             Self::Bases => "DN or list of bases".to_owned(),
             Self::Filter | Self::FilterTemplate => "LDAP filter".to_owned(),
@@ -460,6 +485,18 @@ const fn ldap_key(
 
 const fn list_key(table: ConfigTable, name: &'static str, text: &'static str) -> ConfigKey {
     table_key(table, name, ValueKind::Names, KeyDefault::Absent, text)
+}
+
+/// Ids of overrides. The publisher rejects an entry with a wrong one by its name.
+const OVERRIDE_ID: ValueKind = ValueKind::Integer { min: 0, max: u32::MAX };
+
+const fn override_key(
+    table: ConfigTable,
+    name: &'static str,
+    kind: ValueKind,
+    text: &'static str,
+) -> ConfigKey {
+    table_key(table, name, kind, KeyDefault::Absent, text)
 }
 
 const fn attribute_key(name: &'static str, unset: KeyDefault, text: &'static str) -> ConfigKey {
@@ -731,6 +768,16 @@ declare_keys! {
         KeyDefault::Value("true"),
         "List the entries in `getent passwd` and `getent group`. With false these commands leave out the domain, and \
          lookups by name and id answer as before. An on-demand domain lists the entries that the snapshot has.",
+    );
+    DOMAIN_OVERRIDES_FILE: PathBuf = table_key(
+        ConfigTable::Domain,
+        "overrides_file",
+        ValueKind::Path,
+        KeyDefault::Absent,
+        "File with overrides of users and groups, in tables [user.USER] and [group.GROUP] with the keys of \
+         [domain.NAME.override.user.USER] and [domain.NAME.override.group.GROUP]. Only root may be able to change it, and \
+         the user roster-publisher must be able to read it. rosterd serves a change about a second after the last write. \
+         With a mistake in it the last valid overrides stay. At a start, the domain waits for a valid file.",
     );
     DOMAIN_MASS_DELETION: f64 = table_key(
         ConfigTable::Domain,
@@ -1250,6 +1297,38 @@ declare_keys! {
         KeyDefault::Value("\"rhost\""),
         "Hosts that the user may log in from, for the account check rhost.",
     );
+    OVERRIDE_USER_NAME: String = override_key(
+        ConfigTable::OverrideUser,
+        "name",
+        ValueKind::Text,
+        "User name, without the domain.",
+    );
+    OVERRIDE_USER_UID: u32 =
+        override_key(ConfigTable::OverrideUser, "uid", OVERRIDE_ID, "User id.");
+    OVERRIDE_USER_GID: u32 =
+        override_key(ConfigTable::OverrideUser, "gid", OVERRIDE_ID, "Primary group id.");
+    OVERRIDE_USER_GECOS: String =
+        override_key(ConfigTable::OverrideUser, "gecos", ValueKind::Text, "GECOS, as a rule the full name.");
+    OVERRIDE_USER_HOME: String = override_key(
+        ConfigTable::OverrideUser,
+        "home",
+        ValueKind::Text,
+        "Home directory, without templates. It also replaces the value of home in [domain.NAME].",
+    );
+    OVERRIDE_USER_SHELL: String = override_key(
+        ConfigTable::OverrideUser,
+        "shell",
+        ValueKind::Text,
+        "Login shell. It also replaces the value of shell in [domain.NAME].",
+    );
+    OVERRIDE_GROUP_NAME: String = override_key(
+        ConfigTable::OverrideGroup,
+        "name",
+        ValueKind::Text,
+        "Group name, without the domain.",
+    );
+    OVERRIDE_GROUP_GID: u32 =
+        override_key(ConfigTable::OverrideGroup, "gid", OVERRIDE_ID, "Group id.");
     ACCESS_ENABLED: bool = table_key(
         ConfigTable::Access,
         "enabled",

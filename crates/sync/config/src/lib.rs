@@ -22,6 +22,8 @@ mod keytab;
 pub mod ldap_filter;
 mod load;
 mod merge;
+mod overrides;
+mod overrides_file;
 mod ownership;
 mod search_bases;
 mod secret_files;
@@ -34,6 +36,8 @@ pub use client_certificate::{CertificateError, ClientCertificate};
 pub use config_files::{ConfigFiles, ConfigReadError, FileTree, MAIN_PATH, VENDOR_DIRECTORY};
 pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used};
 pub use load::{ParsedConfig, parse, parse_files};
+pub use overrides::{GroupOverride, LocalOverrides, OverridesConfig, UserOverride};
+pub use overrides_file::read_overrides_file;
 pub use ownership::check_ownership;
 pub use secret_files::{credentials_directory, host_anchors, trust_anchors};
 pub use serving::{AllowedShells, ETC_SHELLS, ServingConfig, ShellRules};
@@ -168,6 +172,8 @@ pub struct DomainConfig {
     pub overrides: HomeShellOverrides,
     /// How its entries are served.
     pub serving: ServingConfig,
+    /// Values of single entries.
+    pub local_overrides: OverridesConfig,
     /// Share of the domain's entries, 0 to 1. Removals beyond it at once wait for an approval.
     pub mass_deletion: f64,
     /// On demand: the interval at which used entries are refreshed.

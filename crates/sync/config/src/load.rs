@@ -97,11 +97,7 @@ pub fn parse_files(files: &ConfigFiles) -> Result<ParsedConfig, Vec<Diagnostic>>
         let found = added.iter().find(|(added, _)| *added == path);
         let offset = found.map_or(0, |&(_, offset)| offset);
         let (table, errors) = DeTable::parse_recoverable(text);
-        for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
-            let place = shift(&error.span().unwrap_or(0..0), offset);
-            report.error(&place, "", syntax_error(text, error));
-        }
-        is_toml &= errors.iter().all(|error| error.message() == DUPLICATE_KEY);
+        is_toml &= parse_errors(&mut report, text, &errors, offset);
         if is_toml {
             merge_table(&mut root, table.into_inner(), offset, &mut conflicts);
         }
@@ -125,6 +121,20 @@ pub fn parse_files(files: &ConfigFiles) -> Result<ParsedConfig, Vec<Diagnostic>>
     }
     let main = files.main.clone();
     Ok(ParsedConfig { config, warnings: problems, settings, files: paths, main })
+}
+
+/// Reports the syntax errors of a text. Returns whether its table is reliable all the same.
+pub(crate) fn parse_errors(
+    report: &mut LoadReport<'_>,
+    text: &str,
+    errors: &[toml::de::Error],
+    offset: usize,
+) -> bool {
+    for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
+        let place = shift(&error.span().unwrap_or(0..0), offset);
+        report.error(&place, "", syntax_error(text, error));
+    }
+    errors.iter().all(|error| error.message() == DUPLICATE_KEY)
 }
 
 /// Returns the texts of all files with their paths. Checks that they are UTF-8 and within the limit.

@@ -184,6 +184,11 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
         self.table.and_then(|table| entry(table, name))
     }
 
+    /// Returns whether the file has the table without keys.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_some_and(toml::map::Map::is_empty)
+    }
+
     /// Returns a subtable, which is read separately.
     pub fn subtable(&self, name: &str) -> Option<TableEntry<'d, 'i>> {
         self.entry(name)
@@ -353,6 +358,8 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
                 }
                 // The tables of access rules are read separately, too.
                 None if self.kind == ConfigTable::Domain && name == "access" => continue,
+                // So are the overrides.
+                None if self.kind == ConfigTable::Domain && name == "override" => continue,
                 None if self.kind == ConfigTable::Access && name == "service" => continue,
                 None if self.kind == ConfigTable::Domain && name == "case_sensitive" => {
                     replaced_case_key(value.get_ref())
@@ -715,6 +722,7 @@ fn read_single(kind: ValueKind, value: &DeValue<'_>) -> Result<CheckedValue, Cod
             checked(value, |text| value_syntax::template(text, letters))?
         }
         ValueKind::Shell => checked(value, value_syntax::shell)?,
+        ValueKind::Text => CheckedValue::Text(text(value)?.to_owned()),
         ValueKind::Domain => checked(value, value_syntax::domain_name)?,
         ValueKind::ShortName => checked(value, value_syntax::short_name)?,
         ValueKind::Dn => checked(value, value_syntax::dn)?,

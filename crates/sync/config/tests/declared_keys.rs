@@ -20,6 +20,10 @@ const EVERY_TABLE: &str = "
     uris = ['ldaps://x']
     base = 'dc=x'
     [domain.corp.attributes]
+    [domain.corp.override.user.alice]
+    uid = 6000
+    [domain.corp.override.group.staff]
+    gid = 7000
     [domain.corp.access]
     [domain.corp.access.service.sshd]
     [publisher]
@@ -37,6 +41,8 @@ fn table_paths(key: &ConfigKey) -> &'static [&'static str] {
         (ConfigTable::Domain, Some(_)) => &["domain.corp"],
         (ConfigTable::Domain, None) => &["domain.lab", "domain.corp"],
         (ConfigTable::Attributes, _) => &["domain.corp.attributes"],
+        (ConfigTable::OverrideUser, _) => &["domain.corp.override.user.alice"],
+        (ConfigTable::OverrideGroup, _) => &["domain.corp.override.group.staff"],
         (ConfigTable::Access, _) => &["domain.lab.access", "domain.corp.access"],
         (ConfigTable::Service, _) => &["domain.corp.access.service.sshd"],
         (ConfigTable::Publisher, _) => &["publisher"],

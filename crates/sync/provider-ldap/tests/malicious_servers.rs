@@ -847,7 +847,7 @@ fn logins_without_decision_have_codes() {
         mirror.until("online", |book| book.online().is_some());
         let answer = mirror.run_query(move |ldap| async move {
             let binds = BindAuthenticator::new(&domain, &secrets(None), ldap).expect("set up");
-            let person = LoginUser { name: name.as_bytes().to_vec(), uid: 5001 };
+            let person = LoginUser { name: name.as_bytes().to_vec(), uid: 5001, host_uid: 5001 };
             let password = Secret::copy_of(b"secret").expect("memory");
             binds.authenticate(&person, &password, common::SOON).await
         });
@@ -868,7 +868,7 @@ fn login_without_server_is_logged_as_offline() {
     let mirror = Mirror::start(&domain, &secrets(None));
     mirror.run_query(move |ldap| async move {
         let binds = BindAuthenticator::new(&domain, &secrets(None), ldap).expect("set up");
-        let person = LoginUser { name: b"alice".to_vec(), uid: 5001 };
+        let person = LoginUser { name: b"alice".to_vec(), uid: 5001, host_uid: 5001 };
         let password = Secret::copy_of(b"secret").expect("memory");
         binds.authenticate(&person, &password, common::SOON).await
     });

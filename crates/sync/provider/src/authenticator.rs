@@ -12,10 +12,12 @@ use std::time::Duration;
 /// The user of a login, as served on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginUser {
-    /// Login name.
+    /// Login name in the directory.
     pub name: Vec<u8>,
-    /// User id. If the name has another uid in the directory, it is another user, and the login is denied.
+    /// User id in the directory. If the name has another uid in the directory, it is another user, and the login is denied.
     pub uid: u32,
+    /// User id on this host, which owns files of the session.
+    pub host_uid: u32,
 }
 
 /// A message for the user.

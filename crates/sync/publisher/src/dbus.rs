@@ -160,6 +160,19 @@ impl PublisherObject {
         Ok(requests::admin_request("show entries", show).await)
     }
 
+    async fn directory_name(
+        &self,
+        domain: String,
+        kind: u32,
+        name: Vec<u8>,
+    ) -> Result<Vec<u8>, BusError> {
+        let kind = lookup_kind(kind)?;
+        let state = self.tasks.state.read().await;
+        let found = state.domains.iter().find(|known| known.name == domain);
+        let found = found.ok_or_else(|| unknown_domain(&domain))?;
+        Ok(found.entries.overrides().native_name(kind, &name).to_vec())
+    }
+
     async fn confirm(&self, domain: String) -> Result<u64, BusError> {
         let confirm = async {
             let confirmed = self.tasks.state.write().await.confirm(&domain);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The entries of each domain as its backend sent them. This module accepts all of them: `roster_admission` and `merge`
+//! The entries of each domain as its backend sent them, with the local overrides. This module accepts all of them: `roster_admission` and `merge`
 //! decide which ones are served.
 
+use super::local_overrides::DomainOverrides;
 use super::memory_limit::{DOMAIN_BYTES_MAX, MemoryEstimate};
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser, NO_REFERENCES};
 use roster_bus::domain_image::{
@@ -82,6 +83,7 @@ pub struct DomainModel {
     pub epoch: u64,
     /// Sequence number of the last change in this state.
     pub sequence: u64,
+    overrides: Arc<DomainOverrides>,
     memory: MemoryEstimate,
     chunks: Vec<Arc<[ModelSlot; CHUNK]>>,
     /// By reference, one more than the number of the first entry with that reference; 0 if there is no entry.
@@ -241,9 +243,10 @@ impl DomainModel {
         let is_one = |reference: &u32| references.binary_search(reference).is_ok();
         let groups = self.groups().filter(|(_, group)| group.references().iter().any(is_one));
         let groups: Vec<(u32, ModelGroup)> = groups
-            .map(|(number, ModelGroup { reference, gid, name, .. })| {
-                let (reference, gid) = (*reference, *gid);
-                (number, ModelGroup { reference, gid, name: name.clone(), members: None })
+            .map(|(number, ModelGroup { reference, gid, name, native, .. })| {
+                let (reference, gid, name, native) =
+                    (*reference, *gid, name.clone(), native.clone());
+                (number, ModelGroup { reference, gid, name, members: None, native })
             })
             .collect();
         for (number, group) in groups {
@@ -290,26 +293,23 @@ impl DomainModel {
                     }
                     _ => None,
                 };
-                let user = ModelUser::new(user).with_groups(groups);
+                let user = self.overrides.apply_to_user(ModelUser::new(user)).with_groups(groups);
                 ModelSlot::User(Arc::new(user.with_private_group(self.private.kind)))
             }
             (Record::Group(group), old) => {
                 let told = group.members.map(|members| members.iter().collect());
                 let members = told.or_else(|| match (untold, old) {
                     (MissingMembers::Keep, Some(ModelEntry::Group(old)))
-                        if *old.name == *group.name =>
+                        if *old.native_name() == *group.name =>
                     {
                         old.members.clone()
                     }
                     _ => None,
                 });
                 let domain_image::GroupRecord { reference, gid, name, .. } = *group;
-                ModelSlot::Group(Arc::new(ModelGroup {
-                    reference,
-                    gid,
-                    name: name.into(),
-                    members,
-                }))
+                let name = name.into();
+                let group = ModelGroup { reference, gid, name, members, native: None };
+                ModelSlot::Group(Arc::new(self.overrides.apply_to_group(group)))
             }
             (Record::GroupsOf { groups, .. }, Some(ModelEntry::User(user))) => {
                 let groups = Some(groups.iter().collect());
@@ -318,6 +318,41 @@ impl DomainModel {
             (Record::Removed { .. }, _) => ModelSlot::Empty,
             (Record::GroupsOf { .. }, _) => return None,
         })
+    }
+
+    /// Returns the local overrides.
+    #[must_use]
+    pub fn overrides(&self) -> &Arc<DomainOverrides> {
+        &self.overrides
+    }
+
+    /// Replaces the local overrides, and applies them to all entries.
+    pub fn set_overrides(&mut self, overrides: &Arc<DomainOverrides>) {
+        let before = std::mem::replace(&mut self.overrides, Arc::clone(overrides));
+        if before.is_empty() && overrides.is_empty() {
+            return;
+        }
+        let kind = self.private.kind;
+        let changed: Vec<_> = self
+            .entries()
+            .filter_map(|(number, entry)| Some((number, overridden(entry, overrides, kind)?)))
+            .collect();
+        for (number, entry) in changed {
+            self.set(number, entry);
+        }
+    }
+
+    /// Returns the overrides that apply to no entry: the kind of entry, and the name in the directory.
+    #[must_use]
+    pub fn unused_overrides(&self) -> Vec<(&'static str, &[u8])> {
+        if self.overrides.is_empty() || !self.is_present || !self.is_complete {
+            return Vec::new();
+        }
+        let groups = self.groups().filter(|(_, group)| group.native_gid().is_some());
+        self.overrides.unused(
+            self.users().map(|(_, user)| user.native().name()),
+            groups.map(|(_, group)| group.native_name()),
+        )
     }
 
     /// Stores the entry. Returns whether it changed.
@@ -579,6 +614,29 @@ pub fn private_group_number(user: u32) -> u32 {
 pub fn private_group_owner(number: u32) -> Option<u32> {
     let user = number ^ PRIVATE_GROUP;
     (user < PRIVATE_GROUP).then_some(user)
+}
+
+/// Returns an entry with other overrides. `None` if that changes nothing.
+fn overridden(
+    entry: ModelEntry<'_>,
+    overrides: &DomainOverrides,
+    kind: PrivateGroups,
+) -> Option<ModelSlot> {
+    match entry {
+        ModelEntry::User(user) => {
+            let native = user.native().clone().with_groups(None);
+            let new = overrides.apply_to_user(native).with_groups(user.groups.clone());
+            let new = new.with_private_group(kind);
+            (new != *user).then(|| ModelSlot::User(Arc::new(new)))
+        }
+        ModelEntry::Group(group) => {
+            let ModelGroup { reference, members, .. } = group.clone();
+            let (name, gid) = (group.native_name().into(), group.native_gid());
+            let native = ModelGroup { reference, gid, name, members, native: None };
+            let new = overrides.apply_to_group(native);
+            (new != *group).then(|| ModelSlot::Group(Arc::new(new)))
+        }
+    }
 }
 
 /// Returns the number of the entry that a record is about.

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `domain_model` | entries as the backends sent them |
 //! | `model_entry` | users and groups in it |
+//! | `local_overrides` | overrides of a domain, applied to entries and queries |
+//! | `overrides_file` | follows the file with overrides |
 //! | `memory_limit` | memory limit of a domain |
 //! | `roster_admission` | rules for entries that may be served |
 //! | `merge` | owner of a name or id that several entries have |
@@ -22,6 +24,7 @@
 //! | `entry_counts` | counts of entries |
 //! | `failures` | lookups that failed recently |
 //! | `rejections` | rejected entries, as the administrator sees them |
+//! | `printable` | names as text for reports |
 //! | `published_counts` | counts for the status |
 //! | `on_demand` | lookups in domains that are not mirrored |
 //! | `lookup_overlay` | lookup results that no fetched state has yet |
@@ -35,6 +38,7 @@
 //! - every 5 minutes: a read of the snapshot from its disk
 //! - after a failed call to a backend: a retry after 1 to 60 seconds
 //! - while local account files are unreadable or were written recently: a read every second
+//! - while a file with overrides was written recently: a read every second; while it is rejected: every 10 seconds
 //!
 //! A change is published at once. The next publication waits until `[publisher] interval` has passed. Continuous
 //! changes take at most half of the time, see `publish_rate`. A lookup result is published 1 second later, because its
@@ -49,16 +53,19 @@ mod existing_snapshot;
 mod failures;
 mod last_snapshot;
 mod local_accounts;
+mod local_overrides;
 mod lookup_overlay;
 mod memory_limit;
 mod merge;
 mod model_entry;
 mod name_owners;
 mod on_demand;
+mod overrides_file;
 mod own;
 mod own_record;
 #[cfg(test)]
 mod precedence;
+mod printable;
 mod private_group_checks;
 #[cfg(test)]
 mod private_groups;
@@ -86,6 +93,7 @@ use existing_snapshot::ExistingSnapshot;
 use failures::LookupFailures;
 use local_accounts::AcceptedLocals;
 use on_demand::BackendClients;
+use overrides_file::OverridesFile;
 use own::{CurrentSnapshot, SnapshotIdentity, SnapshotStamp, SnapshotWatch};
 use parking_lot::Mutex;
 use publish_rate::PublishRate;
@@ -113,7 +121,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::{Notify, RwLock};
+use tokio::sync::{Notify, RwLock, oneshot};
 use tokio::time::timeout;
 
 /// Shortest time for which a snapshot in place is served while a backend has not contacted its directory yet. The
@@ -183,9 +191,10 @@ impl RoleProgram for PublisherRole {
 
     fn watched_files(config: &PublisherRoleConfig) -> Vec<&Path> {
         let host = &config.host;
-        let mut files: Vec<&Path> = vec![&host.passwd, &host.group, &host.subuid, &host.subgid];
-        files.extend(config.needs_shells().then(|| Path::new(ETC_SHELLS)));
-        files
+        let overrides = config.domains.iter().filter_map(|domain| domain.overrides.file.as_deref());
+        let shells = config.needs_shells().then(|| Path::new(ETC_SHELLS));
+        let locals: [&Path; 4] = [&host.passwd, &host.group, &host.subuid, &host.subgid];
+        locals.into_iter().chain(shells).chain(overrides).collect()
     }
 
     fn sandbox(launch: &Launch<PublisherRoleConfig>) -> SandboxSpec {
@@ -273,8 +282,16 @@ async fn run(mut context: RoleContext<PublisherRoleConfig>) -> anyhow::Result<()
             let hub = Arc::clone(&hub);
             tokio::spawn(private_group_checks::keep_checking(hub, position, domain.refresh));
         }
+        let (known, overrides_known) = oneshot::channel();
+        if let Some(file) = OverridesFile::new(&hub, position, domain, known)? {
+            tokio::spawn(file.follow());
+        }
         let follower = DomainFollower::new(Arc::clone(&hub), position, domain.name.clone(), proxy);
-        tokio::spawn(follower.run());
+        tokio::spawn(async move {
+            if overrides_known.await.is_ok() {
+                follower.run().await;
+            }
+        });
     }
     let object = PublisherObject::new(Arc::clone(&hub));
     context.connection.object_server().at(context.role.path(), object).await?;

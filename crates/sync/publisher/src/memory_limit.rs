@@ -108,7 +108,7 @@ fn entry_bytes(entry: ModelEntry<'_>) -> u64 {
             let private = user.private_group().map_or(0, |group| group_bytes(group.name.len(), 0));
             user_bytes(user.text_len(), groups) + private
         }
-        ModelEntry::Group(group) => group_bytes(group.name.len(), group.references().len()),
+        ModelEntry::Group(group) => group_bytes(group.text_len(), group.references().len()),
     }
 }
 

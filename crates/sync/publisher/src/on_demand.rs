@@ -83,7 +83,14 @@ enum MirroredUser {
 }
 
 fn served_user(domain: &DomainState, user: &ModelUser) -> ServedUser {
-    ServedUser { domain: domain.name.clone(), name: user.name().to_vec(), uid: user.uid }
+    let native = user.native();
+    ServedUser {
+        domain: domain.name.clone(),
+        name: user.name().to_vec(),
+        uid: user.uid,
+        directory_name: native.name().to_vec(),
+        directory_uid: native.uid,
+    }
 }
 
 /// Result of a lookup.
@@ -893,8 +900,14 @@ impl PublisherState {
         }
     }
 
-    /// Returns a query in the form of a domain's backend: a domain that ignores case compares folded names.
+    /// Returns a query in the form of a domain's backend: about the entry's name in the directory, and folded if the
+    /// domain ignores case.
     fn native_request(&self, domain: usize, question: &LookupRequest) -> LookupRequest {
+        let overrides = self.domains[domain].entries.overrides();
+        self.comparable_request(domain, &overrides.native_request(question))
+    }
+
+    fn comparable_request(&self, domain: usize, question: &LookupRequest) -> LookupRequest {
         let name = self.scheme.names(domain).comparable(question.name()).into_owned();
         LookupRequest::new(question.kind(), name, question.id())
     }
@@ -953,21 +966,29 @@ impl PublisherState {
         is_same && self.domains[claimant.0].entries.set_decided(claimant.1)
     }
 
-    /// Returns the query for the list of an entry.
+    /// Returns the query for the list of an entry. That of an overridden group is about its name, because the directory
+    /// may have another gid.
     fn list_request(&self, question: &LookupRequest, claimant: EntryOwner) -> LookupRequest {
-        let native = match self.domains[claimant.0].entries.entry(claimant.1) {
-            Some(ModelEntry::User(user)) => user.name(),
-            Some(ModelEntry::Group(group)) => &group.name,
-            None => question.name(),
+        let (kind, native) = match self.domains[claimant.0].entries.entry(claimant.1) {
+            Some(ModelEntry::User(user)) => (question.kind(), user.native().name()),
+            Some(ModelEntry::Group(group)) if group.native.is_some() => {
+                (LookupKind::GroupByName, group.native_name())
+            }
+            Some(ModelEntry::Group(group)) => (question.kind(), &*group.name),
+            None => (question.kind(), question.name()),
         };
-        let request = LookupRequest::new(question.kind(), native.to_vec(), question.id());
-        self.native_request(claimant.0, &request)
+        let request = LookupRequest::new(kind, native.to_vec(), question.id());
+        self.comparable_request(claimant.0, &request)
     }
 
     /// Fails if the domain's backend has not sent anything yet. Until then a reply from a lower-priority domain could
     /// be wrong.
     fn require_contact(&self, domain: usize) -> Result<(), Unavailable> {
         let domain = &self.domains[domain];
+        if !domain.has_overrides() {
+            let text = format!("the overrides of domain {} were not read yet", domain.name);
+            return Err(Unavailable(text));
+        }
         if domain.mode == DomainMode::OnDemand || domain.entries.is_present {
             return Ok(());
         }
@@ -989,14 +1010,16 @@ impl PublisherState {
         }
     }
 
-    /// Whether the domain's rules allow the id of the query. Otherwise its directory need not be queried.
+    /// Whether the domain's rules allow the id of the query, and its overrides the name. Otherwise its directory need not be queried.
     fn can_have(&self, domain: usize, question: &LookupRequest) -> bool {
         let Rules { min_id, max_id, .. } = &self.domains[domain].rules;
         match question.kind() {
             LookupKind::UserByUid | LookupKind::GroupByGid => {
                 (*min_id..=*max_id).contains(&question.id())
             }
-            LookupKind::UserByName | LookupKind::GroupByName | LookupKind::GroupsOf => true,
+            LookupKind::UserByName | LookupKind::GroupByName | LookupKind::GroupsOf => {
+                !self.domains[domain].entries.overrides().hides(question)
+            }
         }
     }
 
@@ -1098,8 +1121,9 @@ impl PublisherState {
         }
     }
 
-    /// Whether an entry of a domain's directory is known to have the name or id.
+    /// Whether an entry of a domain's directory is known to have the name or id of a query to its backend.
     fn has_entry(&self, domain: usize, question: &LookupRequest) -> bool {
+        let question = &self.domains[domain].entries.overrides().served_request(question);
         let of_domain = question.kind().is_by_name().then_some(domain);
         let owner = self.owner(&NameReading { domain: of_domain, question: question.clone() });
         owner
@@ -1552,7 +1576,13 @@ mod tests {
         let mut anew = succeeded(&state, &["corp", "lab"]);
         let user = |domain: &str, uid| {
             let name = if domain == "corp" { b"alice".to_vec() } else { b"bob".to_vec() };
-            Some(Ok(Some(ServedUser { domain: domain.to_owned(), name, uid })))
+            Some(Ok(Some(ServedUser {
+                domain: domain.to_owned(),
+                directory_name: name.clone(),
+                name,
+                uid,
+                directory_uid: uid,
+            })))
         };
         assert_eq!(anew.mirrored_user(b"alice"), user("corp", 5001));
         assert_eq!(anew.mirrored_user(b"bob"), user("lab", 7001), "behind one that is not read");
@@ -1647,7 +1677,13 @@ mod tests {
         ] {
             assert_eq!(lookup(&directory, &question).await, wanted, "{question:?}");
         }
-        let served = ServedUser { domain: "lab".to_owned(), name: b"bob".to_vec(), uid: 6002 };
+        let served = ServedUser {
+            domain: "lab".to_owned(),
+            name: b"bob".to_vec(),
+            uid: 6002,
+            directory_name: b"bob".to_vec(),
+            directory_uid: 6002,
+        };
         assert_eq!(find_user(&directory, b"bob").await, Ok(Some(served)));
     }
 

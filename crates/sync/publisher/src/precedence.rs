@@ -2,6 +2,7 @@
 //! Tests of ownership when several domains have a name or an id, mirrored or on demand, and of group members. The
 //! result follows the rule in any order of queries.
 
+use super::local_overrides::DomainOverrides;
 use super::model_entry::ModelEntry;
 use super::on_demand::{
     DomainAnswer, LookupReply, LookupRequest, LookupSource, Unavailable, lookup,
@@ -9,7 +10,7 @@ use super::on_demand::{
 use super::state::PublisherState;
 use super::tests::{Image, apply_image, host, learn, published};
 use roster_bus::domain_image::Records;
-use roster_config::DomainMode;
+use roster_config::{DomainMode, GroupOverride, LocalOverrides, NameConfig, UserOverride};
 use roster_request::LookupKind;
 use std::collections::BTreeSet;
 use tokio::sync::RwLock;
@@ -497,6 +498,88 @@ async fn who_is_served_is_what_the_rule_says_whatever_was_asked_before() {
         }
         assert!(state.ownership.is_empty(), "seed {seed}");
     }
+}
+
+/// Overrides of some names, which give no name and no id twice.
+fn random_overrides(dice: &mut Dice) -> LocalOverrides {
+    let (mut user_names, mut uids) = (NAMES.to_vec(), IDS.to_vec());
+    dice.shuffle(&mut user_names);
+    dice.shuffle(&mut uids);
+    let (mut group_names, mut gids) = (user_names.clone(), uids.clone());
+    dice.shuffle(&mut group_names);
+    dice.shuffle(&mut gids);
+    let mut overrides = LocalOverrides::default();
+    for name in NAMES {
+        let mut sometimes = || dice.below(3) == 0;
+        let user = UserOverride {
+            name: user_names.pop().filter(|_| sometimes()).map(str::to_owned),
+            uid: uids.pop().filter(|_| sometimes()),
+            gid: sometimes().then_some(5002),
+            ..UserOverride::default()
+        };
+        let group = GroupOverride {
+            name: group_names.pop().filter(|_| sometimes()).map(str::to_owned),
+            gid: gids.pop().filter(|_| sometimes()),
+        };
+        overrides.users.insert(name.to_owned(), user);
+        overrides.groups.insert(name.to_owned(), group);
+    }
+    overrides
+}
+
+#[tokio::test]
+async fn overrides_on_demand_equal_overrides_of_mirror() {
+    let mut renamed = 0;
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let (first, list) = (people(&mut dice, false), people(&mut dice, true));
+        let overrides = random_overrides(&mut dice);
+        // The last domain only makes the publisher keep owners of names.
+        let [mirror, asked] = ["lab-b", "asked-b"].map(|name| {
+            TestDirectories::new(&[("lab-a", &first[..]), (name, &list[..]), ("asked-z", &[])])
+        });
+        for net in [&mirror, &asked] {
+            let given = DomainOverrides::new(overrides.clone(), &NameConfig::default());
+            net.state.write().await.set_overrides(1, given);
+        }
+        let mut questions = questions();
+        dice.shuffle(&mut questions);
+        for (kind, name, id) in questions {
+            let case =
+                format!("seed {seed}: {kind:?} {name:?} {id} {overrides:?} {first:?} {list:?}");
+            let wanted = mirror.query_id(kind, name, id).await;
+            assert_eq!(asked.query_id(kind, name, id).await, wanted, "{case}");
+            match kind {
+                LookupKind::GroupByName | LookupKind::GroupByGid => {
+                    let plain = |found: Option<(u32, BTreeSet<String>)>, domain: &str| {
+                        let named = |name: String| name.replace(domain, "b");
+                        found
+                            .map(|(gid, all)| (gid, all.into_iter().map(named).collect::<Vec<_>>()))
+                    };
+                    let wanted = plain(mirror.members(kind, name, id).await, "lab-b");
+                    let found = plain(asked.members(kind, name, id).await, "asked-b");
+                    assert_eq!(found, wanted, "members: {case}");
+                }
+                LookupKind::UserByName => {
+                    assert_eq!(asked.gids(name).await, mirror.gids(name).await, "groups: {case}");
+                    let given =
+                        overrides.users.values().any(|user| user.name.as_deref() == Some(name));
+                    renamed += usize::from(given && wanted.is_some());
+                }
+                LookupKind::UserByUid | LookupKind::GroupsOf => {}
+            }
+        }
+        let mut state = mirror.state.write().await;
+        let native = DomainOverrides::new(LocalOverrides::default(), &NameConfig::default());
+        state.set_overrides(1, native);
+        drop(state);
+        let truth: Vec<PlacedEntry> = [(0, &first), (1, &list)]
+            .iter()
+            .flat_map(|(domain, list)| list.iter().map(move |one| (*domain, *one)))
+            .collect();
+        mirror.check_snapshot(&truth).await;
+    }
+    assert!(renamed > 100, "{renamed} renamed users were found");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use super::domain_model::private_group_owner;
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};
+use super::printable::printable;
 use super::state::{DomainState, PublisherState};
 use roster_admission::{AsGroup as _, Locals, Refusal};
 use roster_bus::domain_image::NO_REFERENCE;
@@ -13,8 +14,6 @@ use roster_request::LookupKind;
 use std::collections::HashSet;
 use tracing::trace;
 
-/// Longest name in a report, in bytes. Longer names are rejected anyway, and 10,000 of them fit into one message.
-const NAME_BYTES_MAX: usize = 256;
 /// Rejected entries of one snapshot in the trace log.
 const LOGGED_MAX: usize = 1000;
 /// Members of a group, or groups of a user, in a report.
@@ -79,25 +78,30 @@ impl DomainState {
             let base = names.base(native);
             searched.iter().any(|name| *native == **name || names.matches(&base, name))
         };
-        let shown = |number, native: &[u8], id| {
+        let shown = |number, name: &[u8], id| {
             let (refused, refused_code) = refused(number);
-            let (domain, name) = (self.name.clone(), printable(&self.served_name(number, native)));
+            let (domain, name) = (self.name.clone(), printable(&self.served_name(number, name)));
             EntryDetails { domain, name, id, refused, refused_code, ..EntryDetails::default() }
         };
+        let is_user_searched =
+            |user: &ModelUser| is_searched(user.name()) || is_searched(user.native().name());
+        let is_group_searched =
+            |group: &ModelGroup| is_searched(&group.name) || is_searched(group.native_name());
         match kind {
             LookupKind::UserByName | LookupKind::UserByUid | LookupKind::GroupsOf => {
-                let users = self.entries.users().filter(|(_, user)| is_searched(user.name()));
+                let users = self.entries.users().filter(|(_, user)| is_user_searched(user));
                 users
                     .map(|(number, user)| EntryDetails {
                         gid: user.gid,
                         details: user_details(user, self.served_shell(user, locals)),
                         related: capped_names(self.groups_of(user)),
+                        directory: replaced_values(user),
                         ..shown(number, user.name(), user.uid)
                     })
                     .collect()
             }
             LookupKind::GroupByName | LookupKind::GroupByGid => {
-                let groups = self.entries.groups().filter(|(_, group)| is_searched(&group.name));
+                let groups = self.entries.groups().filter(|(_, group)| is_group_searched(group));
                 let private = self.entries.private_groups();
                 // A private group of a rejected user is not served either.
                 let private = private.filter(|(number, group)| {
@@ -109,6 +113,7 @@ impl DomainState {
                     .chain(private)
                     .map(|(number, group)| EntryDetails {
                         related: capped_names(self.members_of(group)),
+                        directory: replaced_values_of_group(group),
                         ..match group.gid {
                             Some(gid) => shown(number, &group.name, gid),
                             None => EntryDetails {
@@ -157,13 +162,17 @@ impl DomainState {
     }
 
     fn rejected_entry(&self, number: u32, refusal: &Refusal) -> Option<RejectedEntry> {
-        let (kind, name) = match self.entries.entry(number)? {
+        let entry = self.entries.entry(number)?;
+        let (kind, name) = match entry {
             ModelEntry::User(user) => ("user", user.name()),
             ModelEntry::Group(group) => ("group", &*group.name),
         };
         let name = printable(name);
         let code = refusal.message().code.to_owned();
-        let (reason, fix) = (refusal.to_string(), refusal.fix().unwrap_or_default());
+        let (mut reason, fix) = (refusal.to_string(), refusal.fix().unwrap_or_default());
+        if let Some(native) = overridden_name(entry) {
+            reason += &format!(" (override of {})", printable(native));
+        }
         Some(RejectedEntry { kind: kind.into(), name, reason, code, fix })
     }
 
@@ -201,6 +210,42 @@ fn user_details(user: &ModelUser, served_shell: &[u8]) -> Vec<String> {
     [user.gecos(), user.dir(), served_shell].into_iter().chain(replaced).map(printable).collect()
 }
 
+/// Returns the name in the directory of an entry with an override.
+fn overridden_name(entry: ModelEntry<'_>) -> Option<&[u8]> {
+    match entry {
+        ModelEntry::User(user) => user.is_overridden().then(|| user.native().name()),
+        ModelEntry::Group(group) => group.native.is_some().then(|| group.native_name()),
+    }
+}
+
+/// Returns the values of the directory that an override replaces, by field.
+fn replaced_values(user: &ModelUser) -> Vec<(String, String)> {
+    let native = user.native();
+    let number = |id: u32| id.to_string().into_bytes();
+    let fields = [
+        ("name", user.name().to_vec(), native.name().to_vec()),
+        ("uid", number(user.uid), number(native.uid)),
+        ("gid", number(user.gid), number(native.gid)),
+        ("gecos", user.gecos().to_vec(), native.gecos().to_vec()),
+        ("home", user.dir().to_vec(), native.dir().to_vec()),
+        ("shell", user.shell().to_vec(), native.shell().to_vec()),
+    ];
+    let replaced = fields.into_iter().filter(|(_, served, native)| served != native);
+    replaced.map(|(field, _, native)| (field.to_owned(), printable(&native))).collect()
+}
+
+/// As [`replaced_values`], for a group.
+fn replaced_values_of_group(group: &ModelGroup) -> Vec<(String, String)> {
+    let mut replaced = Vec::new();
+    if *group.name != *group.native_name() {
+        replaced.push(("name".to_owned(), printable(group.native_name())));
+    }
+    if let Some(gid) = group.native_gid().filter(|_| group.gid != group.native_gid()) {
+        replaced.push(("gid".to_owned(), gid.to_string()));
+    }
+    replaced
+}
+
 fn capped_names(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut names = names;
     let mut some: Vec<_> = names.by_ref().take(RELATED_MAX).collect();
@@ -209,24 +254,4 @@ fn capped_names(names: impl Iterator<Item = String>) -> Vec<String> {
         some.push(format!("… and {more} more"));
     }
     some
-}
-
-/// Converts any bytes to printable text. The bus carries no NUL, and a terminal must not receive an escape sequence.
-fn printable(bytes: &[u8]) -> String {
-    let cut = &bytes[..bytes.len().min(NAME_BYTES_MAX)];
-    let mut text = String::with_capacity(cut.len());
-    for chunk in cut.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                text.extend(c.escape_default());
-            } else {
-                text.push(c);
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| text.extend(byte.escape_ascii().map(char::from)));
-    }
-    if cut.len() < bytes.len() {
-        text.push('…');
-    }
-    text
 }

@@ -27,6 +27,8 @@ pub struct DomainRules {
     pub max_id: u32,
     /// Names of its entries.
     pub names: config::NameConfig,
+    /// Values of single entries that replace those of the directory.
+    pub overrides: config::OverridesConfig,
     /// Whether the backend mirrors the directory or queries it on demand.
     pub mode: config::DomainMode,
     /// Share of the users, or of the groups, that may be removed at once.

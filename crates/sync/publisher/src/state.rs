@@ -7,10 +7,12 @@ use super::domain_model::{
 };
 use super::entry_counts::{EntryCounts, ServedCounts};
 use super::last_snapshot::LastSnapshot;
+use super::local_overrides::DomainOverrides;
 use super::lookup_overlay::LookupOverlay;
 use super::merge::{DomainSource, MergedDomains, Ownership, merge};
 use super::model_entry::ModelEntry;
 use super::name_owners::NameScheme;
+use super::printable::printable;
 use super::published_counts::domain_counts;
 use super::snapshot_build::build;
 use crate::role_config::{DomainRules, PublisherRoleConfig};
@@ -32,6 +34,8 @@ use tracing::{Level, enabled};
 
 /// Names that one change lists. With more names it invalidates everything.
 const NAMES_LISTED_MAX: usize = 100;
+/// Overrides without an entry that the status lists.
+const UNUSED_OVERRIDES_MAX: usize = 20;
 /// Lifetime of an approval of removals. It lasts until the backend, perhaps after a restart, has sent its entries
 /// again.
 const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(600);
@@ -85,9 +89,17 @@ pub struct DomainState {
     held_removals: Option<u64>,
     /// Expiry of an approval, and the number of approved removals.
     confirmed_removals: Option<(Instant, u64)>,
-    /// The reason why updates are rejected. Empty while they are accepted.
-    update_error: String,
+    errors: DomainErrors,
     counts: PublishedDomain,
+}
+
+/// Faults of a domain that the status shows.
+#[derive(Default)]
+struct DomainErrors {
+    /// The reason why updates are rejected. Empty while they are accepted.
+    update: String,
+    /// The reason why the file with overrides is rejected. Empty while it is accepted.
+    overrides: String,
 }
 
 /// Everything.
@@ -224,9 +236,32 @@ impl PublisherState {
 
     /// Stores the reason why a backend's updates are rejected. Returns whether it is new.
     pub fn set_update_error(&mut self, position: usize, why: &str) -> bool {
-        let not_taken = &mut self.domains[position].update_error;
+        let not_taken = &mut self.domains[position].errors.update;
         let is_news = not_taken != why;
         *not_taken = why.to_owned();
+        is_news
+    }
+
+    /// Replaces the local overrides of a domain, and applies them to its entries. Returns whether they changed.
+    pub fn set_overrides(&mut self, position: usize, overrides: DomainOverrides) -> bool {
+        let domain = &mut self.domains[position];
+        domain.errors.overrides.clear();
+        if **domain.entries.overrides() == overrides {
+            return false;
+        }
+        let overrides = Arc::new(overrides);
+        domain.rules.reserved = Arc::clone(overrides.reserved());
+        let mut entries = domain.entries.clone();
+        entries.set_overrides(&overrides);
+        self.replace(position, entries);
+        true
+    }
+
+    /// Stores the reason why a file with overrides is rejected. Returns whether it is new.
+    pub fn set_overrides_error(&mut self, position: usize, why: &str) -> bool {
+        let error = &mut self.domains[position].errors.overrides;
+        let is_news = error != why;
+        why.clone_into(error);
         is_news
     }
 
@@ -256,6 +291,7 @@ impl PublisherState {
         let mut forget = Invalidation::default();
         match image {
             DomainImage::Full(_, mut entries) => {
+                entries.set_overrides(domain.entries.overrides());
                 if domain.mode == DomainMode::Replicate && is_another {
                     let is_judged = header.flags & REMOVALS_JUDGED != 0;
                     let held = self.excess_removals(position, &entries, is_judged);
@@ -349,7 +385,9 @@ impl PublisherState {
             (None, entry) => known.contains(&entry_identity(entry)),
         };
         let mut kept = EntryCounts::default();
-        for (_, entry) in entries.entries().filter(|(_, entry)| is_served(*entry)) {
+        // An administrator may have changed an override since the snapshot.
+        let is_kept = |entry: ModelEntry<'_>| entry.has_given_identity() || is_served(entry);
+        for (_, entry) in entries.entries().filter(|(_, entry)| is_kept(*entry)) {
             match entry {
                 ModelEntry::User(_) => kept.users += 1,
                 ModelEntry::Group(group) if is_private(&group.name, group.gid()) => {}
@@ -420,11 +458,14 @@ impl PublisherState {
                 || domain.is_unread() && self.behind(*position).any(is_served)
         };
         let missing = self.domains.iter().enumerate().find(missing);
-        missing.map(|(_, DomainState { name, held_removals: held, .. })| match held {
-            Some(_) => {
+        missing.map(|(_, domain)| match (&domain.name, domain.held_removals) {
+            (name, _) if !domain.has_overrides() => {
+                format!("the overrides of domain {name} can be read")
+            }
+            (name, Some(_)) => {
                 format!("the removals of domain {name} are confirmed: roster domain approve-removals {name}")
             }
-            None => format!("domain {name} can be read"),
+            (name, None) => format!("domain {name} can be read"),
         })
     }
 
@@ -444,11 +485,14 @@ impl PublisherState {
                 Ok(None) | Err(_) => false,
             })
         })?;
-        domain.rules.user(&user, self.locals.as_ref()?).ok()?;
+        domain.rules.user(&user, self.locals.as_ref()?).ok().filter(|_| domain.has_overrides())?;
         let [at, _] = qualified_forms(user.name);
         let alone = at.filter(|form| domain.rules.names.is_called(form.domain));
+        // The rules reject a name and a uid of an override, so these are the directory's.
         let name = alone.map_or(user.name, |form| form.name).to_vec();
-        Some(ServedUser { domain: domain.name.clone(), name, uid: user.uid })
+        let (uid, domain) = (user.uid, domain.name.clone());
+        let directory_name = name.clone();
+        Some(ServedUser { domain, name, uid, directory_name, directory_uid: uid })
     }
 
     /// Returns the domain at a position, and the domains with a lower priority.
@@ -575,7 +619,8 @@ impl PublisherState {
         let counts = self.domains.iter().enumerate().map(|(position, domain)| PublishedDomain {
             present: domain.entries.is_present,
             held_removals: domain.held_removals.unwrap_or_default(),
-            not_taken: domain.update_error.clone(),
+            not_taken: domain.errors.update.clone(),
+            overrides_error: domain.errors.overrides.clone(),
             waits_for: self
                 .unread_before(position)
                 .map(|unread| unread.name.clone())
@@ -597,7 +642,10 @@ impl SnapshotInput {
         let names: Vec<_> = self.domains.iter().map(|part| part.name.as_str()).collect();
         let image =
             build(&self.scheme, &sources, &mut merged, self.min_id, self.responder.as_deref())?;
-        let counts = domain_counts(&names, &merged);
+        let mut counts = domain_counts(&names, &merged);
+        for (counts, part) in counts.iter_mut().zip(&self.domains) {
+            counts.unused_overrides = unused_overrides(&part.entries);
+        }
         let present = self.domains.iter().zip(&counts).filter(|(part, _)| part.entries.is_present);
         let served = present.map(|(DomainInput { name, .. }, counts)| {
             (name.clone(), EntryCounts { users: counts.users, groups: counts.groups })
@@ -614,8 +662,16 @@ impl DomainState {
         let allowed_local_gids = host.allowed_local_gids.clone();
         let all = config.domains.iter().map(|other| (&*other.name, &*other.names.short_name));
         let names = DomainNames::new(&rules.name, &rules.names, all);
-        let DomainRules { name, mode, min_id, max_id, mass_deletion, when_away, serving, .. } =
+        let DomainRules {
+            name, mode, min_id, max_id, mass_deletion, when_away, serving, overrides, ..
+        } =
             rules.clone();
+        let given = Arc::new(match overrides.file {
+            Some(_) => DomainOverrides::unknown(),
+            None => DomainOverrides::new(overrides.entries, &rules.names),
+        });
+        let mut entries = DomainModel::new(mode == DomainMode::Replicate, rules.private_groups);
+        entries.set_overrides(&given);
         Self {
             counts: PublishedDomain { domain: name.clone(), ..PublishedDomain::default() },
             name,
@@ -628,8 +684,9 @@ impl DomainState {
                 exceptions: host.exceptions.clone(),
                 names,
                 serving,
+                reserved: Arc::clone(given.reserved()),
             },
-            entries: DomainModel::new(mode == DomainMode::Replicate, rules.private_groups),
+            entries,
             overlay: LookupOverlay::default(),
             rejected: Vec::new(),
             with_domain: HashSet::new(),
@@ -638,7 +695,7 @@ impl DomainState {
             is_awaited: true,
             held_removals: None,
             confirmed_removals: None,
-            update_error: String::new(),
+            errors: DomainErrors::default(),
         }
     }
 
@@ -646,9 +703,14 @@ impl DomainState {
         self.mode == DomainMode::Replicate && !self.is_current
     }
 
-    /// Whether its entries are unknown: it is mirrored, and was never read.
+    /// Whether its entries are unknown: it is mirrored, and was never read, or its overrides were not.
     fn is_unread(&self) -> bool {
-        self.mode == DomainMode::Replicate && !self.entries.is_present
+        !self.has_overrides() || self.mode == DomainMode::Replicate && !self.entries.is_present
+    }
+
+    /// Whether the local overrides are known. No entry is served before.
+    pub(super) fn has_overrides(&self) -> bool {
+        self.entries.overrides().is_known()
     }
 
     /// Returns the entries that the last publication served.
@@ -699,9 +761,10 @@ impl DomainState {
 
     /// Adds the names that a record makes outdated: the old one and the new one.
     fn invalidate_record(&self, record: &Record<'_>, forget: &mut Invalidation) {
+        let overrides = self.entries.overrides();
         let (number, new) = match record {
-            Record::User(user) => (user.number, Some((true, user.name))),
-            Record::Group(group) => (group.number, Some((false, group.name))),
+            Record::User(user) => (user.number, Some((true, overrides.user_name(user.name)))),
+            Record::Group(group) => (group.number, Some((false, overrides.group_name(group.name)))),
             Record::Removed { number } | Record::GroupsOf { user: number, .. } => (*number, None),
         };
         let old = self.entries.entry(number).map(|entry| match entry {
@@ -719,6 +782,12 @@ impl DomainState {
             }
         }
     }
+}
+
+/// Returns the first overrides without an entry, as the administrator sees them.
+fn unused_overrides(entries: &DomainModel) -> Vec<String> {
+    let unused = entries.unused_overrides().into_iter().take(UNUSED_OVERRIDES_MAX);
+    unused.map(|(kind, name)| format!("{kind} {}", printable(name))).collect()
 }
 
 /// The identity of an entry: whether it is a user, name, id.

@@ -199,6 +199,7 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         min_id: 1000,
         max_id: 4_000_000_000,
         names: NameConfig::default(),
+        overrides: roster_config::OverridesConfig::default(),
         mode: mode(name),
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),

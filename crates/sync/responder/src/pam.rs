@@ -504,10 +504,11 @@ impl PamResponder {
                 return PamReply::from_result(decoy_result(was));
             }
             Some(back_end) => {
-                let user = if is_decoy { request.user.to_vec() } else { found.name };
+                let user = if is_decoy { request.user.to_vec() } else { found.directory_name };
                 let who = LoginRequest {
                     user,
-                    uid: found.uid,
+                    uid: found.directory_uid,
+                    host_uid: found.uid,
                     service: printable_field(request.service),
                     remote_host: printable_field(request.remote_host),
                     terminal: printable_field(request.terminal),
@@ -556,8 +557,9 @@ impl PamResponder {
         };
         let request_number = RequestNumber::current().0;
         let who = LoginRequest {
-            user: found.name,
-            uid: found.uid,
+            user: found.directory_name,
+            uid: found.directory_uid,
+            host_uid: found.uid,
             request: request_number,
             ..LoginRequest::default()
         };
@@ -658,7 +660,13 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     fn found(domain: &str, uid: u32) -> ServedUser {
-        ServedUser { domain: domain.into(), name: b"alice".to_vec(), uid }
+        ServedUser {
+            domain: domain.into(),
+            name: b"alice".to_vec(),
+            uid,
+            directory_name: b"alice".to_vec(),
+            directory_uid: uid,
+        }
     }
 
     #[test]

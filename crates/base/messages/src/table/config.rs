@@ -458,4 +458,18 @@ crate::messages! {
     EMPTY_HOME_UNUSED = 1782, "allow_empty_home without effect",
         cause: "home and fallback_home give a home directory to users without one.",
         fix: "Remove allow_empty_home, or the other key.";
+
+    // Local overrides.
+    OVERRIDE_EMPTY = 1790, "override without a key",
+        cause: "The table of an override has no key, so it changes nothing.",
+        fix: "Add a key to the table, or remove it. roster.toml(5) lists the keys.";
+    OVERRIDE_TWICE = 1791, "entry with two overrides",
+        cause: "The configuration and overrides_file both override the entry, or two names differ by case only.",
+        fix: "Remove one of the two tables.";
+    OVERRIDES_SHARE_VALUE = 1792, "two overrides give one name or id",
+        cause: "Two entries of one kind would have the same name or id.",
+        fix: "Change the name or id in one of the two tables.";
+    OVERRIDES_FILE_UNREADABLE = 1793, "file with overrides cannot be read",
+        cause: "overrides_file names a file that is missing, or that the reading user cannot read.",
+        fix: "Create the file with owner root and mode 0644, or remove overrides_file.";
 }

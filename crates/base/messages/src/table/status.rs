@@ -87,4 +87,11 @@ crate::messages! {
     REFERRALS_NOT_FOLLOWED = 3720, "a directory refers to another server",
         cause: "The other server holds a part of the search bases. Roster does not serve the entries there.",
         fix: "Configure the other server as a separate domain, or narrow `base` if the part is not needed.";
+
+    OVERRIDES_REJECTED = 3790, "the overrides of a domain have errors",
+        cause: "The file of overrides_file cannot be read, or has a mistake. The last valid overrides stay.",
+        fix: "Correct the file. `roster check-config` lists its mistakes. rosterd reads it again after a change.";
+    OVERRIDES_UNUSED = 3791, "overrides of missing entries",
+        cause: "The directory has no entry of this name. The name and the ids that the override gives stay reserved.",
+        fix: "Correct the name in the table of the override, or remove the table.";
 }

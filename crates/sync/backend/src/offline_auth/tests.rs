@@ -163,7 +163,7 @@ fn over(
 }
 
 fn person(name: &str) -> LoginUser {
-    LoginUser { name: name.as_bytes().to_vec(), uid: uid_of(name) }
+    LoginUser { name: name.as_bytes().to_vec(), uid: uid_of(name), host_uid: uid_of(name) }
 }
 
 fn secret(text: &str) -> Secret {

@@ -403,6 +403,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
         overrides: HomeShellOverrides::default(),
         serving: ServingConfig::default(),
         private_groups: roster_config::PrivateGroups::Off,
+        local_overrides: roster_config::OverridesConfig::default(),
         mass_deletion: 0.5,
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),

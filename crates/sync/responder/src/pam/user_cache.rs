@@ -71,7 +71,13 @@ mod tests {
     use super::*;
 
     fn alice() -> ServedUser {
-        ServedUser { domain: "corp".into(), name: b"alice".to_vec(), uid: 2000 }
+        ServedUser {
+            domain: "corp".into(),
+            name: b"alice".to_vec(),
+            uid: 2000,
+            directory_name: b"alice".to_vec(),
+            directory_uid: 2000,
+        }
     }
 
     #[test]

@@ -108,6 +108,7 @@ impl LoadedConfig {
         warnings.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
         warnings.extend(parsed.check_keytabs(was_used, credentials));
         warnings.extend(parsed.check_client_certificates(SystemTime::now(), credentials));
+        warnings.extend(parsed.check_overrides_files());
         let trusted_uids = trusted_uids(&parsed, &mut warnings)?;
         let (config, read_at) = (parsed.config, SystemTime::now());
         Ok(Self { config, secrets, trusted_uids, read_at, warnings: problem_lines(&warnings) })

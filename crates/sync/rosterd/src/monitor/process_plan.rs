@@ -7,7 +7,9 @@ use super::role_users::{RESPONDER_USERS, RoleUsers};
 use crate::roles::RoleConfig;
 use roster_backend::BackendRoleConfig;
 use roster_bus::bus_names::RoleName;
-use roster_config::{AuthMethod, DomainConfig, DomainMode, ListenAddress, RESPONDER_PATH_MAX};
+use roster_config::{
+    AuthMethod, DomainConfig, DomainMode, ListenAddress, OverridesConfig, RESPONDER_PATH_MAX,
+};
 use roster_messages::{CodedError, table::daemon};
 use roster_publisher::{DomainRules, PublisherRoleConfig};
 use roster_responder::metrics::MetricsRoleConfig;
@@ -113,7 +115,11 @@ impl Planner<'_> {
         for (domain, secrets) in settings.config.domains.iter().zip(&settings.secrets) {
             let needs_names = domain.access.needs_host_names();
             let backend = BackendRoleConfig {
-                domain: domain.clone(),
+                // Only the publisher knows the overrides. A change does not restart the backend.
+                domain: DomainConfig {
+                    local_overrides: OverridesConfig::default(),
+                    ..domain.clone()
+                },
                 secrets: secrets.clone(),
                 host_names: if needs_names { host_names::read() } else { Vec::new() },
             };
@@ -189,6 +195,7 @@ fn domain_rules(domain: &DomainConfig) -> DomainRules {
         name: domain.name.clone(),
         min_id: domain.min_id,
         max_id: domain.max_id,
+        overrides: domain.local_overrides.clone(),
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
         negative: domain.negative,
