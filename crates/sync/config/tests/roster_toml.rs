@@ -145,6 +145,7 @@ fn every_key_can_be_set() {
         case = "insensitive"
         short_name = "CORP"
         qualified_names = true
+        overrides_file = "/etc/roster/overrides.corp.toml"
         numeric_names = false
         min_id = 1000
         max_id = 2000
@@ -222,6 +223,16 @@ fn every_key_can_be_set() {
         host = "s"
         authorized_service = "t"
         rhost = "u"
+        [domain.corp.override.user.alice]
+        name = "al"
+        uid = 6000
+        gid = 6000
+        gecos = "Al"
+        home = "/srv/al"
+        shell = "/bin/zsh"
+        [domain.corp.override.group.staff]
+        name = "crew"
+        gid = 7000
         [domain.corp.access]
         enabled = true
         allowed_users = ["Alice"]
