@@ -394,6 +394,6 @@ mod tests {
         }
         let error = ConfigFiles::read(&main).unwrap_err();
         assert_eq!(error.message, &config::TOO_MANY_DROP_INS);
-        assert_eq!(error.error.to_string(), "it has 102 files; the limit is 100");
+        assert_eq!(error.error.to_string(), "102 files; the limit is 100");
     }
 }

@@ -663,9 +663,16 @@ impl DomainState {
         let all = config.domains.iter().map(|other| (&*other.name, &*other.names.short_name));
         let names = DomainNames::new(&rules.name, &rules.names, all);
         let DomainRules {
-            name, mode, min_id, max_id, mass_deletion, when_away, serving, overrides, ..
-        } =
-            rules.clone();
+            name,
+            mode,
+            min_id,
+            max_id,
+            mass_deletion,
+            when_away,
+            serving,
+            overrides,
+            ..
+        } = rules.clone();
         let given = Arc::new(match overrides.file {
             Some(_) => DomainOverrides::unknown(),
             None => DomainOverrides::new(overrides.entries, &rules.names),

@@ -263,15 +263,15 @@ crate::messages! {
         cause: "The certificate of a domain changed, and the monitor could not apply it.",
         fix: "Fix the reason in the following lines, then run `systemctl reload rosterd`.";
 
-    // Log levels.
-    LOG_ROLE_UNKNOWN = 4800, "log level for an unknown role",
-        cause: "The request names a role that this configuration does not have.",
-        fix: "List the roles with `roster status`.";
-
     OVERRIDES_NOT_APPLIED = 4790, "overrides of a domain are not applied",
         cause: "The file of overrides_file cannot be read, or has a mistake. The last valid overrides stay.",
         fix: "Correct the file. `roster check-config` lists its mistakes. rosterd reads it again after a change.";
     OVERRIDES_NOT_WATCHED = 4791, "file with overrides cannot be watched",
         cause: "The kernel refused an inotify watch.",
         fix: "Raise fs.inotify.max_user_instances and fs.inotify.max_user_watches, then restart rosterd.";
+    // Log levels.
+    LOG_ROLE_UNKNOWN = 4800, "log level for an unknown role",
+        cause: "The request names a role that this configuration does not have.",
+        fix: "List the roles with `roster status`.";
+
 }

@@ -455,15 +455,15 @@ crate::messages! {
         cause: "`private_groups = \"always\"` gives each user a group. The host, the directory or another domain has its name or gid.",
         fix: "`roster cache show group NAME` shows the reason. Rename or remove the other group, or set `private_groups = \"same-id\"`.";
 
-    // Slow operations.
-    OPERATION_SLOW = 5800, "directory operation took more than 3 s",
-        cause: "The server or the network is overloaded, or the server lacks an index for the filter of a search.",
-        fix: "Check the load of the named server, and its indexes. `roster log-level debug` adds the filter of each search to the log.";
-
     NAME_OF_OVERRIDE = 5790, "name that an override gives to another entry",
         cause: "An override of the domain gives this name to another entry, and reserves it.",
         fix: "Rename the entry in the directory or by an override, or change the other override.";
     ID_OF_OVERRIDE = 5791, "id that an override gives to another entry",
         cause: "An override of the domain gives this id to another entry, and reserves it.",
         fix: "Change the id in the directory or by an override, or change the other override.";
+    // Slow operations.
+    OPERATION_SLOW = 5800, "directory operation took more than 3 s",
+        cause: "The server or the network is overloaded, or the server lacks an index for the filter of a search.",
+        fix: "Check the load of the named server, and its indexes. `roster log-level debug` adds the filter of each search to the log.";
+
 }
