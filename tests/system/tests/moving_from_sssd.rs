@@ -264,6 +264,8 @@ fn moved_host(sssd: &Sssd) -> Rosterd {
     let output = rosterd.host().path("converted.toml");
     let mut migrate = Command::new(roster_program());
     migrate.arg("migrate-config").arg("--sssd").arg(sssd.conf()).arg("--output").arg(&output);
+    // No group of the corpus nests deeper.
+    migrate.args(["--without", "domain/corp/ldap_group_nesting_level"]);
     let done = run(&mut migrate);
     assert_eq!(done.code, 0, "{}", done.error());
     let text = fs::read_to_string(&output).expect("the result");
