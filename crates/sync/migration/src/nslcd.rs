@@ -267,7 +267,7 @@ impl Work<'_, '_> {
             None => {
                 let reason = "migrate-config does not know it, and it may restrict logins";
                 let cure = "Correct its name, or check nslcd.conf(5) and name it in --without.";
-                self.conversion.stop(SECTION, setting, reason, cure);
+                self.conversion.stop(SECTION, &setting.without_value(), reason, cure);
             }
         }
         if setting.name == "tls_reqcert" && !matches!(&*setting.value, "demand" | "hard") {

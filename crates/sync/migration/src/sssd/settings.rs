@@ -264,7 +264,8 @@ fn is_known_without_effect(
 ) -> bool {
     let is_converted = conversion.plan.domains.iter().any(|domain| domain.section == section.name);
     if !is_converted {
-        conversion.dropped(&section.name, setting, "The domain is not part of the result.");
+        let note = "The domain is not part of the result.";
+        conversion.dropped(&section.name, &setting.without_value(), note);
     }
     !is_converted
 }
@@ -294,7 +295,7 @@ fn decide(
         None => {
             let reason = "migrate-config does not know it, and it may restrict logins";
             let cure = "Correct its name, or check its manual page and name it in --without.";
-            conversion.stop(section, setting, reason, cure);
+            conversion.stop(section, &setting.without_value(), reason, cure);
         }
     }
 }
@@ -302,6 +303,7 @@ fn decide(
 /// Handles a section of another service, or of a domain that is not active.
 pub(super) fn other_section(conversion: &mut Conversion<'_>, section: &Section) {
     let name = &*section.name;
+    let mut is_known = true;
     let note = match name.split('/').next().unwrap_or(name) {
         "ssh" => "roster ssh-keys serves users' keys. It serves no host keys.",
         "sudo" => SUDO,
@@ -314,10 +316,15 @@ pub(super) fn other_section(conversion: &mut Conversion<'_>, section: &Section) 
         "session_recording" => {
             "Roster records no sessions: set the shell of tlog in the directory."
         }
-        "domain" if name.matches('/').count() > 1 => "An LDAP domain has no subdomains.",
-        "domain" => "The domain is not active in SSSD.",
-        "application" => "Roster has no domains for applications.",
-        _ => "Roster has no such service.",
+        other => {
+            is_known = false;
+            match other {
+                "domain" if name.matches('/').count() > 1 => "An LDAP domain has no subdomains.",
+                "domain" => "The domain is not active in SSSD.",
+                "application" => "Roster has no domains for applications.",
+                _ => "Roster has no such service.",
+            }
+        }
     };
     for setting in section.rest() {
         let is_recording =
@@ -326,8 +333,10 @@ pub(super) fn other_section(conversion: &mut Conversion<'_>, section: &Section) 
             let cure =
                 "Set the shell of tlog in the directory, then name the setting in --without.";
             conversion.stop(name, &setting, "sessions would not be recorded any more", cure);
-        } else {
+        } else if is_known {
             conversion.dropped(name, &setting, note);
+        } else {
+            conversion.dropped(name, &setting.without_value(), note);
         }
     }
 }
