@@ -106,7 +106,7 @@ const ODDITIES: &[Oddity] = &[
         what: "members through a group without gidNumber",
         users: &["roleuser"],
         groups: &["byrole"],
-        // Only the key nested_group_filter makes such a group a step of nesting.
+        // Roster's default nested_group_filter has groupOfMembers. SSSD follows only entries of its group class.
         difference: Some("nesting through groups without gidNumber"),
     },
 ];
