@@ -53,12 +53,15 @@ pub(super) fn convert(
         conversion.mapped(&name, &setting, format!("{name}.auth_timeout"));
     }
     if let Some(setting) = section.take_setting("chpass_provider") {
-        let note = match &*setting.value.to_ascii_lowercase() {
-            value if value == method => "Password changes use the method of `auth`.",
-            "none" => "The directory or the KDC decides whether a user may change the password.",
-            _ => "Password changes use the method of `auth` in Roster.",
-        };
-        conversion.dropped(&name, &setting, note);
+        if setting.value.eq_ignore_ascii_case("none") && method != "none" {
+            let reason = "users could change their passwords through Roster, which SSSD refuses";
+            let cure = "Forbid it in the directory or the KDC, or remove pam_roster.so from the `password` lines of \
+                        PAM.";
+            conversion.stop(&name, &setting, reason, cure);
+        } else {
+            let note = "Password changes use the method of `auth`.";
+            conversion.dropped(&name, &setting, note);
+        }
     }
 }
 
