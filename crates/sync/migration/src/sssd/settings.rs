@@ -72,7 +72,6 @@ const SSSD: &[(&str, Fate)] = &[
     ),
     ("re_expression", Note("Roster accepts NAME, NAME@DOMAIN and DOMAIN\\NAME.")),
     ("full_name_format", Note("Roster serves NAME@DOMAIN if names are qualified.")),
-    ("domain_resolution_order", Note("The order of `domains` in [host] counts.")),
     ("try_inotify", Note("rosterd watches its files.")),
     ("monitor_resolv_conf", Note("Roster reads resolv.conf for each query.")),
     ("krb5_rcache_dir", Note(NO_TUNING)),
