@@ -213,6 +213,7 @@ const DOMAIN: &[(&str, Fate)] = &[
     ),
     ("ldap_user_krb_*", Note("They count with ldap_pwd_policy = mit_kerberos only.")),
     ("ldap_user_shadow_min", Note("The server decides how soon a password may change.")),
+    ("ldap_user_principal", Note("Logins by LDAP use no principal.")),
     ("ldap_user_passkey", Note(NOT_READ)),
     ("ldap_user_*", Note(NOT_READ)),
     ("ldap_group_*", Note(NOT_READ)),
