@@ -6,13 +6,14 @@
 pub(super) const HIDDEN: &str = "(hidden)";
 
 /// Names that look like those of secrets, and have other values.
-const PLAIN: [&str; 7] = [
+const PLAIN: [&str; 8] = [
     "krb5_store_password_if_offline",
     "ldap_default_authtok_type",
     "ldap_tls_key",
     "ldap_use_tokengroups",
     "ldap_user_ssh_public_key",
     "pam_password_prohibit_message",
+    "passwd_files",
     "tls_key",
 ];
 

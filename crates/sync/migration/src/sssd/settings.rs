@@ -29,6 +29,7 @@ enum Fate {
 use Fate::{Note, Stop, StopUnlessOff};
 
 const CACHE: &str = "A mirror follows the directory, and has no timeout of entries.";
+const IGNORED: &str = "SSSD ignores it in this section.";
 const NO_TUNING: &str = "Roster needs no such tuning.";
 const TIMES: &str = "Roster has its own timeouts: connect_timeout, search_timeout, auth_timeout.";
 const SYSTEMD: &str = "systemd and rosterd supervise Roster's processes.";
@@ -45,6 +46,8 @@ const SECOND_FACTOR: &str =
 const SECOND_FACTOR_CURE: &str =
     "Keep the method in another PAM module, then name the setting in --without.";
 const SMART_CARDS: &str = "Roster has no smart cards. pam_cert_auth = true stops the conversion.";
+const TRUST_IDS: &str = "SSSD keeps ids of trusted domains out of this range. It serves the ids of an LDAP domain outside \
+                         of the range, too. See min_id and max_id.";
 const ID_MAPPING: &str = "ids made from SIDs have no counterpart in Roster";
 const ID_MAPPING_CURE: &str = "Write uidNumber and gidNumber to the directory, or keep SSSD.";
 
@@ -62,6 +65,7 @@ const COMMON: &[(&str, Fate)] = &[
     ("description", Note("A comment.")),
     ("get_domains_timeout", Note(NO_TUNING)),
     ("core_dumpable", Note("Roster's processes with secrets write no core dumps.")),
+    ("sbus_timeout", Note(IGNORED)),
 ];
 
 const SSSD: &[(&str, Fate)] = &[
@@ -82,11 +86,17 @@ const SSSD: &[(&str, Fate)] = &[
     ("certificate_verification", Note(SMART_CARDS)),
     ("passkey_verification", Note("Roster has no passkeys.")),
     ("override_homedir", Note("SSSD reads it in [nss] and in domains only.")),
+    ("entry_cache_*", Note(IGNORED)),
+    ("enum_cache_timeout", Note(IGNORED)),
+    ("cache_credentials", Note(IGNORED)),
+    ("enumerate", Note(IGNORED)),
 ];
 
 const NSS: &[(&str, Fate)] = &[
     ("enum_cache_timeout", Note(CACHE)),
     ("entry_cache_nowait_percentage", Note(CACHE)),
+    ("entry_cache_*", Note(IGNORED)),
+    ("enumerate", Note(IGNORED)),
     ("entry_negative_timeout", Note("A mirror knows all names. On demand, see negative_ttl.")),
     ("local_negative_timeout", Note("Roster reads local accounts itself.")),
     ("filter_users_in_groups", Note("Roster also hides hidden users in groups.")),
@@ -129,6 +139,10 @@ const PAM: &[(&str, Fate)] = &[
 ];
 
 const DOMAIN: &[(&str, Fate)] = &[
+    ("passwd_files", Note(OTHER_PROVIDER)),
+    ("group_files", Note(OTHER_PROVIDER)),
+    ("fallback_to_nss", Note(OTHER_PROVIDER)),
+    ("pam_gssapi_*", Note("Roster has no login by an existing ticket.")),
     ("ad_*", Note(OTHER_PROVIDER)),
     ("ipa_*", Note(OTHER_PROVIDER)),
     ("dyndns_*", Note("Roster does not update DNS.")),
@@ -158,8 +172,8 @@ const DOMAIN: &[(&str, Fate)] = &[
     ("wildcard_limit", Note("Roster has no wildcard lookups.")),
     ("ldap_id_mapping", StopUnlessOff(ID_MAPPING, ID_MAPPING_CURE)),
     ("ldap_idmap_*", Note("Roster makes no ids from SIDs.")),
-    ("ldap_min_id", Note("It bounds ids made from SIDs. See min_id.")),
-    ("ldap_max_id", Note("It bounds ids made from SIDs. See max_id.")),
+    ("ldap_min_id", Note(TRUST_IDS)),
+    ("ldap_max_id", Note(TRUST_IDS)),
     ("ldap_use_tokengroups", Note("Active Directory only.")),
     ("ldap_disable_*", Note("Roster uses pages and ranges as the server offers them.")),
     (
