@@ -415,7 +415,7 @@ impl Work<'_, '_> {
         let (map, text) = map_and_rest(option);
         match self.filters.map_part(map).filter(|_| !map.is_empty()) {
             Some(place) => {
-                *place = Some(values::filter(text));
+                *place = self.conversion.filter(SECTION, setting, text);
                 self.mapped(setting, if map == "passwd" { "user_filter" } else { "group_filter" });
             }
             None => self.note(setting, NO_MAP),

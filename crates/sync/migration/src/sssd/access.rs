@@ -4,7 +4,7 @@
 use super::section::{Conversion, Section, Setting};
 use crate::ini;
 use crate::plan::DomainPlan;
-use crate::values::{all_of, filter, list, quoted};
+use crate::values::{all_of, list, quoted};
 
 /// Checks that Roster makes by default.
 const DEFAULT_CHECKS: [&str; 4] =
@@ -275,7 +275,8 @@ fn access_filter(
     let name = section.name.clone();
     match section.take_setting("ldap_access_filter").filter(|setting| !setting.value.is_empty()) {
         Some(setting) => {
-            rules.filters.push(filter(&setting.value));
+            let Some(filter) = conversion.filter(&name, &setting, &setting.value) else { return };
+            rules.filters.push(filter);
             conversion.mapped(&name, &setting, format!("{name}.access.filter"));
         }
         None => {

@@ -376,8 +376,10 @@ fn filters(
         if let Some(setting) = &setting {
             conversion.mapped(&name, setting, format!("{name}.{target}"));
         }
-        if let Some(setting) = section.take_setting(old) {
-            filters.push(values::filter(&setting.value));
+        if let Some(setting) = section.take_setting(old)
+            && let Some(filter) = conversion.filter(&name, &setting, &setting.value)
+        {
+            filters.push(filter);
             conversion.mapped(&name, &setting, format!("{name}.{target}"));
         }
         let owners = [

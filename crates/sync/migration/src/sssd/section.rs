@@ -3,6 +3,7 @@
 
 use super::secrets::{HIDDEN, is_secret};
 use crate::plan::{Item, Origin, Outcome, Plan, Waivers};
+use crate::values;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A setting with its position.
@@ -146,6 +147,20 @@ impl Conversion<'_> {
             origin: section.origin(),
         };
         self.fail(&section.name, &setting, reason, cure);
+    }
+
+    /// Converts a search filter.
+    pub(crate) fn filter(
+        &mut self,
+        section: &str,
+        setting: &Setting,
+        text: &str,
+    ) -> Option<String> {
+        let filter = values::checked_filter(text);
+        if let Err(mistake) = &filter {
+            self.fail(section, setting, mistake, "Write one filter (RFC 4515).");
+        }
+        filter.ok()
     }
 
     /// Reads `true` or `false`.
