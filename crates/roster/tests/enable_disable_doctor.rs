@@ -335,6 +335,17 @@ fn doctor_reports_each_fault_with_fix() {
 }
 
 #[test]
+fn doctor_directory_service_before_roster_warns() {
+    let bench = healthy_host();
+    bench.write("etc/nsswitch.conf", "passwd: sss files\ngroup: files sss\n");
+    bench.roster("enable --file etc/nsswitch.conf").expect(0);
+    let run = bench.roster("doctor --root .").expect(0);
+    let first = "! nsswitch.conf:1: passwd: `sss` comes before `roster`, and answers for its users";
+    assert!(run.out.contains(first) && run.out.contains("[RST-2065]"), "{}", run.out);
+    assert!(!run.out.contains("group: `sss`"), "{}", run.out);
+}
+
+#[test]
 fn doctor_never_waits_for_pipe() {
     let bench = healthy_host();
     let pipe = |name: &str| {

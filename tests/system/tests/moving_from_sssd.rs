@@ -106,7 +106,7 @@ const ODDITIES: &[Oddity] = &[
         what: "members through a group without gidNumber",
         users: &["roleuser"],
         groups: &["byrole"],
-        // Only the key nested_group_filter makes such a group a step of nesting.
+        // Roster's default nested_group_filter has groupOfMembers. SSSD follows only entries of its group class.
         difference: Some("nesting through groups without gidNumber"),
     },
 ];
@@ -159,15 +159,18 @@ fn ldif() -> String {
     text
 }
 
-fn sssd_conf(slapd: &Slapd) -> String {
+/// Schema and rules of the host of the corpus.
+const RULES: &str = "ldap_schema = rfc2307bis\nldap_group_nesting_level = 5\naccess_provider = simple\nsimple_allow_groups = staff\n\
+                     simple_deny_users = eve\n";
+
+fn sssd_conf(slapd: &Slapd, rules: &str) -> String {
     format!(
         "[sssd]\nservices = nss, pam\ndomains = corp\n\n[nss]\nfilter_users = root, hidden\ndefault_shell = /bin/sh\n\n\
          [pam]\noffline_credentials_expiration = 7\n\n\
-         [domain/corp]\nid_provider = ldap\nldap_uri = {}\nldap_search_base = {}\nldap_schema = rfc2307bis\n\
+         [domain/corp]\nid_provider = ldap\nldap_uri = {}\nldap_search_base = {}\n\
          ldap_tls_cacert = {}\nldap_default_bind_dn = {}\nldap_default_authtok = {READER_PASSWORD}\n\
          sudo_provider = none\nautofs_provider = none\ncache_credentials = true\nfallback_homedir = /home/%u\n\
-         ldap_group_nesting_level = 5\nentry_cache_timeout = 5400\naccess_provider = simple\n\
-         simple_allow_groups = staff\nsimple_deny_users = eve\n",
+         entry_cache_timeout = 5400\n{rules}",
         slapd.ldaps_uri(),
         slapd.base(),
         slapd.authority().display(),
@@ -257,13 +260,15 @@ fn roster_answers(rosterd: &Rosterd) -> Answers {
     )
 }
 
-/// Converts the configuration of that SSSD with the program, and starts a daemon with the result.
-fn moved_host(sssd: &Sssd) -> Rosterd {
+/// Converts the configuration of that SSSD with the program, and starts a daemon with the result. `without` names settings
+/// that stop the conversion.
+fn moved_host(sssd: &Sssd, without: &[&str]) -> Rosterd {
     let mut rosterd = Rosterd::installed(&[]);
     pam::prepare(&rosterd);
     let output = rosterd.host().path("converted.toml");
     let mut migrate = Command::new(roster_program());
     migrate.arg("migrate-config").arg("--sssd").arg(sssd.conf()).arg("--output").arg(&output);
+    migrate.args(without.iter().flat_map(|name| ["--without", name]));
     let done = run(&mut migrate);
     assert_eq!(done.code, 0, "{}", done.error());
     let text = fs::read_to_string(&output).expect("the result");
@@ -272,6 +277,14 @@ fn moved_host(sssd: &Sssd) -> Rosterd {
     fs::set_permissions(rosterd.config(), fs::Permissions::from_mode(0o644)).expect("chmod");
     rosterd.launch();
     rosterd
+}
+
+/// Waits until SSSD finds a user.
+fn wait_for_user(sssd: &Sssd, user: &str) {
+    wait_for(SOON, || {
+        let done = sssd.getent("passwd", user);
+        if done.code == 0 { Ok(()) } else { Err(done.error()) }
+    });
 }
 
 fn compare_ids(rosterd: &Rosterd, sssd: &Sssd) -> (i32, Value) {
@@ -300,15 +313,13 @@ fn moved_host_equals_sssd_host() {
         ..SlapdOptions::new(Schema::Rfc2307bis)
     };
     let slapd = Slapd::serving(setup, &ldif());
-    let sssd = Sssd::with_conf(&sssd_conf(&slapd));
-    wait_for(SOON, || {
-        let done = sssd.getent("passwd", "alice");
-        if done.code == 0 { Ok(()) } else { Err(done.error()) }
-    });
+    let sssd = Sssd::with_conf(&sssd_conf(&slapd, RULES));
+    wait_for_user(&sssd, "alice");
     let before = sssd_answers(&sssd);
     assert_eq!(before["login of alice: correct horse"], "true", "{before:#?}");
     assert_eq!(before["login of eve: correct horse"], "false");
-    let rosterd = moved_host(&sssd);
+    // No group of the corpus nests deeper.
+    let rosterd = moved_host(&sssd, &["domain/corp/ldap_group_nesting_level"]);
     rosterd.expect_domain_status("corp", "complete", true);
     let after = roster_answers(&rosterd);
     let different = different_names();
@@ -351,6 +362,32 @@ fn expect_comparison(rosterd: &Rosterd, sssd: &Sssd, different: &BTreeSet<&str>)
     let users = report["compared"]["users"].as_u64().expect("a number");
     assert!(users >= 10, "{report:#}");
     assert_eq!(report["differences_by_kind"]["uid"], 0, "{report:#}");
+}
+
+#[test]
+fn moved_host_refuses_users_without_shadow_day() {
+    if !needs_root() {
+        return;
+    }
+    let setup = SlapdOptions {
+        certificate: Some(ServerCertificate::Good),
+        ..SlapdOptions::new(Schema::Rfc2307)
+    };
+    let slapd = Slapd::serving(setup, &pam::login_users_ldif(&["dated", "undated"]));
+    let dated = LdifBuilder::new(Schema::Rfc2307).user_dn("dated");
+    slapd.set(&dated, "shadowLastChange", &["20000"]);
+    let sssd = Sssd::with_conf(&sssd_conf(&slapd, "ldap_pwd_policy = shadow\n"));
+    wait_for_user(&sssd, "dated");
+    let rosterd = moved_host(&sssd, &[]);
+    rosterd.expect_domain_status("corp", "complete", true);
+    let pam = PamHost::on(&rosterd, "dated");
+    for (user, admitted) in [("dated", true), ("undated", false)] {
+        let operations = ["authenticate", "acct_mgmt"];
+        let theirs = sssd.run_pamtester(user, &operations, &[pam::PASSWORD]);
+        assert_eq!(theirs.code == 0, admitted, "SSSD, {user}: {}", theirs.error());
+        let ours = pam.run_pamtester("alone", user, &operations, &[pam::PASSWORD]);
+        assert_eq!(ours.code == 0, admitted, "Roster, {user}: {}", ours.error());
+    }
 }
 
 /// SSSD stores its configuration as LDB entries, which show how it reads odd spacing, equal keys and drop-ins.

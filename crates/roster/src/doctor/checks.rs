@@ -141,11 +141,35 @@ fn lookups(check: &'static str, database: &str, entry: Option<&DatabaseLine>) ->
         )),
     }
     if findings.is_empty() {
+        findings.extend(earlier_directory(check, database, entry, ours));
+    }
+    if findings.is_empty() {
         let names: Vec<_> = entry.services.iter().map(|service| &*service.name).collect();
         findings
             .push(ok(check, format!("nsswitch.conf asks for {database}: {}", names.join(", "))));
     }
     findings
+}
+
+/// Services of other software that serve the users of a directory.
+const DIRECTORY_SERVICES: [&str; 4] = ["sss", "ldap", "winbind", "cache"];
+
+/// Checks whether such a service answers before roster is asked.
+fn earlier_directory(
+    check: &'static str,
+    database: &str,
+    entry: &DatabaseLine,
+    ours: usize,
+) -> Option<Finding> {
+    let service = entry.services[..ours].iter().find(|service| {
+        DIRECTORY_SERVICES.contains(&&*service.name)
+            && service.actions.on_success() == StatusAction::Return
+    })?;
+    let (line, name) = (entry.line, &service.name);
+    let text = format!(
+        "nsswitch.conf:{line}: {database}: `{name}` comes before `{SERVICE}`, and answers for its users"
+    );
+    Some(warning(check, &host::DIRECTORY_SERVICE_FIRST, text))
 }
 
 fn invalid_line(check: &'static str, line: usize, database: &str, found: &str) -> Finding {
@@ -900,6 +924,17 @@ mod tests {
                 "initgroups: files [SUCCESS=continue] roster systemd",
             ),
             (Ok, "", "passwd: files [UNAVAIL=return] roster sss"),
+            (
+                Warning,
+                "passwd: `sss` comes before `roster`, and answers for its users [RST-2065]",
+                "passwd: sss files roster",
+            ),
+            (
+                Warning,
+                "group: `ldap` comes before `roster`, and answers for its users [RST-2065]",
+                "group: files ldap roster\ninitgroups: files [SUCCESS=continue] ldap [SUCCESS=continue] roster",
+            ),
+            (Ok, "", "passwd: sss [SUCCESS=continue] files roster"),
             (
                 Problem,
                 "`sss` of the group line is missing: users lack their groups of `sss` [RST-2015]",

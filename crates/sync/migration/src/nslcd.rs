@@ -267,7 +267,7 @@ impl Work<'_, '_> {
             None => {
                 let reason = "migrate-config does not know it, and it may restrict logins";
                 let cure = "Correct its name, or check nslcd.conf(5) and name it in --without.";
-                self.conversion.stop(SECTION, setting, reason, cure);
+                self.conversion.stop(SECTION, &setting.without_value(), reason, cure);
             }
         }
         if setting.name == "tls_reqcert" && !matches!(&*setting.value, "demand" | "hard") {
@@ -415,7 +415,7 @@ impl Work<'_, '_> {
         let (map, text) = map_and_rest(option);
         match self.filters.map_part(map).filter(|_| !map.is_empty()) {
             Some(place) => {
-                *place = Some(values::filter(text));
+                *place = self.conversion.filter(SECTION, setting, text);
                 self.mapped(setting, if map == "passwd" { "user_filter" } else { "group_filter" });
             }
             None => self.note(setting, NO_MAP),

@@ -14,6 +14,12 @@ pub fn render(plan: &Plan) -> String {
     let sources: Vec<String> = plan.sources.iter().map(|path| path.display().to_string()).collect();
     comment(&mut text, &format!("Converted by roster migrate-config from {}.", sources.join(", ")));
     comment(&mut text, "Comments list the settings that have no counterpart.");
+    if !plan.notes.is_empty() {
+        comment(&mut text, "Behaviour that differs:");
+    }
+    for note in &plan.notes {
+        comment(&mut text, &format!("- {note}"));
+    }
     text.push_str("\n[host]\n");
     let names: Vec<&str> = plan.domains.iter().map(|domain| &*domain.name).collect();
     text += &format!("domains = {}\n", values::list(&names));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Values of roster.toml: TOML strings and lists, filters, templates.
 
+use roster_config::ldap_filter;
+
 /// Formats a text as a TOML string.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -41,6 +43,15 @@ pub(crate) fn filter_value(text: &str) -> String {
 pub(crate) fn filter(text: &str) -> String {
     let text = text.trim().replace("%{", "\\25{");
     if text.starts_with('(') { text } else { format!("({text})") }
+}
+
+/// Converts a filter, and parses it as rosterd does. The error describes the mistake.
+pub(crate) fn checked_filter(text: &str) -> Result<String, String> {
+    let filter = filter(text);
+    match ldap_filter::parse(&filter) {
+        Ok(_) => Ok(filter),
+        Err(mistake) => Err(format!("the filter {filter} is not valid: {mistake}")),
+    }
 }
 
 /// Joins filters with "and".
@@ -109,7 +120,8 @@ pub(crate) fn search_bases(text: &str) -> Result<Vec<SearchBase>, String> {
         if part[0].is_empty() {
             return Err("has an empty base".into());
         }
-        let filter = Some(part[2]).filter(|text| !text.is_empty()).map(filter);
+        let filter = Some(part[2]).filter(|text| !text.is_empty()).map(checked_filter).transpose();
+        let filter = filter.map_err(|mistake| format!("is wrong: {mistake}"))?;
         bases.push(SearchBase { base: part[0].to_owned(), scope, filter });
     }
     Ok(bases)
@@ -160,7 +172,7 @@ mod tests {
             "[{ base = \"ou=a,dc=x\", scope = \"one\", filter = \"(uid=a)\" }, \
              { base = \"ou=b,dc=x\", filter = \"(uid=b)\" }]"
         );
-        for text in ["", "a?b", "a?wide?", "?sub?"] {
+        for text in ["", "a?b", "a?wide?", "?sub?", "a?sub?(b"] {
             assert!(search_bases(text).is_err(), "{text}");
         }
     }
@@ -170,6 +182,8 @@ mod tests {
         assert_eq!(filter("memberOf=cn=a"), "(memberOf=cn=a)");
         assert_eq!(filter(" (uid=%{host})"), "(uid=\\25{host})");
         assert_eq!(filter_value("a*(b)\\"), "a\\2a\\28b\\29\\5c");
+        assert_eq!(checked_filter("a=%{b}").unwrap(), "(a=\\25{b})");
+        assert!(checked_filter("(a=1)(b=2)").unwrap_err().contains("(b=2)"));
         assert_eq!(all_of(&["(a=1)".into(), "(b=2)".into()]), "(&(a=1)(b=2))");
     }
 

@@ -197,4 +197,8 @@ crate::messages! {
     ACCESS_DENIALS = 2064, "a security module denied access to files of Roster",
         cause: "AppArmor or SELinux logged denials within a day.",
         fix: "Install or reload the AppArmor and SELinux rules: `make install`.";
+    DIRECTORY_SERVICE_FIRST = 2065, "another service for directory users precedes roster",
+        cause: "The line of nsswitch.conf names a service such as sss or ldap before roster. glibc asks roster only for \
+                entries that this service does not find.",
+        fix: "Move that service behind roster, for example `passwd: files roster sss`, or remove it after the move.";
 }

@@ -52,7 +52,8 @@ fn number(bytes: &[u8], offset: usize) -> Result<u32, TdbError> {
     Ok(u32::from_ne_bytes(bytes))
 }
 
-/// Calls `each` with key and data of every record. Visits no record twice.
+/// Calls `each` with key and data of every record. Visits no record twice. The records have at most the bytes of the file
+/// together, so that overlapping records do not multiply the memory that they need.
 ///
 /// # Errors
 ///
@@ -76,11 +77,11 @@ pub fn for_each<E: From<TdbError>>(
     if recovery != 0 && number(file, recovery as usize + 20)? == RECOVERY_MAGIC {
         return Err(TdbError::Interrupted.into());
     }
-    let mut left = file.len() / RECORD_BYTES;
+    let mut left = file.len();
     for hash in 0..hashes as usize {
         let mut offset = number(file, HEADER_BYTES + 4 + 4 * hash)? as usize;
         while offset != 0 {
-            left = left.checked_sub(1).ok_or(TdbError::Damaged)?;
+            left = left.checked_sub(RECORD_BYTES).ok_or(TdbError::Damaged)?;
             let (next, room) = (number(file, offset)?, number(file, offset + 4)?);
             let (key, data) =
                 (number(file, offset + 8)? as usize, number(file, offset + 12)? as usize);
@@ -92,6 +93,7 @@ pub fn for_each<E: From<TdbError>>(
                     if end - begin > room as usize {
                         return Err(TdbError::Damaged.into());
                     }
+                    left = left.checked_sub(end - begin).ok_or(TdbError::Damaged)?;
                     let key = file.get(begin..middle).ok_or(TdbError::Damaged)?;
                     each(key, file.get(middle..end).ok_or(TdbError::Damaged)?)?;
                 }
@@ -152,6 +154,21 @@ pub(crate) mod tests {
     fn tdb_records_of_all_chains_found() {
         assert_eq!(read(&file_of(&records(10))), Ok(records(10)));
         assert_eq!(read(&file_of(&[])), Ok(vec![]));
+    }
+
+    #[test]
+    fn tdb_overlapping_records_are_error() {
+        // The data of each record has all later records.
+        let mut file = file_of(&records(40));
+        let length = file.len();
+        let mut offset = number(&file, HEADER_BYTES + 4).unwrap() as usize;
+        while offset != 0 {
+            let room = (length - offset - RECORD_BYTES) as u32;
+            file[offset + 4..offset + 8].copy_from_slice(&room.to_ne_bytes());
+            file[offset + 12..offset + 16].copy_from_slice(&(room - 2).to_ne_bytes());
+            offset = number(&file, offset).unwrap() as usize;
+        }
+        assert_eq!(read(&file), Err(TdbError::Damaged));
     }
 
     #[test]

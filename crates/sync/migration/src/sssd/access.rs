@@ -4,11 +4,32 @@
 use super::section::{Conversion, Section, Setting};
 use crate::ini;
 use crate::plan::DomainPlan;
-use crate::values::{filter, list, quoted};
+use crate::values::{all_of, list, quoted};
 
 /// Checks that Roster makes by default.
 const DEFAULT_CHECKS: [&str; 4] =
     ["shadow-expire", "password-policy", "account-lock", "active-directory"];
+
+/// Checks and filters of the access rules, beside their lists.
+#[derive(Default)]
+struct Rules {
+    /// Checks beside those of the default.
+    checks: Vec<&'static str>,
+    /// Filters that must all match.
+    filters: Vec<String>,
+    /// `ldap_pwd_policy` in lower case. Empty without the setting.
+    password_policy: String,
+    /// A rule `pwd_expire_policy_…` applies the policy to each login.
+    has_expiry_rule: bool,
+}
+
+impl Rules {
+    fn check(&mut self, check: &'static str) {
+        if !self.checks.contains(&check) {
+            self.checks.push(check);
+        }
+    }
+}
 
 pub(super) fn convert(
     conversion: &mut Conversion<'_>,
@@ -16,8 +37,8 @@ pub(super) fn convert(
     section: &mut Section,
 ) {
     let name = section.name.clone();
-    let mut checks: Vec<&str> = Vec::new();
-    password_policy(conversion, section, &mut checks);
+    let mut rules = Rules::default();
+    password_policy(conversion, section, &mut rules);
     let setting = section.take_setting("access_provider");
     let provider =
         setting.as_ref().map_or("permit", |setting| &*setting.value).to_ascii_lowercase();
@@ -28,7 +49,7 @@ pub(super) fn convert(
         ("permit", _) => {}
         ("deny", _) => domain.access.set("allowed_users", "[]".into()),
         ("simple", Some(setting)) => simple(conversion, domain, section, setting),
-        ("ldap", Some(setting)) => ldap(conversion, domain, section, setting, &mut checks),
+        ("ldap", Some(setting)) => ldap(conversion, domain, section, setting, &mut rules),
         ("krb5", Some(setting)) => {
             let reason = "Roster does not read ~/.k5login, which can deny its user";
             let cure = "Write rules with access_provider = simple.";
@@ -43,8 +64,12 @@ pub(super) fn convert(
         (_, None) => {}
     }
     unused_rules(conversion, section, &provider);
-    if !checks.is_empty() {
-        let all: Vec<&str> = DEFAULT_CHECKS.iter().copied().chain(checks).collect();
+    shadow_users(conversion, domain, section, &mut rules);
+    if !rules.filters.is_empty() {
+        domain.access.set("filter", quoted(&all_of(&rules.filters)));
+    }
+    if !rules.checks.is_empty() {
+        let all: Vec<&str> = DEFAULT_CHECKS.iter().copied().chain(rules.checks).collect();
         domain.access.set("account_checks", list(&all));
     }
     // Another PAM module may authenticate, and SSSD's account phase still applies the rules.
@@ -55,15 +80,16 @@ pub(super) fn convert(
 }
 
 /// `ldap_pwd_policy` denies passwords that have expired by the user's attributes.
-fn password_policy(conversion: &mut Conversion<'_>, section: &mut Section, checks: &mut Vec<&str>) {
+fn password_policy(conversion: &mut Conversion<'_>, section: &mut Section, rules: &mut Rules) {
     let name = section.name.clone();
     let Some(setting) = section.take_setting("ldap_pwd_policy") else { return };
-    match &*setting.value.to_ascii_lowercase() {
+    rules.password_policy = setting.value.to_ascii_lowercase();
+    match &*rules.password_policy {
         "none" => {
             conversion.dropped(&name, &setting, "Roster checks the age only with `password-age`.");
         }
         "shadow" => {
-            checks.push("password-age");
+            rules.check("password-age");
             conversion.mapped(&name, &setting, format!("{name}.access.account_checks"));
         }
         _ => {
@@ -73,6 +99,25 @@ fn password_policy(conversion: &mut Conversion<'_>, section: &mut Section, check
             conversion.stop(&name, &setting, reason, cure);
         }
     }
+}
+
+/// With the policy `shadow` SSSD refuses users without the day of the last change. Roster's check admits them.
+fn shadow_users(
+    conversion: &mut Conversion<'_>,
+    domain: &DomainPlan,
+    section: &Section,
+    rules: &mut Rules,
+) {
+    let applies = domain.keys.get("auth") == Some("\"ldap\"") || rules.has_expiry_rule;
+    if rules.password_policy != "shadow" || !applies {
+        return;
+    }
+    let attribute = section.peek("ldap_user_shadow_last_change").unwrap_or("shadowLastChange");
+    rules.filters.push(format!("({attribute}=*)"));
+    conversion.plan.note(format!(
+        "[{}]: `filter` denies users without {attribute}, as SSSD does with ldap_pwd_policy = shadow.",
+        section.name
+    ));
 }
 
 /// Lists of `access_provider = simple`, and their keys.
@@ -153,22 +198,22 @@ fn ldap(
     domain: &mut DomainPlan,
     section: &mut Section,
     provider: &Setting,
-    checks: &mut Vec<&str>,
+    rules: &mut Rules,
 ) {
     let name = section.name.clone();
     let order = section.take_setting("ldap_access_order");
     let text = order.as_ref().map_or("filter", |order| &*order.value);
-    let rules: Vec<String> = ini::list(text).iter().map(|rule| rule.to_ascii_lowercase()).collect();
+    let names: Vec<String> = ini::list(text).iter().map(|rule| rule.to_ascii_lowercase()).collect();
     let owner = order.as_ref().unwrap_or(provider);
     if let Some(order) = &order {
         conversion.mapped(&name, order, format!("{name}.access"));
     }
-    if rules.is_empty() {
+    if names.is_empty() {
         return conversion.stop(&name, owner, "the list of rules is empty", "List the rules.");
     }
-    for rule in &rules {
+    for rule in &names {
         match &**rule {
-            "filter" => access_filter(conversion, domain, section, owner),
+            "filter" => access_filter(conversion, domain, section, owner, rules),
             "expire" => expiry(conversion, section, owner),
             // The default check of the password policy covers both. It is stricter: a lock without a known duration
             // lasts until the server removes it.
@@ -177,13 +222,11 @@ fn ldap(
                 domain.name
             )),
             "pwd_expire_policy_reject" | "pwd_expire_policy_warn" | "pwd_expire_policy_renew" => {
-                if !checks.contains(&"password-age") {
-                    checks.push("password-age");
-                }
+                expiry_of_passwords(conversion, rule, &name, owner, rules);
             }
-            "host" => checks.push("host"),
-            "authorized_service" => checks.push("authorized-service"),
-            "rhost" => checks.push("rhost"),
+            "host" => rules.check("host"),
+            "authorized_service" => rules.check("authorized-service"),
+            "rhost" => rules.check("rhost"),
             other => {
                 let reason = format!("the rule {other:?} has no counterpart");
                 conversion.stop(&name, owner, &reason, "Replace the rule, or remove it.");
@@ -196,16 +239,44 @@ fn ldap(
     }
 }
 
+/// Rules that apply `ldap_pwd_policy`. Roster lets a user with an expired password in after a password change.
+fn expiry_of_passwords(
+    conversion: &mut Conversion<'_>,
+    rule: &str,
+    section: &str,
+    owner: &Setting,
+    rules: &mut Rules,
+) {
+    if matches!(&*rules.password_policy, "" | "none") {
+        let note = format!("[{section}]: without ldap_pwd_policy, {rule} has no effect in SSSD.");
+        return conversion.plan.note(note);
+    }
+    rules.has_expiry_rule = true;
+    match rule {
+        "pwd_expire_policy_reject" => {
+            let reason = "Roster demands a new password, and SSSD refuses the login with an expired password";
+            let cure = "Use pwd_expire_policy_renew.";
+            conversion.stop(section, owner, reason, cure);
+        }
+        "pwd_expire_policy_warn" => conversion.plan.note(format!(
+            "[{section}]: SSSD warns of an expired password, and Roster demands a new one."
+        )),
+        _ => {}
+    }
+}
+
 fn access_filter(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
     section: &mut Section,
     owner: &Setting,
+    rules: &mut Rules,
 ) {
     let name = section.name.clone();
     match section.take_setting("ldap_access_filter").filter(|setting| !setting.value.is_empty()) {
         Some(setting) => {
-            domain.access.set("filter", quoted(&filter(&setting.value)));
+            let Some(filter) = conversion.filter(&name, &setting, &setting.value) else { return };
+            rules.filters.push(filter);
             conversion.mapped(&name, &setting, format!("{name}.access.filter"));
         }
         None => {

@@ -376,8 +376,10 @@ fn filters(
         if let Some(setting) = &setting {
             conversion.mapped(&name, setting, format!("{name}.{target}"));
         }
-        if let Some(setting) = section.take_setting(old) {
-            filters.push(values::filter(&setting.value));
+        if let Some(setting) = section.take_setting(old)
+            && let Some(filter) = conversion.filter(&name, &setting, &setting.value)
+        {
+            filters.push(filter);
             conversion.mapped(&name, &setting, format!("{name}.{target}"));
         }
         let owners = [
@@ -445,16 +447,68 @@ fn schema(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mu
     domain.keys.set("schema", quoted(schema));
     // Without the key Roster also reads other attributes with members.
     domain.keys.set("member_attributes", list(&[member]));
-    if let Some(setting) = section.take_setting("ldap_group_nesting_level") {
-        if conversion.number(&name, &setting) == Some(0) {
+    nesting(conversion, domain, section);
+}
+
+/// Levels of nested groups that SSSD follows without a setting.
+const NESTING_LEVELS: u64 = 2;
+
+/// SSSD limits the levels of nested groups. Roster has no limit, so that a group may have more members.
+fn nesting(conversion: &mut Conversion<'_>, domain: &DomainPlan, section: &mut Section) {
+    let name = section.name.clone();
+    let setting = section.take_setting("ldap_group_nesting_level");
+    if !has_nested_groups(domain) {
+        if let Some(setting) = &setting {
+            conversion.dropped(&name, setting, "The members are names, so that no group nests.");
+        }
+        return;
+    }
+    let admits = admits_groups(section);
+    let mut levels = NESTING_LEVELS;
+    if let Some(setting) = &setting {
+        let Some(number) = conversion.number(&name, setting) else { return };
+        levels = number;
+        if admits {
+            let reason = "Roster follows all levels, so allowed_groups would also admit members of deeper groups";
+            let cure = "Check that the members of all nested groups may log in.";
+            conversion.stop(&name, setting, reason, cure);
+        } else if levels == 0 {
             let reason = "Roster follows nested groups, so groups would get more members";
             let cure = "Compare the groups with `roster domain compare-ids` first.";
-            conversion.stop(&name, &setting, reason, cure);
+            conversion.stop(&name, setting, reason, cure);
         } else {
-            let note = "Roster follows nested groups to any depth.";
-            conversion.dropped(&name, &setting, note);
+            conversion.dropped(&name, setting, "Roster follows nested groups to any depth.");
         }
     }
+    let levels = match levels {
+        1 => "1 level".to_owned(),
+        levels => format!("{levels} levels"),
+    };
+    let difference =
+        format!("[{name}]: SSSD follows {levels} of nested groups, and Roster follows all.");
+    if admits {
+        let text = "allowed_groups also admits the members of deeper groups.";
+        conversion.plan.note(format!("{difference} {text}"));
+    } else if setting.is_some() {
+        conversion.plan.note(format!("{difference} Groups may have more members."));
+    }
+}
+
+/// Returns whether Roster reads members as DNs, which may be groups.
+fn has_nested_groups(domain: &DomainPlan) -> bool {
+    let attributes = domain.keys.get("member_attributes").unwrap_or("").to_ascii_lowercase();
+    match &*attributes {
+        "[\"memberuid\"]" => false,
+        "[\"member\"]" | "[\"uniquemember\"]" => true,
+        _ => domain.keys.get("schema") != Some("\"rfc2307\""),
+    }
+}
+
+/// Returns whether an access rule of SSSD admits the members of groups.
+fn admits_groups(section: &Section) -> bool {
+    let is_simple =
+        section.peek("access_provider").is_some_and(|name| name.eq_ignore_ascii_case("simple"));
+    is_simple && section.peek("simple_allow_groups").is_some_and(|list| !ini::list(list).is_empty())
 }
 
 /// Names of attributes: SSSD's setting and Roster's key.

@@ -36,6 +36,7 @@ pub(super) fn domains(
         }
     }
     names.dedup_by(|later, earlier| later.eq_ignore_ascii_case(earlier));
+    resolution_order(conversion, main, &mut names);
     if names.is_empty() {
         conversion.missing(
             main,
@@ -69,6 +70,19 @@ pub(super) fn domains(
         );
     }
     found
+}
+
+/// Moves the domains of `domain_resolution_order` to the front. The other domains keep their order.
+fn resolution_order(conversion: &mut Conversion<'_>, main: &mut Section, names: &mut [String]) {
+    let Some(setting) = main.take_setting("domain_resolution_order") else { return };
+    let first = ini::list(&setting.value);
+    let place = |name: &String| first.iter().position(|known| known.eq_ignore_ascii_case(name));
+    names.sort_by_key(|name| place(name).unwrap_or(first.len()));
+    conversion.mapped("sssd", &setting, "host.domains");
+    conversion.plan.note(
+        "With domain_resolution_order SSSD shows names as NAME@DOMAIN, and finds each listed domain by plain names. \
+         In Roster `qualified_names` of a domain decides about both.",
+    );
 }
 
 /// Converts the remaining settings of `[sssd]`, `[nss]` and `[pam]`.

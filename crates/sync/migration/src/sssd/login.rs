@@ -53,12 +53,15 @@ pub(super) fn convert(
         conversion.mapped(&name, &setting, format!("{name}.auth_timeout"));
     }
     if let Some(setting) = section.take_setting("chpass_provider") {
-        let note = match &*setting.value.to_ascii_lowercase() {
-            value if value == method => "Password changes use the method of `auth`.",
-            "none" => "The directory or the KDC decides whether a user may change the password.",
-            _ => "Password changes use the method of `auth` in Roster.",
-        };
-        conversion.dropped(&name, &setting, note);
+        if setting.value.eq_ignore_ascii_case("none") && method != "none" {
+            let reason = "users could change their passwords through Roster, which SSSD refuses";
+            let cure = "Forbid it in the directory or the KDC, or remove pam_roster.so from the `password` lines of \
+                        PAM.";
+            conversion.stop(&name, &setting, reason, cure);
+        } else {
+            let note = "Password changes use the method of `auth`.";
+            conversion.dropped(&name, &setting, note);
+        }
     }
 }
 
@@ -108,17 +111,25 @@ fn principals(conversion: &mut Conversion<'_>, section: &mut Section) {
         let cure = "Rename the principals, or let another PAM module authenticate these users.";
         conversion.stop(&name, &setting, reason, cure);
     }
-    if let Some(setting) = section.take_setting("ldap_user_principal") {
-        if ["krbprincipalname", "none", "nosuchattr"]
-            .contains(&&*setting.value.to_ascii_lowercase())
-        {
+    match section.take_setting("ldap_user_principal") {
+        Some(setting) if is_no_attribute(&setting.value) => {
             conversion.dropped(&name, &setting, "Roster uses the principal NAME@REALM.");
-        } else {
+        }
+        Some(setting) => {
             let reason = "Roster uses the principal NAME@REALM, which may belong to another person";
             let cure = "Check that each user's principal is NAME@REALM.";
             conversion.stop(&name, &setting, reason, cure);
         }
+        None => conversion.plan.note(format!(
+            "[{name}]: SSSD uses the principal in krbPrincipalName if an entry has it. Roster uses NAME@REALM. Check \
+             that each user's principal is NAME@REALM."
+        )),
     }
+}
+
+/// Returns whether an attribute is the customary value by which SSSD finds no principal in an entry.
+fn is_no_attribute(attribute: &str) -> bool {
+    ["none", "nosuchattr", "nosuchattribute"].contains(&&*attribute.to_ascii_lowercase())
 }
 
 /// Sets the realm and its servers. Returns whether the realm is known.

@@ -11,6 +11,7 @@ mod directory;
 mod domain;
 mod host;
 mod login;
+mod secrets;
 pub(crate) mod section;
 mod settings;
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sections of the merged configuration, and the conversion that gives each setting its fate.
 
+use super::secrets::{HIDDEN, is_secret};
 use crate::plan::{Item, Origin, Outcome, Plan, Waivers};
+use crate::values;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Settings with secrets. Their values never leave the parser.
-const SECRETS: [&str; 3] = ["ldap_default_authtok", "bindpw", "rootpwmodpw"];
 
 /// A setting with its position.
 #[derive(Clone, Debug)]
@@ -16,9 +15,14 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Returns the value for output.
-    pub(crate) fn shown(&self) -> String {
-        if SECRETS.contains(&&*self.name) { "(hidden)".to_owned() } else { self.value.clone() }
+    /// Returns the value for output. The value of a secret never leaves the parser.
+    fn shown(&self, section: &str) -> String {
+        if is_secret(section, &self.name) { HIDDEN.to_owned() } else { self.value.clone() }
+    }
+
+    /// Returns the setting without its value, which may be a secret under a misspelt name.
+    pub(crate) fn without_value(&self) -> Self {
+        Self { value: HIDDEN.to_owned(), ..self.clone() }
     }
 }
 
@@ -95,7 +99,7 @@ impl Conversion<'_> {
                 origin: setting.origin.clone(),
                 section: section.to_owned(),
                 setting: setting.name.clone(),
-                value: setting.shown(),
+                value: setting.shown(section),
                 outcome,
             }),
         }
@@ -143,6 +147,20 @@ impl Conversion<'_> {
             origin: section.origin(),
         };
         self.fail(&section.name, &setting, reason, cure);
+    }
+
+    /// Converts a search filter.
+    pub(crate) fn filter(
+        &mut self,
+        section: &str,
+        setting: &Setting,
+        text: &str,
+    ) -> Option<String> {
+        let filter = values::checked_filter(text);
+        if let Err(mistake) = &filter {
+            self.fail(section, setting, mistake, "Write one filter (RFC 4515).");
+        }
+        filter.ok()
     }
 
     /// Reads `true` or `false`.

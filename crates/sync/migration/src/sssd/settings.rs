@@ -29,6 +29,7 @@ enum Fate {
 use Fate::{Note, Stop, StopUnlessOff};
 
 const CACHE: &str = "A mirror follows the directory, and has no timeout of entries.";
+const IGNORED: &str = "SSSD ignores it in this section.";
 const NO_TUNING: &str = "Roster needs no such tuning.";
 const TIMES: &str = "Roster has its own timeouts: connect_timeout, search_timeout, auth_timeout.";
 const SYSTEMD: &str = "systemd and rosterd supervise Roster's processes.";
@@ -45,6 +46,8 @@ const SECOND_FACTOR: &str =
 const SECOND_FACTOR_CURE: &str =
     "Keep the method in another PAM module, then name the setting in --without.";
 const SMART_CARDS: &str = "Roster has no smart cards. pam_cert_auth = true stops the conversion.";
+const TRUST_IDS: &str = "SSSD keeps ids of trusted domains out of this range. It serves the ids of an LDAP domain outside \
+                         of the range, too. See min_id and max_id.";
 const ID_MAPPING: &str = "ids made from SIDs have no counterpart in Roster";
 const ID_MAPPING_CURE: &str = "Write uidNumber and gidNumber to the directory, or keep SSSD.";
 
@@ -62,6 +65,7 @@ const COMMON: &[(&str, Fate)] = &[
     ("description", Note("A comment.")),
     ("get_domains_timeout", Note(NO_TUNING)),
     ("core_dumpable", Note("Roster's processes with secrets write no core dumps.")),
+    ("sbus_timeout", Note(IGNORED)),
 ];
 
 const SSSD: &[(&str, Fate)] = &[
@@ -72,7 +76,6 @@ const SSSD: &[(&str, Fate)] = &[
     ),
     ("re_expression", Note("Roster accepts NAME, NAME@DOMAIN and DOMAIN\\NAME.")),
     ("full_name_format", Note("Roster serves NAME@DOMAIN if names are qualified.")),
-    ("domain_resolution_order", Note("The order of `domains` in [host] counts.")),
     ("try_inotify", Note("rosterd watches its files.")),
     ("monitor_resolv_conf", Note("Roster reads resolv.conf for each query.")),
     ("krb5_rcache_dir", Note(NO_TUNING)),
@@ -83,11 +86,17 @@ const SSSD: &[(&str, Fate)] = &[
     ("certificate_verification", Note(SMART_CARDS)),
     ("passkey_verification", Note("Roster has no passkeys.")),
     ("override_homedir", Note("SSSD reads it in [nss] and in domains only.")),
+    ("entry_cache_*", Note(IGNORED)),
+    ("enum_cache_timeout", Note(IGNORED)),
+    ("cache_credentials", Note(IGNORED)),
+    ("enumerate", Note(IGNORED)),
 ];
 
 const NSS: &[(&str, Fate)] = &[
     ("enum_cache_timeout", Note(CACHE)),
     ("entry_cache_nowait_percentage", Note(CACHE)),
+    ("entry_cache_*", Note(IGNORED)),
+    ("enumerate", Note(IGNORED)),
     ("entry_negative_timeout", Note("A mirror knows all names. On demand, see negative_ttl.")),
     ("local_negative_timeout", Note("Roster reads local accounts itself.")),
     ("filter_users_in_groups", Note("Roster also hides hidden users in groups.")),
@@ -130,6 +139,10 @@ const PAM: &[(&str, Fate)] = &[
 ];
 
 const DOMAIN: &[(&str, Fate)] = &[
+    ("passwd_files", Note(OTHER_PROVIDER)),
+    ("group_files", Note(OTHER_PROVIDER)),
+    ("fallback_to_nss", Note(OTHER_PROVIDER)),
+    ("pam_gssapi_*", Note("Roster has no login by an existing ticket.")),
     ("ad_*", Note(OTHER_PROVIDER)),
     ("ipa_*", Note(OTHER_PROVIDER)),
     ("dyndns_*", Note("Roster does not update DNS.")),
@@ -159,8 +172,8 @@ const DOMAIN: &[(&str, Fate)] = &[
     ("wildcard_limit", Note("Roster has no wildcard lookups.")),
     ("ldap_id_mapping", StopUnlessOff(ID_MAPPING, ID_MAPPING_CURE)),
     ("ldap_idmap_*", Note("Roster makes no ids from SIDs.")),
-    ("ldap_min_id", Note("It bounds ids made from SIDs. See min_id.")),
-    ("ldap_max_id", Note("It bounds ids made from SIDs. See max_id.")),
+    ("ldap_min_id", Note(TRUST_IDS)),
+    ("ldap_max_id", Note(TRUST_IDS)),
     ("ldap_use_tokengroups", Note("Active Directory only.")),
     ("ldap_disable_*", Note("Roster uses pages and ranges as the server offers them.")),
     (
@@ -214,6 +227,7 @@ const DOMAIN: &[(&str, Fate)] = &[
     ),
     ("ldap_user_krb_*", Note("They count with ldap_pwd_policy = mit_kerberos only.")),
     ("ldap_user_shadow_min", Note("The server decides how soon a password may change.")),
+    ("ldap_user_principal", Note("Logins by LDAP use no principal.")),
     ("ldap_user_passkey", Note(NOT_READ)),
     ("ldap_user_*", Note(NOT_READ)),
     ("ldap_group_*", Note(NOT_READ)),
@@ -264,7 +278,8 @@ fn is_known_without_effect(
 ) -> bool {
     let is_converted = conversion.plan.domains.iter().any(|domain| domain.section == section.name);
     if !is_converted {
-        conversion.dropped(&section.name, setting, "The domain is not part of the result.");
+        let note = "The domain is not part of the result.";
+        conversion.dropped(&section.name, &setting.without_value(), note);
     }
     !is_converted
 }
@@ -294,7 +309,7 @@ fn decide(
         None => {
             let reason = "migrate-config does not know it, and it may restrict logins";
             let cure = "Correct its name, or check its manual page and name it in --without.";
-            conversion.stop(section, setting, reason, cure);
+            conversion.stop(section, &setting.without_value(), reason, cure);
         }
     }
 }
@@ -302,6 +317,7 @@ fn decide(
 /// Handles a section of another service, or of a domain that is not active.
 pub(super) fn other_section(conversion: &mut Conversion<'_>, section: &Section) {
     let name = &*section.name;
+    let mut is_known = true;
     let note = match name.split('/').next().unwrap_or(name) {
         "ssh" => "roster ssh-keys serves users' keys. It serves no host keys.",
         "sudo" => SUDO,
@@ -314,10 +330,15 @@ pub(super) fn other_section(conversion: &mut Conversion<'_>, section: &Section) 
         "session_recording" => {
             "Roster records no sessions: set the shell of tlog in the directory."
         }
-        "domain" if name.matches('/').count() > 1 => "An LDAP domain has no subdomains.",
-        "domain" => "The domain is not active in SSSD.",
-        "application" => "Roster has no domains for applications.",
-        _ => "Roster has no such service.",
+        other => {
+            is_known = false;
+            match other {
+                "domain" if name.matches('/').count() > 1 => "An LDAP domain has no subdomains.",
+                "domain" => "The domain is not active in SSSD.",
+                "application" => "Roster has no domains for applications.",
+                _ => "Roster has no such service.",
+            }
+        }
     };
     for setting in section.rest() {
         let is_recording =
@@ -326,8 +347,10 @@ pub(super) fn other_section(conversion: &mut Conversion<'_>, section: &Section) 
             let cure =
                 "Set the shell of tlog in the directory, then name the setting in --without.";
             conversion.stop(name, &setting, "sessions would not be recorded any more", cure);
-        } else {
+        } else if is_known {
             conversion.dropped(name, &setting, note);
+        } else {
+            conversion.dropped(name, &setting.without_value(), note);
         }
     }
 }
