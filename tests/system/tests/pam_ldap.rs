@@ -113,6 +113,30 @@ fn login_moved_user_works_replaced_user_not() {
     assert!(answer != SUCCESS || now.contains(":20003:"), "{answer}, and carol is {now}");
 }
 
+/// An invalid text is an unknown argument, and the usual prompt appears.
+#[test]
+fn login_prompt_argument_replaces_usual_text() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::slapd_with_users(&["alice"]);
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = PamHost::on(&rosterd, "alice");
+    let long = "x".repeat(128);
+    for (argument, prompt) in [
+        ("[prompt=Key of the lab: ]", "Key of the lab: "),
+        ("prompt=", "Password: "),
+        (&*format!("prompt={long}"), "Password: "),
+    ] {
+        pam.service("some", &format!("auth required MODULE nodelay {argument}\n"));
+        let done = pam.run_pamtester("some", "alice", &["authenticate"], &[PASSWORD]);
+        assert_eq!(last_message(&done), SUCCESS, "{argument}");
+        let shown = [done.text(), done.error()].concat();
+        assert!(shown.contains(prompt), "{argument}: {shown}");
+        assert!(!shown.contains(&long), "{argument}: {shown}");
+    }
+}
+
 #[test]
 fn users_of_the_host_are_nobody_elses_business() {
     if !needs_root() {

@@ -452,7 +452,8 @@ mod tests {
         let krb5 = Krb5Authenticator::new(&config(), Duration::from_secs(5), Ok(program));
         let reply = HelperReply::from_outcome(1, KdcOutcome::NotVerified, "no ticket of host/x")
             .with_message(&login::FAST_KEY_MISSING);
-        let outcome = krb5.auth_outcome(&LoginUser { name: b"alice".to_vec(), uid: 5000, host_uid: 5000 }, reply);
+        let outcome = krb5
+            .auth_outcome(&LoginUser { name: b"alice".to_vec(), uid: 5000, host_uid: 5000 }, reply);
         assert_eq!(outcome.message, Some(&login::FAST_KEY_MISSING));
         assert_eq!(outcome.reason, "keytab: no ticket of host/x");
     }

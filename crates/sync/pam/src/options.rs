@@ -2,7 +2,7 @@
 //! The arguments of the module in a stack, and the flags of the call.
 #![forbid(unsafe_code)]
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use roster_request::auth::ORIGIN_BYTES_MAX;
 
 const SILENT: c_int = 0x8000;
@@ -56,6 +56,33 @@ pub struct ModuleOptions {
     pub has_unknown_argument: bool,
     /// The domains with users that count.
     pub domains: DomainList,
+    /// Another text for the prompt for the password.
+    pub prompt: Option<PasswordPrompt>,
+}
+
+/// Limit of the text of `prompt=`.
+const PROMPT_BYTES_MAX: usize = 127;
+
+/// The text of `prompt=`. Bytes behind it are NUL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordPrompt([u8; PROMPT_BYTES_MAX + 1]);
+
+impl PasswordPrompt {
+    /// Returns the prompt. `None` if the text is empty, too long, or has control characters, which could imitate another
+    /// program's output.
+    fn from_argument(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; PROMPT_BYTES_MAX + 1];
+        let is_valid = !text.is_empty() && !text.iter().any(u8::is_ascii_control);
+        let place =
+            bytes.get_mut(..text.len()).filter(|_| is_valid && text.len() <= PROMPT_BYTES_MAX)?;
+        place.copy_from_slice(text);
+        Some(Self(bytes))
+    }
+
+    /// Returns the text.
+    pub fn text(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
 }
 
 /// The names in `domains=`, separated by commas.
@@ -127,9 +154,13 @@ impl ModuleOptions {
             b"debug" => self.debug = true,
             b"must_change=fail" => self.must_change_fails = true,
             b"nodelay" => self.no_delay = true,
-            _ => match word.strip_prefix(b"domains=") {
-                Some(names) => self.domains = DomainList::from_argument(names),
-                None => self.has_unknown_argument = true,
+            _ => match (word.strip_prefix(b"domains="), word.strip_prefix(b"prompt=")) {
+                (Some(names), _) => self.domains = DomainList::from_argument(names),
+                (_, Some(text)) => {
+                    self.prompt = PasswordPrompt::from_argument(text);
+                    self.has_unknown_argument |= self.prompt.is_none();
+                }
+                _ => self.has_unknown_argument = true,
             },
         }
     }

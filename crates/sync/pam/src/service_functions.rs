@@ -133,7 +133,8 @@ fn authenticate_user(person: &PamUser<'_>) -> Result<AuthResult, PamCode> {
             None => {}
         }
     }
-    let password = handle.prompt(PASSWORD)?;
+    let text = options.prompt.as_ref().map_or(PASSWORD, |prompt| prompt.text());
+    let password = handle.prompt(text)?;
     let verdict = verify_password(person, &password);
     if options.forward_pass {
         handle.set_password(PamItem::Password, &password)?;
