@@ -118,6 +118,12 @@ impl DomainNames {
         }
     }
 
+    /// Returns whether a name has the form of a name with this domain: `alice@corp` means the entry `alice`.
+    #[must_use]
+    pub fn is_of_own_domain(&self, name: &[u8]) -> bool {
+        qualified_forms(name).into_iter().flatten().any(|form| self.is_called(form.domain))
+    }
+
     /// Returns whether a name means an entry of another domain.
     #[must_use]
     pub fn is_of_other_domain(&self, name: &[u8]) -> bool {

@@ -218,6 +218,8 @@ pub enum Refusal {
     Nested,
     /// The name means an entry of another domain.
     OtherDomain,
+    /// The name means another entry of the domain: it has the form `alice@corp`, and `corp` is the domain.
+    OwnDomain,
     /// The name is the number of a local id, of an id below the smallest one, or of another entry's id.
     NumberIsId,
 }
@@ -304,6 +306,7 @@ impl fmt::Display for Refusal {
             Self::IdTaken(kind, id, owner) => write!(f, "{owner} has {kind} {id}"),
             Self::Nested => write!(f, "nested groups exceed the membership limit"),
             Self::OtherDomain => write!(f, "the name has the form of a name in another domain"),
+            Self::OwnDomain => write!(f, "the name has the form NAME@DOMAIN of this domain"),
             Self::NumberIsId => write!(f, "the name is the number of another id"),
             Self::ForeignGroup(gid) => {
                 write!(f, "primary gid {gid} is a group of a higher-priority domain")
@@ -368,6 +371,7 @@ impl Refusal {
             Self::ForeignMembers(_) => &directory::GID_OF_HIGHER_DOMAIN_USERS,
             Self::Nested => &directory::GROUPS_NESTED_TOO_LARGE,
             Self::OtherDomain => &directory::NAME_OF_OTHER_DOMAIN,
+            Self::OwnDomain => &directory::NAME_OF_OWN_DOMAIN,
             Self::NumberIsId => &directory::NUMERIC_NAME_IS_ID,
         }
     }
@@ -655,6 +659,9 @@ impl Rules {
         }
         if self.names.is_of_other_domain(name) {
             return Err(Refusal::OtherDomain);
+        }
+        if self.names.is_of_own_domain(name) {
+            return Err(Refusal::OwnDomain);
         }
         Ok(())
     }
@@ -956,8 +963,35 @@ mod tests {
         let rules = with_case(NameCase::Sensitive);
         let locals = Locals::default();
         assert_eq!(refused(&rules, b"alice@Lab", &locals), Some(&directory::NAME_OF_OTHER_DOMAIN));
-        assert_eq!(refused(&rules, b"alice@corp", &locals), None);
         assert_eq!(refused(&rules, b"alice@example.com", &locals), None);
+    }
+
+    /// A rule for `alice` of the domain means `alice@corp` as well, and programs find `alice` by that name.
+    #[test]
+    fn admission_name_of_own_domain_has_code() {
+        let locals = Locals::default();
+        // A backslash in a name has to be allowed.
+        let name_characters = "\\".to_owned();
+        let exceptions = AdmissionExceptions { name_characters, ..AdmissionExceptions::default() };
+        for (case, qualified) in [
+            (NameCase::Sensitive, false),
+            (NameCase::Sensitive, true),
+            (NameCase::Insensitive, false),
+            (NameCase::Preserving, true),
+        ] {
+            let short_name = "HQ".into();
+            let config = NameConfig { case, qualified, short_name, ..NameConfig::default() };
+            let rules = Rules { exceptions: exceptions.clone(), ..with_names(&config) };
+            for name in [&b"alice@corp"[..], b"Alice@CORP", b"a@b@hq", b"hq\\alice"] {
+                let code = refused(&rules, name, &locals);
+                assert_eq!(code, Some(&directory::NAME_OF_OWN_DOMAIN), "{case:?} {name:?}");
+                let group = Group { name, passwd: None, gid: 5000 };
+                assert_eq!(rules.group(&group, &locals).err(), Some(Refusal::OwnDomain));
+            }
+            for name in [&b"alice"[..], b"corp", b"alice@corp.example", b"alice@example.com"] {
+                assert_eq!(refused(&rules, name, &locals), None, "{name:?}");
+            }
+        }
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl UserIndex {
     /// Returns a user's name in the form of the rules.
     #[must_use]
     pub fn rule_name(&self, name: &[u8]) -> String {
-        self.names.comparable_text(name)
+        self.names.entry_text(name)
     }
 
     /// Returns the user of that name and uid.
@@ -214,24 +214,27 @@ impl UserIndex {
         if let Some(groups) = known.members.get(group) {
             return Ok(groups.clone());
         }
-        let numbers = known.groups_called(|name| *self.names.comparable(name) == *group.as_bytes());
+        let wanted = group.as_bytes();
+        // A denial also means a group that the directory calls `ops@corp`. Such a group is not served.
+        let mut numbers = known.groups_called(|name| *self.names.rule_form(name) == *wanted);
         let expand = |numbers: &[u32]| known.expand_groups(&self.engine, self.mode, numbers);
-        let groups = match (&*numbers, self.mode) {
-            ([], _) => RuleGroups::default(),
-            ([_], _) => {
-                let members = Arc::new(expand(&numbers)?);
-                RuleGroups { served: NamedGroup::Known(Arc::clone(&members)), all: Some(members) }
-            }
+        let denied = known.with_gids(&numbers);
+        let all = (!denied.is_empty()).then(|| expand(&denied).map(Arc::new)).transpose()?;
+        numbers.retain(|number| {
+            let group = known.groups.get(number);
+            group.is_some_and(|group| *self.names.entry_form(&group.name) == *wanted)
+        });
+        let served = match (&*known.with_gids(&numbers), self.mode, &all) {
+            ([], ..) => NamedGroup::None,
+            ([_], _, Some(all)) if denied.len() == 1 => NamedGroup::Known(Arc::clone(all)),
             // A publisher serves the smallest number, which is the group that the mirror had first.
-            ([first, ..], DomainMode::Replicate) => RuleGroups {
-                served: NamedGroup::Known(Arc::new(expand(&[*first])?)),
-                all: Some(Arc::new(expand(&numbers)?)),
-            },
-            // Queries decide which group was known first. An attacker could query the own group of that name.
-            (_, DomainMode::OnDemand) => {
-                RuleGroups { served: NamedGroup::Ambiguous, all: Some(Arc::new(expand(&numbers)?)) }
+            ([first], ..) | ([first, ..], DomainMode::Replicate, _) => {
+                NamedGroup::Known(Arc::new(expand(&[*first])?))
             }
+            // Queries decide which group was known first. An attacker could query the own group of that name.
+            (_, DomainMode::OnDemand, _) => NamedGroup::Ambiguous,
         };
+        let groups = RuleGroups { served, all };
         known.members.insert(group.to_owned(), groups.clone());
         Ok(groups)
     }
@@ -367,15 +370,20 @@ impl IndexState {
 }
 
 impl IndexState {
-    /// Returns the groups of a name, smallest number first. A group without gid counts only if no group with a gid has
-    /// the name.
+    /// Returns the groups of a name, smallest number first.
     fn groups_called(&self, is_called: impl Fn(&[u8]) -> bool) -> Vec<u32> {
-        let named = || self.groups.iter().filter(|(_, group)| is_called(&group.name));
-        let has_gid = named().any(|(_, group)| group.gid.is_some());
-        let counted = named().filter(|(_, group)| group.gid.is_some() == has_gid);
-        let mut numbers: Vec<u32> = counted.map(|(number, _)| *number).collect();
+        let named = self.groups.iter().filter(|(_, group)| is_called(&group.name));
+        let mut numbers: Vec<u32> = named.map(|(number, _)| *number).collect();
         numbers.sort_unstable();
         numbers
+    }
+
+    /// Returns the groups that count. A group without gid counts only if no group has a gid.
+    fn with_gids(&self, groups: &[u32]) -> Vec<u32> {
+        let has_gid =
+            |number: &u32| self.groups.get(number).is_some_and(|group| group.gid.is_some());
+        let any_gid = groups.iter().any(has_gid);
+        groups.iter().copied().filter(|number| has_gid(number) == any_gid).collect()
     }
 }
 

@@ -290,3 +290,32 @@ fn membership_in_held_unreadable_group_is_unknown() {
     assert_eq!(fetched(&engine).entries.len(), 22, "all are served");
     assert_eq!((is_in("alice"), is_in("bob")), (Membership::Member, Membership::Unknown));
 }
+
+/// A rule for `ops` does not mean the group that the directory calls `ops@corp`.
+#[test]
+fn members_of_group_with_domain_not_allowed() {
+    for mode in [DomainMode::Replicate, DomainMode::OnDemand] {
+        let engine = engine(mode);
+        refresh(&engine, &["alice", "bob"], &[], "1");
+        for (name, called) in [("alice", "ops"), ("bob", "ops@Corp")] {
+            put(&engine, GROUPS, name, group(called, 5000, Some(&[name])));
+            if mode == DomainMode::OnDemand {
+                engine.user_groups(named(name), &[named(name)]);
+            }
+        }
+        engine.flush();
+        for case in [NameCase::Sensitive, NameCase::Preserving] {
+            let config = NameConfig { case, ..NameConfig::default() };
+            let people = UserIndex::new(Arc::clone(&engine), mode, true);
+            let people = people.with_names(ListNames::new("corp", &config));
+            assert_eq!(people.rule_name(b"bob@corp"), "bob@corp");
+            let is_in = |list, name: &str| {
+                let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
+                people.membership(&person, list, "ops")
+            };
+            assert_eq!(is_in(ListKind::Allow, "alice"), Membership::Member);
+            assert_eq!(is_in(ListKind::Allow, "bob"), Membership::NotMember);
+            assert_eq!(is_in(ListKind::Deny, "bob"), Membership::Member, "as before");
+        }
+    }
+}
