@@ -264,17 +264,25 @@ fn names_log_in_by_each_form() {
         let exec = format!("pam_exec.so {}", script.display());
         pam.service(
             "after",
-            &format!("auth required MODULE\nauth required {exec}\naccount required MODULE\naccount required {exec}\n"),
+            &["auth", "account", "session"]
+                .map(|group| format!("{group} required MODULE\n{group} required {exec}\n"))
+                .concat(),
         );
         let steps = ["authenticate", "acct_mgmt"];
         let done = pam.run_pamtester("after", "hq\\ALICE", &steps, &[PASSWORD]);
         assert_eq!(done.code, 0, "{}", pam::last_message(&done));
         let told = fs::read_to_string(&seen).expect("the log of the script");
         assert_eq!(told, "auth Alice\naccount Alice\n", "{mode}");
+        // sshd authenticates in another process. The one of the session has the name as typed.
+        fs::remove_file(&seen).expect("remove the log");
+        let done = pam.run_pamtester("after", "hq\\ALICE", &["open_session"], &[]);
+        assert_eq!(done.code, 0, "{}", pam::last_message(&done));
+        let told = fs::read_to_string(&seen).expect("the log of the script");
+        assert_eq!(told, "open_session Alice\n", "{mode}");
     }
 }
 
-/// A rule for `bob` must not let in a user that the directory calls `bob@corp`.
+/// A rule for `bob` must not allow a user that the directory calls `bob@corp`.
 #[test]
 fn names_rule_admits_no_name_with_domain() {
     if !needs_root() {
@@ -282,6 +290,12 @@ fn names_rule_admits_no_name_with_domain() {
     }
     let names = ["bob", "bob@corp", "bob@HQ"];
     let slapd = pam::slapd_with_users(&names);
+    for name in &names[1..] {
+        let dn = format!("uid={name},ou=people,{}", slapd.base());
+        slapd.change(&format!(
+            "dn: {dn}\nchangetype: modify\nreplace: userPassword\nuserPassword: swordfish\n"
+        ));
+    }
     let domain = pam::domain(&slapd).with("short_name", "\"HQ\"");
     let rules = "[domain.corp.access]\nallowed_users = [\"bob\"]\n";
     for mode in ["replicate", "on-demand"] {
@@ -292,8 +306,8 @@ fn names_rule_admits_no_name_with_domain() {
         for name in names.into_iter().chain(["corp\\bob"]) {
             assert_eq!(rosterd.getent("passwd", name), bob, "{mode} {name}");
             assert_eq!(rosterd.roster(&["access", name]).code, 0, "{mode} {name}");
-            // The name means bob, whose password is the right one.
             assert_eq!(pam.authenticate(name, PASSWORD), RIGHT, "{mode} {name}");
+            assert!(pam.authenticate(name, "swordfish").ends_with(WRONG), "{mode} {name}");
         }
         let rejected = rosterd.roster(&["domain", "rejected", "corp"]).text();
         assert_eq!(rejected.matches("RST-5702").count(), 2, "{mode}: {rejected}");
