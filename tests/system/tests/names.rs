@@ -131,17 +131,26 @@ fn names_that_mean_another_domain_are_rejected() {
     let corp = files.domain("corp", &user_line("alice", 5000), "");
     let hostile = user_line("alice@corp", 7000) + &user_line("bob@CORP", 7001);
     let hostile = hostile + &user_line("alice@lab", 7002) + &user_line("alice", 7003);
+    let hostile = hostile + &user_line("bob", 7005) + &user_line("bob@LAB", 7006);
     let lab = files.domain("lab", &(hostile + &user_line("eve@example.com", 7004)), "");
     let rosterd = Rosterd::start(&[corp, lab]);
     rosterd.expect("passwd", "alice@corp", Some(&user("alice", 5000)));
     rosterd.expect("passwd", "bob@corp", None);
     rosterd.expect("passwd", "7000", None);
     rosterd.expect("passwd", "eve@example.com", Some(&user("eve@example.com", 7004)));
-    // An entry that has the name itself keeps it, within its domain.
-    rosterd.expect("passwd", "alice@lab", Some(&user("alice@lab", 7002)));
-    rosterd.expect("passwd", "7003", None);
+    // The name with the own domain means the entry of the name alone.
+    rosterd.expect("passwd", "alice@lab", Some(&user("alice@lab", 7003)));
+    for name in ["bob", "bob@lab", "LAB\\bob"] {
+        rosterd.expect("passwd", name, Some(&user("bob", 7005)));
+    }
+    for uid in ["7002", "7006"] {
+        rosterd.expect("passwd", uid, None);
+    }
     let rejected = rosterd.roster(&["domain", "rejected", "lab"]).text();
-    assert!(rejected.contains("RST-5700") && rejected.contains("RST-5122"), "{rejected}");
+    assert!(rejected.contains("RST-5700") && rejected.contains("RST-5702"), "{rejected}");
+    // Both programs read these names in one way.
+    let access = rosterd.roster(&["access", "LAB\\bob"]);
+    assert!(access.text().contains("bob of lab"), "{}", access.text());
 }
 
 #[test]
@@ -255,13 +264,53 @@ fn names_log_in_by_each_form() {
         let exec = format!("pam_exec.so {}", script.display());
         pam.service(
             "after",
-            &format!("auth required MODULE\nauth required {exec}\naccount required MODULE\naccount required {exec}\n"),
+            &["auth", "account", "session"]
+                .map(|group| format!("{group} required MODULE\n{group} required {exec}\n"))
+                .concat(),
         );
         let steps = ["authenticate", "acct_mgmt"];
         let done = pam.run_pamtester("after", "hq\\ALICE", &steps, &[PASSWORD]);
         assert_eq!(done.code, 0, "{}", pam::last_message(&done));
         let told = fs::read_to_string(&seen).expect("the log of the script");
         assert_eq!(told, "auth Alice\naccount Alice\n", "{mode}");
+        // sshd authenticates in another process. The one of the session has the name as typed.
+        fs::remove_file(&seen).expect("remove the log");
+        let done = pam.run_pamtester("after", "hq\\ALICE", &["open_session"], &[]);
+        assert_eq!(done.code, 0, "{}", pam::last_message(&done));
+        let told = fs::read_to_string(&seen).expect("the log of the script");
+        assert_eq!(told, "open_session Alice\n", "{mode}");
+    }
+}
+
+/// A rule for `bob` must not allow a user that the directory calls `bob@corp`.
+#[test]
+fn names_rule_admits_no_name_with_domain() {
+    if !needs_root() {
+        return;
+    }
+    let names = ["bob", "bob@corp", "bob@HQ"];
+    let slapd = pam::slapd_with_users(&names);
+    for name in &names[1..] {
+        let dn = format!("uid={name},ou=people,{}", slapd.base());
+        slapd.change(&format!(
+            "dn: {dn}\nchangetype: modify\nreplace: userPassword\nuserPassword: swordfish\n"
+        ));
+    }
+    let domain = pam::domain(&slapd).with("short_name", "\"HQ\"");
+    let rules = "[domain.corp.access]\nallowed_users = [\"bob\"]\n";
+    for mode in ["replicate", "on-demand"] {
+        let domain = domain.clone().with("mode", &format!("{mode:?}"));
+        let rosterd = pam::start_daemon(&[domain.with("offline_credentials", "false")], rules);
+        let pam = PamHost::on(&rosterd, "bob");
+        let bob = rosterd.getent("passwd", "bob");
+        for name in names.into_iter().chain(["corp\\bob"]) {
+            assert_eq!(rosterd.getent("passwd", name), bob, "{mode} {name}");
+            assert_eq!(rosterd.roster(&["access", name]).code, 0, "{mode} {name}");
+            assert_eq!(pam.authenticate(name, PASSWORD), RIGHT, "{mode} {name}");
+            assert!(pam.authenticate(name, "swordfish").ends_with(WRONG), "{mode} {name}");
+        }
+        let rejected = rosterd.roster(&["domain", "rejected", "corp"]).text();
+        assert_eq!(rejected.matches("RST-5702").count(), 2, "{mode}: {rejected}");
     }
 }
 

@@ -100,6 +100,16 @@ impl DomainNames {
         }
     }
 
+    /// Returns the name of a request in the form of preferred names. Readers of the snapshot do not compose names, so
+    /// this form does not either.
+    #[must_use]
+    pub fn requested<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
+        match self.config.qualified {
+            true => self.qualified(name),
+            false => Cow::Borrowed(name),
+        }
+    }
+
     /// Returns whether a name without a domain means the entry of that base name.
     #[must_use]
     pub fn matches(&self, base: &[u8], name: &[u8]) -> bool {
@@ -116,6 +126,12 @@ impl DomainNames {
             true => fold(name),
             false => Cow::Borrowed(name),
         }
+    }
+
+    /// Returns whether a name has the form of a name with this domain: `alice@corp` means the entry `alice`.
+    #[must_use]
+    pub fn is_of_own_domain(&self, name: &[u8]) -> bool {
+        qualified_forms(name).into_iter().flatten().any(|form| self.is_called(form.domain))
     }
 
     /// Returns whether a name means an entry of another domain.

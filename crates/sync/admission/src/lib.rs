@@ -252,6 +252,8 @@ pub enum Refusal {
     NameOverridden,
     /// A local override gives the id to another entry.
     IdOverridden(Id, u32),
+    /// The name means another entry of the domain: it has the form `alice@corp`, and `corp` is the domain.
+    OwnDomain,
     /// The name is the number of a local id, of an id below the smallest one, or of another entry's id.
     NumberIsId,
 }
@@ -343,6 +345,7 @@ impl fmt::Display for Refusal {
             Self::IdOverridden(kind, id) => {
                 write!(f, "an override gives {kind} {id} to another entry")
             }
+            Self::OwnDomain => write!(f, "the name has the form NAME@DOMAIN of this domain"),
             Self::NumberIsId => write!(f, "the name is the number of another id"),
             Self::ForeignGroup(gid) => {
                 write!(f, "primary gid {gid} is a group of a higher-priority domain")
@@ -411,6 +414,7 @@ impl Refusal {
             Self::OtherDomain => &directory::NAME_OF_OTHER_DOMAIN,
             Self::NameOverridden => &directory::NAME_OF_OVERRIDE,
             Self::IdOverridden(..) => &directory::ID_OF_OVERRIDE,
+            Self::OwnDomain => &directory::NAME_OF_OWN_DOMAIN,
             Self::NumberIsId => &directory::NUMERIC_NAME_IS_ID,
         }
     }
@@ -723,6 +727,9 @@ impl Rules {
         if self.names.is_of_other_domain(name) {
             return Err(Refusal::OtherDomain);
         }
+        if self.names.is_of_own_domain(name) {
+            return Err(Refusal::OwnDomain);
+        }
         Ok(())
     }
 
@@ -1025,8 +1032,35 @@ mod tests {
         let rules = with_case(NameCase::Sensitive);
         let locals = Locals::default();
         assert_eq!(refused(&rules, b"alice@Lab", &locals), Some(&directory::NAME_OF_OTHER_DOMAIN));
-        assert_eq!(refused(&rules, b"alice@corp", &locals), None);
         assert_eq!(refused(&rules, b"alice@example.com", &locals), None);
+    }
+
+    /// A rule for `alice` of the domain means `alice@corp` as well, and programs find `alice` by that name.
+    #[test]
+    fn admission_name_of_own_domain_has_code() {
+        let locals = Locals::default();
+        // A backslash in a name has to be allowed.
+        let name_characters = "\\".to_owned();
+        let exceptions = AdmissionExceptions { name_characters, ..AdmissionExceptions::default() };
+        for (case, qualified) in [
+            (NameCase::Sensitive, false),
+            (NameCase::Sensitive, true),
+            (NameCase::Insensitive, false),
+            (NameCase::Preserving, true),
+        ] {
+            let short_name = "HQ".into();
+            let config = NameConfig { case, qualified, short_name, ..NameConfig::default() };
+            let rules = Rules { exceptions: exceptions.clone(), ..with_names(&config) };
+            for name in [&b"alice@corp"[..], b"Alice@CORP", b"a@b@hq", b"hq\\alice"] {
+                let code = refused(&rules, name, &locals);
+                assert_eq!(code, Some(&directory::NAME_OF_OWN_DOMAIN), "{case:?} {name:?}");
+                let group = Group { name, passwd: None, gid: 5000 };
+                assert_eq!(rules.group(&group, &locals).err(), Some(Refusal::OwnDomain));
+            }
+            for name in [&b"alice"[..], b"corp", b"alice@corp.example", b"alice@example.com"] {
+                assert_eq!(refused(&rules, name, &locals), None, "{name:?}");
+            }
+        }
     }
 
     #[test]

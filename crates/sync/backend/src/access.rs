@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::trace;
@@ -56,11 +56,29 @@ pub struct ProviderDirectory<P> {
     fetcher: Arc<OnDemandFetcher<P>>,
     provider: Arc<P>,
     mode: DomainMode,
+    /// The last query for the groups of the rules by name. A query for a user's groups reports groups as well, but not
+    /// other groups of their names.
+    groups_queried: Mutex<Option<Instant>>,
 }
 
 impl<P> ProviderDirectory<P> {
     pub fn new(asking: Arc<OnDemandFetcher<P>>, provider: Arc<P>, mode: DomainMode) -> Self {
-        Self { fetcher: asking, provider, mode }
+        Self { fetcher: asking, provider, mode, groups_queried: Mutex::default() }
+    }
+}
+
+impl<P: Provider + 'static> ProviderDirectory<P> {
+    /// Refreshes the groups of the rules, each with all groups of its name.
+    async fn refresh_groups(&self, trace: TraceContext, groups: &[LookupQuery]) {
+        let now = Instant::now();
+        let lifetime = self.fetcher.reply_lifetime();
+        let last = *self.groups_queried.lock();
+        // A failed query leaves the earlier result, if there is one.
+        if last.is_some_and(|last| now.duration_since(last) < lifetime) {
+            let _ = self.fetcher.lookup_all(trace, groups).await;
+        } else if self.fetcher.query_all(trace, groups).await.is_ok() {
+            *self.groups_queried.lock() = Some(now);
+        }
     }
 }
 
@@ -78,7 +96,7 @@ impl<P: Provider + 'static> AccessDirectory for ProviderDirectory<P> {
             let trace = TraceContext { request: RequestNumber::current().0, call: 0 };
             let _ = self.fetcher.lookup(trace, &of_user).await;
             if !named.is_empty() {
-                let _ = self.fetcher.lookup_all(trace, &named).await;
+                self.refresh_groups(trace, &named).await;
             }
         })
     }
@@ -377,8 +395,8 @@ impl AccessEvaluator {
             host_names: &self.host_names,
             now_unix: circumstances.now_unix,
             account: account.as_ref(),
-            membership: &|group| match &person {
-                Some(person) => self.users.membership(person, group),
+            membership: &|list, group| match &person {
+                Some(person) => self.users.membership(person, list, group),
                 None => Membership::Unknown,
             },
             filter: &circumstances.filter,

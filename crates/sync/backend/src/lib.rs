@@ -22,6 +22,7 @@ mod engine;
 mod entry_index;
 mod full_refresh;
 mod interner;
+mod key_index;
 mod list_reread;
 mod offline_auth;
 mod on_demand_cache;

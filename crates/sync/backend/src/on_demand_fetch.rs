@@ -190,6 +190,22 @@ impl<P: Provider + 'static> OnDemandFetcher<P> {
         check_reply_size(self.engine.cached_entries(what))
     }
 
+    /// Queries entries by these keys, whether or not they are known. The reply also has further entries of each name.
+    pub async fn query_all(
+        &self,
+        trace: TraceContext,
+        what: &[LookupQuery],
+    ) -> Result<(), LookupError> {
+        let what: Vec<&LookupQuery> = what.iter().collect();
+        let asked = timeout(LOOKUP_DEADLINE, self.query_in_batches(trace, &what)).await;
+        asked.unwrap_or_else(|_| Err(LookupError::timeout()))
+    }
+
+    /// Returns the lifetime of a reply.
+    pub fn reply_lifetime(&self) -> Duration {
+        self.refresh
+    }
+
     fn require_on_demand(&self) -> Result<(), BusError> {
         if self.mode == DomainMode::OnDemand {
             return Ok(());

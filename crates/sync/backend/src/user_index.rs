@@ -10,7 +10,7 @@ use super::engine::{Engine, ViewUnavailable};
 use parking_lot::{Mutex, MutexGuard};
 use roster_bus::domain_image::{NO_REFERENCE, Record, Records};
 use roster_config::{DomainMode, ListNames};
-use roster_provider::access::Membership;
+use roster_provider::access::{ListKind, Membership};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ struct IndexState {
     groups: HashMap<u32, IndexedGroup>,
     by_reference: HashMap<u32, u32>,
     /// By the names in queries.
-    members: BTreeMap<String, Option<Arc<GroupMembers>>>,
+    members: BTreeMap<String, RuleGroups>,
     /// The change count of the rejected entries for these members.
     rejections: u64,
     /// Hashes of the names of removed users.
@@ -81,7 +81,26 @@ struct IndexedGroup {
     reference: u32,
 }
 
-/// All members of a group, direct and nested.
+/// The groups that a name in a list means. Only hostile or faulty directories have two groups of one name.
+#[derive(Clone, Default)]
+struct RuleGroups {
+    /// The group that is served.
+    served: NamedGroup,
+    /// All groups of that name.
+    all: Option<Arc<GroupMembers>>,
+}
+
+/// The group of a name that is served.
+#[derive(Clone, Default)]
+enum NamedGroup {
+    #[default]
+    None,
+    Known(Arc<GroupMembers>),
+    /// There are several, and the group that was known first may be any of them.
+    Ambiguous,
+}
+
+/// All members of groups, direct and nested.
 #[derive(Default)]
 struct GroupMembers {
     references: HashSet<u32>,
@@ -109,7 +128,7 @@ impl UserIndex {
     /// Returns a user's name in the form of the rules.
     #[must_use]
     pub fn rule_name(&self, name: &[u8]) -> String {
-        self.names.comparable_text(name)
+        self.names.entry_text(name)
     }
 
     /// Returns the user of that name and uid.
@@ -154,11 +173,18 @@ impl UserIndex {
         Ok(self.engine.account(person.number)?)
     }
 
-    /// Returns whether a user is in a group.
+    /// Returns whether a user is in a group of a list.
     #[must_use]
-    pub fn membership(&self, person: &IndexedUser, group: &str) -> Membership {
-        let Ok(members) = self.members(group) else { return Membership::Unknown };
-        let Some(members) = members else { return Membership::NoSuchGroup };
+    pub fn membership(&self, person: &IndexedUser, list: ListKind, group: &str) -> Membership {
+        let Ok(groups) = self.rule_groups(group) else { return Membership::Unknown };
+        let members = match (list, groups.served, groups.all) {
+            (ListKind::Allow, NamedGroup::Ambiguous, _) => return Membership::Ambiguous,
+            (ListKind::Allow, NamedGroup::Known(members), _)
+            | (ListKind::Deny, _, Some(members)) => members,
+            (ListKind::Allow, NamedGroup::None, _) | (ListKind::Deny, _, None) => {
+                return Membership::NoSuchGroup;
+            }
+        };
         let listed = match self.mode {
             DomainMode::Replicate => {
                 let mut references = person.references.iter().filter(|one| **one != NO_REFERENCE);
@@ -182,23 +208,42 @@ impl UserIndex {
         }
     }
 
-    /// Returns the members of all groups of that name; `None` if there is no such group.
-    fn members(&self, group: &str) -> Result<Option<Arc<GroupMembers>>, UserLookupError> {
+    /// Returns the groups that a name in a list means.
+    fn rule_groups(&self, group: &str) -> Result<RuleGroups, UserLookupError> {
         let mut known = self.updated_state()?;
-        if let Some(members) = known.members.get(group) {
-            return Ok(members.clone());
+        if let Some(groups) = known.members.get(group) {
+            return Ok(groups.clone());
         }
-        let is_called = |name: &[u8]| *self.names.comparable(name) == *group.as_bytes();
-        let members = known.expand_group(&self.engine, self.mode, &is_called)?.map(Arc::new);
-        known.members.insert(group.to_owned(), members.clone());
-        Ok(members)
+        let wanted = group.as_bytes();
+        // A denial also means a group that the directory calls `ops@corp`. Such a group is not served.
+        let mut numbers = known.groups_called(|name| *self.names.rule_form(name) == *wanted);
+        let expand = |numbers: &[u32]| known.expand_groups(&self.engine, self.mode, numbers);
+        let denied = known.with_gids(&numbers);
+        let all = (!denied.is_empty()).then(|| expand(&denied).map(Arc::new)).transpose()?;
+        numbers.retain(|number| {
+            let group = known.groups.get(number);
+            group.is_some_and(|group| *self.names.entry_form(&group.name) == *wanted)
+        });
+        let served = match (&*known.with_gids(&numbers), self.mode, &all) {
+            ([], ..) => NamedGroup::None,
+            ([_], _, Some(all)) if denied.len() == 1 => NamedGroup::Known(Arc::clone(all)),
+            // A publisher serves the smallest number, which is the group that the mirror had first.
+            ([first], ..) | ([first, ..], DomainMode::Replicate, _) => {
+                NamedGroup::Known(Arc::new(expand(&[*first])?))
+            }
+            // Queries decide which group was known first. An attacker could query the own group of that name.
+            (_, DomainMode::OnDemand, _) => NamedGroup::Ambiguous,
+        };
+        let groups = RuleGroups { served, all };
+        known.members.insert(group.to_owned(), groups.clone());
+        Ok(groups)
     }
 
     /// Updates the index and the members of these groups. That may read a whole domain.
     pub fn prepare(&self, groups: &[String]) {
         for group in groups {
             // A later query finds the error.
-            let _ = self.members(group);
+            let _ = self.rule_groups(group);
         }
     }
 
@@ -279,21 +324,14 @@ impl IndexState {
         of_groups
     }
 
-    /// Returns the members of all groups of that name; `None` if there is no such group. A group without gid counts only
-    /// if no group with a gid has the name.
-    fn expand_group(
+    /// Returns the members of all these groups.
+    fn expand_groups(
         &self,
         engine: &Engine,
         mode: DomainMode,
-        is_called: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<Option<GroupMembers>, ViewUnavailable> {
-        let mut next = self.groups_called(is_called, true);
-        if next.is_empty() {
-            next = self.groups_called(is_called, false);
-        }
-        if next.is_empty() {
-            return Ok(None);
-        }
+        groups: &[u32],
+    ) -> Result<GroupMembers, ViewUnavailable> {
+        let mut next = groups.to_vec();
         // The members of an unreadable group are unknown, and so are those of the groups around it.
         let unreadable = engine.unreadable_groups();
         let is_whole = next.len() == 1 && (unreadable.is_some() || mode == DomainMode::OnDemand);
@@ -327,17 +365,25 @@ impl IndexState {
                 None => members.is_complete = false,
             }
         }
-        Ok(Some(members))
+        Ok(members)
     }
 }
 
 impl IndexState {
-    /// Returns the groups of that name, those with a gid or those without.
-    fn groups_called(&self, is_called: &dyn Fn(&[u8]) -> bool, has_gid: bool) -> Vec<u32> {
-        let is_one =
-            |group: &IndexedGroup| group.gid.is_some() == has_gid && is_called(&group.name);
-        let named = self.groups.iter().filter(|(_, group)| is_one(group));
-        named.map(|(number, _)| *number).collect()
+    /// Returns the groups of a name, smallest number first.
+    fn groups_called(&self, is_called: impl Fn(&[u8]) -> bool) -> Vec<u32> {
+        let named = self.groups.iter().filter(|(_, group)| is_called(&group.name));
+        let mut numbers: Vec<u32> = named.map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Returns the groups that count. A group without gid counts only if no group has a gid.
+    fn with_gids(&self, groups: &[u32]) -> Vec<u32> {
+        let has_gid =
+            |number: &u32| self.groups.get(number).is_some_and(|group| group.gid.is_some());
+        let any_gid = groups.iter().any(has_gid);
+        groups.iter().copied().filter(|number| has_gid(number) == any_gid).collect()
     }
 }
 

@@ -217,7 +217,7 @@ impl AccessConfig {
                 &mut lists.denied_groups,
             ];
             for name in all.into_iter().flatten().flatten() {
-                *name = names.comparable_text(name.as_bytes());
+                *name = text(&names.rule_form(name.as_bytes()));
             }
         }
         self
@@ -238,10 +238,10 @@ impl ListNames {
         Self { domain: domain.to_owned(), names: names.clone() }
     }
 
-    /// Returns a name without its own domain, and folded if the domain ignores case. `alice@corp` and `alice` of the
-    /// domain `corp` are equal in rules.
+    /// Returns a name of a rule without its own domain, and folded if the domain ignores case. In rules of the domain
+    /// `corp`, `alice@corp` and `alice` are equal.
     #[must_use]
-    pub fn comparable<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
+    pub fn rule_form<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
         let is_own = |called: &[u8]| {
             [&self.domain, &self.names.short_name]
                 .iter()
@@ -249,16 +249,26 @@ impl ListNames {
         };
         let forms = qualified_forms(name).into_iter().flatten();
         let alone = forms.filter(|form| is_own(form.domain)).map(|form| form.name).next();
-        let alone = alone.unwrap_or(name);
+        self.entry_form(alone.unwrap_or(name))
+    }
+
+    /// Returns the name of an entry, folded if the domain ignores case. A rule for `alice` does not mean an entry that
+    /// the directory calls `alice@corp`.
+    #[must_use]
+    pub fn entry_form<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
         match self.names.case.ignores_case() {
-            true => Cow::Owned(fold(&compose(alone)).into_owned()),
-            false => Cow::Borrowed(alone),
+            true => Cow::Owned(fold(&compose(name)).into_owned()),
+            false => Cow::Borrowed(name),
         }
     }
 
     /// Returns the same as text.
     #[must_use]
-    pub fn comparable_text(&self, name: &[u8]) -> String {
-        String::from_utf8_lossy(&self.comparable(name)).into_owned()
+    pub fn entry_text(&self, name: &[u8]) -> String {
+        text(&self.entry_form(name))
     }
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
 }

@@ -149,28 +149,35 @@ pub fn set_credentials(handle: &CallHandle<'_>, options: &ModuleOptions) -> PamC
         CredentialAction::Refresh => session_ticket::refresh,
         CredentialAction::Delete => session_ticket::remove,
     };
-    with_pam_user(handle, options, act)
+    with_pam_user(handle, options, |person| {
+        act(&person);
+        person.use_canonical_name();
+    })
 }
 
-/// Opens the session. The program may not have called for credentials before.
+/// Opens the session. The program may not have called for credentials before. It may also have authenticated in another
+/// process, as sshd does, so that this process has the name as the user typed it.
 pub fn open_session(handle: &CallHandle<'_>, options: &ModuleOptions) -> PamCode {
-    with_pam_user(handle, options, session_ticket::establish)
+    with_pam_user(handle, options, |person| {
+        session_ticket::establish(&person);
+        person.use_canonical_name();
+    })
 }
 
 /// Closes the session.
 pub fn close_session(handle: &CallHandle<'_>, options: &ModuleOptions) -> PamCode {
-    with_pam_user(handle, options, session_ticket::remove)
+    with_pam_user(handle, options, |person| session_ticket::remove(&person))
 }
 
 /// Continues a session without its ticket after a failure, which is in the log.
 fn with_pam_user(
     handle: &CallHandle<'_>,
     options: &ModuleOptions,
-    act: fn(&PamUser<'_>),
+    act: impl FnOnce(PamUser<'_>),
 ) -> PamCode {
     match PamUser::from_handle(handle, options) {
         Ok(person) => {
-            act(&person);
+            act(person);
             PamCode::SUCCESS
         }
         Err(EarlyReturn::Local) => PamCode::IGNORE,

@@ -40,8 +40,8 @@ const KEYS_PER_SEARCH: usize = 100;
 const LEVELS_MAX: usize = 32;
 /// Limit of the members of one group, the groups of one user, and the entries that one lookup may have to fetch.
 const FETCHED_MAX: usize = 10_000;
-/// Limit of the groups with too many members that are logged, each once.
-const LOGGED_GROUPS_MAX: usize = 1_000;
+/// Limit of the entries with lists beyond a limit that are logged, each once.
+const LOGGED_ENTRIES_MAX: usize = 1_000;
 
 /// Regions, filters and attributes of the searches for one kind of entry.
 struct EntrySearch {
@@ -109,8 +109,8 @@ pub(crate) struct Lookups {
     groups_with_members: EntrySearch,
     uuid: Option<String>,
     mapping: Arc<AttributeMapping>,
-    /// Groups with too many members that were logged.
-    logged_groups: Mutex<HashSet<EntryId>>,
+    /// Entries with lists beyond a limit that were logged.
+    logged_entries: Mutex<HashSet<EntryId>>,
 }
 
 /// The open connection, and the domain, which can open another one.
@@ -237,7 +237,7 @@ impl Lookups {
             groups_with_members,
             uuid: names.uuid.clone(),
             mapping,
-            logged_groups: Mutex::default(),
+            logged_entries: Mutex::default(),
         })
     }
 
@@ -534,9 +534,9 @@ impl Lookups {
                 }
             }
             if all.len() > FETCHED_MAX {
-                let (user, most) = (printable(&user.dn), FETCHED_MAX);
-                let text = format!("{user} is in more than {most} groups");
+                let text = format!("{} is in more than {FETCHED_MAX} groups", printable(&user.dn));
                 let reason = Reason::new(&directory::USER_IN_TOO_MANY_GROUPS, text);
+                self.log_once(user.id, &reason);
                 return Err(lookup_failed(asker, reason));
             }
             asked = self.mapping.filters_naming(MemberSyntax::Dn, &next);
@@ -544,7 +544,9 @@ impl Lookups {
                 return Ok(all);
             }
         }
-        Err(lookup_failed(asker, nested_too_deep().for_object(printable(&user.dn))))
+        let reason = nested_too_deep().for_object(printable(&user.dn));
+        self.log_once(user.id, &reason);
+        Err(lookup_failed(asker, reason))
     }
 
     fn report_group(&self, sink: &dyn EntrySink, found: FoundGroup) {
@@ -577,6 +579,8 @@ impl Lookups {
             (Err(reason), [found]) => {
                 found.group.members = None;
                 untold.push(found.id);
+                let reason = reason.for_object(printable(&found.dn));
+                self.log_once(found.id, &reason);
                 error = Some(lookup_failed(asker, reason));
             }
             // A lookup of each single group shows which one is too large.
@@ -607,11 +611,16 @@ impl Lookups {
             printable(&found.dn)
         );
         let reason = Reason::new(&directory::GROUP_TOO_LARGE, text);
-        let mut named = self.logged_groups.lock();
-        if named.len() < LOGGED_GROUPS_MAX && named.insert(found.id) {
+        self.log_once(found.id, &reason);
+        lookup_failed(asker, reason)
+    }
+
+    /// Logs a list beyond a limit. Programs get an error for each lookup of the entry.
+    fn log_once(&self, entry: EntryId, reason: &Reason) {
+        let mut named = self.logged_entries.lock();
+        if named.len() < LOGGED_ENTRIES_MAX && named.insert(entry) {
             log!(WARN, reason.message, "{reason}");
         }
-        lookup_failed(asker, reason)
     }
 
     /// Reports the users among the members of groups, and returns the groups among them. Returns the reason if the

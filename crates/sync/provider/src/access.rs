@@ -37,8 +37,19 @@ pub enum Membership {
     NotMember,
     /// The domain has no such group.
     NoSuchGroup,
+    /// The domain has several such groups, and the one that is meant is unknown.
+    Ambiguous,
     /// The membership cannot be determined now.
     Unknown,
+}
+
+/// The kind of a list with groups. It decides which of several groups of one name count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ListKind {
+    /// The list allows. Only the group that is served counts.
+    Allow,
+    /// The list denies. All groups of the name count.
+    Deny,
 }
 
 /// Whether the directory finds the user by the filter of the rules.
@@ -72,8 +83,8 @@ pub struct AccessFacts<'a> {
     pub now_unix: u64,
     /// The account data of the directory. `None` if unknown.
     pub account: Option<&'a Account<'a>>,
-    /// Whether the user is in a group.
-    pub membership: &'a dyn Fn(&str) -> Membership,
+    /// Whether the user is in a group of a list.
+    pub membership: &'a dyn Fn(ListKind, &str) -> Membership,
     /// The filter of this login. Empty if it has templates and a value is unknown.
     pub filter: &'a str,
     /// Whether the filter finds the user. Ignored without a configured filter.
@@ -539,13 +550,14 @@ impl RuleChecks {
     fn denied_groups(&mut self, name: String, groups: &[String], facts: &AccessFacts<'_>) {
         let mut found = (AccessDecision::Allowed, "the user is in none of them".to_owned());
         for group in groups {
-            let (verdict, saw) = match (facts.membership)(group) {
+            let (verdict, saw) = match (facts.membership)(ListKind::Deny, group) {
                 Membership::NotMember => continue,
                 Membership::Member => (AccessDecision::Denied, format!("the user is in {group}")),
                 // Ignoring a renamed group would allow the users that it denied.
                 Membership::NoSuchGroup => {
                     (AccessDecision::Unknown, format!("the domain has no group {group}"))
                 }
+                Membership::Ambiguous => (AccessDecision::Unknown, several_groups(group)),
                 Membership::Unknown => {
                     (AccessDecision::Unknown, format!("the members of {group} are unknown"))
                 }
@@ -560,13 +572,14 @@ impl RuleChecks {
     fn allowed_groups(&mut self, name: String, groups: &[String], facts: &AccessFacts<'_>) {
         let mut found = (AccessDecision::Denied, "the user is in none of them".to_owned());
         for group in groups {
-            match (facts.membership)(group) {
+            match (facts.membership)(ListKind::Allow, group) {
                 Membership::Member => {
                     found = (AccessDecision::Allowed, format!("the user is in {group}"));
                     break;
                 }
                 Membership::NotMember => {}
                 Membership::NoSuchGroup => found.1 = format!("the domain has no group {group}"),
+                Membership::Ambiguous => found.1 = several_groups(group),
                 Membership::Unknown => {
                     found =
                         (AccessDecision::Unknown, format!("the members of {group} are unknown"));
@@ -594,6 +607,10 @@ impl RuleChecks {
         };
         self.add("filter", verdict, saw);
     }
+}
+
+fn several_groups(group: &str) -> String {
+    format!("the domain has several groups {group}")
 }
 
 /// Returns the message about a password that must soon be changed.

@@ -190,7 +190,7 @@ impl NameOwners {
         position: usize,
         name: &[u8],
     ) -> Option<EntryOwner> {
-        self.first_of_domain(scheme, position, &scheme.names(position).preferred(name), false)
+        self.first_of_domain(scheme, position, &scheme.names(position).requested(name), false)
     }
 
     /// Returns the entry that owns a name without a domain.
@@ -327,6 +327,12 @@ mod tests {
         assert_eq!(names.owner(&scheme, b"ALICE"), Some((1, 1)), "it is served with its domain");
         assert_eq!(names.in_domain(&scheme, 1, b"alice"), Some((1, 1)));
         assert_eq!(names.in_domain(&scheme, 0, b"ALICE"), None);
+        let zoe = ((1, 3), "zoe\u{308}");
+        assert!(names.add(&scheme, zoe.0, &scheme.names(1).preferred(zoe.1.as_bytes())));
+        assert_eq!(names.in_domain(&scheme, 1, "ZO\u{cb}".as_bytes()), Some(zoe.0));
+        let decomposed = zoe.1.as_bytes();
+        assert_eq!(names.in_domain(&scheme, 1, decomposed), None, "as readers of the snapshot");
+        assert!(names.remove(&scheme, zoe.0, &scheme.names(1).preferred(decomposed)));
         for (owner, name) in entries.into_iter().take(2) {
             assert!(names.remove(&scheme, owner, name.as_bytes()));
         }

@@ -846,7 +846,7 @@ impl PublisherState {
         else {
             return MirroredUser::None;
         };
-        let wanted = names.preferred(name);
+        let wanted = names.requested(name);
         let is_called = |user: &ModelUser| {
             names.matches(&names.base(user.name()), name)
                 || with_domain && names.matches(&names.preferred(user.name()), &wanted)

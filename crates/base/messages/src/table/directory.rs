@@ -408,6 +408,9 @@ crate::messages! {
     NUMERIC_NAME_IS_ID = 5701, "name is the id of another entry",
         cause: "Programs such as chown(1) would take the number for this name instead of the id.",
         fix: "Rename the entry in the directory, or change the id of the other entry.";
+    NAME_OF_OWN_DOMAIN = 5702, "name has the form NAME@DOMAIN",
+        cause: "In the domain `corp`, a name such as `alice@corp` or `CORP\\alice` means the entry `alice`.",
+        fix: "Rename the entry in the directory, or give the domain another name and `short_name` in roster.toml.";
 
     // SASL GSSAPI and client certificates.
     GROUP_ONLY_NESTS = 5720, "group has no gid",

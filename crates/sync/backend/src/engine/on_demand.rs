@@ -60,9 +60,8 @@ impl Engine {
     #[must_use]
     pub fn cached_entry(&self, what: &LookupQuery) -> Option<OnDemandEntry> {
         let mut state = self.state();
-        let number = state.on_demand.cache.find_complete(what)?;
-        let sequence = self.close_and_sequence(&mut state);
-        Some(OnDemandEntry { sequence, records: state.on_demand.cache.records(number) })
+        let records = state.on_demand.cache.reply(what)?;
+        Some(OnDemandEntry { sequence: self.close_and_sequence(&mut state), records })
     }
 
     /// Returns the same if the directory reported them within that time.
@@ -70,10 +69,10 @@ impl Engine {
     pub fn fresh_entry(&self, what: &LookupQuery, age: Duration) -> Option<OnDemandEntry> {
         let mut state = self.state();
         let now = unix_now();
-        let number =
-            state.on_demand.cache.find_fresh(what, now.saturating_sub(age.as_secs()), now)?;
-        let sequence = self.close_and_sequence(&mut state);
-        Some(OnDemandEntry { sequence, records: state.on_demand.cache.records(number) })
+        let since = now.saturating_sub(age.as_secs());
+        let cache = &state.on_demand.cache;
+        let records = cache.is_fresh(what, since, now).then(|| cache.reply(what))??;
+        Some(OnDemandEntry { sequence: self.close_and_sequence(&mut state), records })
     }
 
     /// Returns the queries about entries that the directory did not report within that time.
@@ -96,7 +95,7 @@ impl Engine {
         let mut state = self.state();
         let sequence = self.close_and_sequence(&mut state);
         let numbers: BTreeSet<u32> =
-            what.iter().filter_map(|what| state.on_demand.cache.find(what)).collect();
+            what.iter().flat_map(|what| state.on_demand.cache.find(what)).collect();
         let mut records = Vec::new();
         for answer in numbers.into_iter().filter_map(|number| state.on_demand.cache.get(number)) {
             answer.write_bare(&mut records);
@@ -116,17 +115,17 @@ impl Engine {
     /// Whether the entry of a query is known, perhaps without its list.
     #[must_use]
     pub fn has_entry(&self, what: &LookupQuery) -> bool {
-        self.state().on_demand.cache.find(what).is_some()
+        !self.state().on_demand.cache.find(what).is_empty()
     }
 
     /// Returns the query for all known data of an entry.
     #[must_use]
     pub fn full_lookup(&self, what: &LookupQuery) -> LookupQuery {
         let state = self.state();
-        let known =
-            state.on_demand.cache.find(what).and_then(|number| state.on_demand.cache.get(number));
+        let cache = &state.on_demand.cache;
+        let has_list = |number: u32| cache.get(number).is_some_and(CachedEntry::has_list);
         match what {
-            LookupQuery::UserByName(name) if known.is_some_and(CachedEntry::has_list) => {
+            LookupQuery::UserByName(name) if cache.find(what).into_iter().any(has_list) => {
                 LookupQuery::GroupsOf(name.clone())
             }
             _ => what.clone(),
@@ -140,7 +139,7 @@ impl Engine {
     ) -> PendingLookup {
         let mut state = self.state();
         let entries: BTreeSet<u32> =
-            what.into_iter().filter_map(|what| state.on_demand.cache.find(what)).collect();
+            what.into_iter().flat_map(|what| state.on_demand.cache.find(what)).collect();
         PendingLookup {
             number: state.on_demand.cache.begin_lookup(),
             entries: entries.into_iter().collect(),
@@ -177,8 +176,7 @@ impl Engine {
     #[must_use]
     pub fn is_undecided(&self, what: &LookupQuery) -> bool {
         let state = self.state();
-        let user = state.on_demand.cache.find(what);
-        user.is_some_and(|user| {
+        state.on_demand.cache.find(what).into_iter().any(|user| {
             state.on_demand.reappeared_groups.range((user, 0)..=(user, u32::MAX)).next().is_some()
         })
     }
@@ -203,7 +201,7 @@ impl Engine {
         let (LookupQuery::GroupByName(_) | LookupQuery::GroupByGid(_)) = what else {
             return Vec::new();
         };
-        let Some(group) = state.on_demand.cache.find(what) else { return Vec::new() };
+        let Some(&group) = state.on_demand.cache.find(what).first() else { return Vec::new() };
         let mut groups = state.on_demand.cache.sibling_groups(group);
         groups.remove(&group);
         state.numbered_names([group].into_iter().chain(groups))

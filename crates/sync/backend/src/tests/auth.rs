@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::user_index::UserIndex;
-use roster_provider::access::Membership;
+use roster_config::{ListNames, NameCase, NameConfig};
+use roster_provider::access::{ListKind, Membership};
 use roster_provider::account::{AccountFact, FactValue};
 
 fn with_account<'a>(name: &'a str, expire: &'a str) -> DirectoryEntry<'a> {
@@ -91,11 +92,15 @@ fn on_demand_an_account_stays_with_a_users_groups() {
     assert_eq!(engine.status().sequence, sequence, "an equal report changes nothing");
     let people = people(&engine, DomainMode::OnDemand);
     let alice = people.find(b"alice", uid_of("alice")).unwrap();
-    assert_eq!(people.membership(&alice, "staff"), Membership::Member);
-    assert_eq!(people.membership(&alice, "other"), Membership::NoSuchGroup);
+    assert_eq!(people.membership(&alice, ListKind::Allow, "staff"), Membership::Member);
+    assert_eq!(people.membership(&alice, ListKind::Allow, "other"), Membership::NoSuchGroup);
     put(&engine, USERS, "bob", user("bob", uid_of("bob")));
     let bob = people.find(b"bob", uid_of("bob")).unwrap();
-    assert_eq!(people.membership(&bob, "staff"), Membership::Unknown, "nobody asked for them");
+    assert_eq!(
+        people.membership(&bob, ListKind::Allow, "staff"),
+        Membership::Unknown,
+        "nobody asked for them"
+    );
     end(engine);
 }
 
@@ -154,7 +159,7 @@ fn members_are_those_of_groups_in_groups_and_of_the_primary_group() {
     let people = people(&engine, DomainMode::Replicate);
     let is_in = |name: &str, group: &str| {
         let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
-        people.membership(&person, group)
+        people.membership(&person, ListKind::Allow, group)
     };
     use Membership::{Member, NoSuchGroup, NotMember, Unknown};
     assert_eq!(is_in("alice", "outer"), Member);
@@ -167,8 +172,50 @@ fn members_are_those_of_groups_in_groups_and_of_the_primary_group() {
     assert_eq!((is_in("alice", "outer"), is_in("bob", "outer")), (NotMember, Member));
     put("inner", group("inner", 5001, None));
     assert_eq!(is_in("alice", "inner"), Unknown, "its members cannot be told");
-    put("again", nested("outer", 5003, &[]));
-    assert_eq!(is_in("bob", "outer"), Unknown, "which of the two groups is meant");
+}
+
+/// A publisher serves the group that was known first, and rejects the other one by name.
+#[test]
+fn members_of_doubled_group_allowed_by_first() {
+    let engine = engine(DomainMode::Replicate);
+    refresh(&engine, &["alice", "bob", "carol"], &[], "1");
+    put(&engine, GROUPS, "first", group("ops", 5000, Some(&["alice"])));
+    put(&engine, GROUPS, "second", group("ops", 5001, Some(&["bob"])));
+    put(&engine, GROUPS, "spelling", group("OPS", 5002, Some(&["carol"])));
+    let config = NameConfig { case: NameCase::Preserving, ..NameConfig::default() };
+    for (names, others) in [(NameConfig::default(), vec!["bob"]), (config, vec!["bob", "carol"])] {
+        let people = people(&engine, DomainMode::Replicate);
+        let people = people.with_names(ListNames::new("corp", &names));
+        let is_in = |list, name: &str| {
+            let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
+            people.membership(&person, list, "ops")
+        };
+        assert_eq!(is_in(ListKind::Allow, "alice"), Membership::Member);
+        assert_eq!(is_in(ListKind::Deny, "alice"), Membership::Member);
+        for name in others {
+            assert_eq!(is_in(ListKind::Allow, name), Membership::NotMember, "{name}");
+            assert_eq!(is_in(ListKind::Deny, name), Membership::Member, "{name}");
+        }
+    }
+}
+
+/// On demand the group that was known first may be the one of an attacker.
+#[test]
+fn members_of_doubled_group_ambiguous_on_demand() {
+    let engine = engine(DomainMode::OnDemand);
+    for (name, gid) in [("alice", 5000), ("bob", 5001)] {
+        put(&engine, USERS, name, user(name, uid_of(name)));
+        put(&engine, GROUPS, name, group("ops", gid, None));
+        engine.user_groups(named(name), &[named(name)]);
+    }
+    engine.flush();
+    let people = people(&engine, DomainMode::OnDemand);
+    for name in ["alice", "bob"] {
+        let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
+        let is_in = |list| people.membership(&person, list, "ops");
+        assert_eq!(is_in(ListKind::Allow), Membership::Ambiguous, "{name}");
+        assert_eq!(is_in(ListKind::Deny), Membership::Member, "{name}");
+    }
 }
 
 #[test]
@@ -180,7 +227,7 @@ fn members_by_name_count_through_nested_groups() {
     let people = people(&engine, DomainMode::Replicate);
     let is_in = |name: &str| {
         let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
-        people.membership(&person, "outer")
+        people.membership(&person, ListKind::Allow, "outer")
     };
     assert_eq!((is_in("alice"), is_in("bob")), (Membership::Member, Membership::NotMember));
 }
@@ -198,7 +245,8 @@ fn membership_through_an_unreadable_group_is_unknown() {
     refresh(&engine, &["alice", "bob"], &[], "1");
     put(&engine, GROUPS, "outer", named_group("outer", &["inner", "alice"]));
     let is_in = |people: &UserIndex, name: &str, group: &str| {
-        people.membership(&people.find(name.as_bytes(), uid_of(name)).unwrap(), group)
+        let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
+        people.membership(&person, ListKind::Allow, group)
     };
     let followed = people(&engine, DomainMode::Replicate);
     assert_eq!(is_in(&followed, "bob", "outer"), Membership::NotMember, "inner is not there");
@@ -232,7 +280,7 @@ fn membership_in_held_unreadable_group_is_unknown() {
     let people = people(&engine, DomainMode::Replicate);
     let is_in = |name: &str| {
         let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
-        people.membership(&person, "user7")
+        people.membership(&person, ListKind::Allow, "user7")
     };
     assert_eq!((is_in("alice"), is_in("bob")), (Membership::Member, Membership::NotMember));
     for name in &groups {
@@ -241,4 +289,33 @@ fn membership_in_held_unreadable_group_is_unknown() {
     engine.flush();
     assert_eq!(fetched(&engine).entries.len(), 22, "all are served");
     assert_eq!((is_in("alice"), is_in("bob")), (Membership::Member, Membership::Unknown));
+}
+
+/// A rule for `ops` does not mean the group that the directory calls `ops@corp`.
+#[test]
+fn members_of_group_with_domain_not_allowed() {
+    for mode in [DomainMode::Replicate, DomainMode::OnDemand] {
+        let engine = engine(mode);
+        refresh(&engine, &["alice", "bob"], &[], "1");
+        for (name, called) in [("alice", "ops"), ("bob", "ops@Corp")] {
+            put(&engine, GROUPS, name, group(called, 5000, Some(&[name])));
+            if mode == DomainMode::OnDemand {
+                engine.user_groups(named(name), &[named(name)]);
+            }
+        }
+        engine.flush();
+        for case in [NameCase::Sensitive, NameCase::Preserving] {
+            let config = NameConfig { case, ..NameConfig::default() };
+            let people = UserIndex::new(Arc::clone(&engine), mode, true);
+            let people = people.with_names(ListNames::new("corp", &config));
+            assert_eq!(people.rule_name(b"bob@corp"), "bob@corp");
+            let is_in = |list, name: &str| {
+                let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
+                people.membership(&person, list, "ops")
+            };
+            assert_eq!(is_in(ListKind::Allow, "alice"), Membership::Member);
+            assert_eq!(is_in(ListKind::Allow, "bob"), Membership::NotMember);
+            assert_eq!(is_in(ListKind::Deny, "bob"), Membership::Member, "as before");
+        }
+    }
 }

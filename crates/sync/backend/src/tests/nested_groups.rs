@@ -4,7 +4,7 @@
 use super::*;
 use crate::user_index::UserIndex;
 use roster_provider::LookupQuery;
-use roster_provider::access::Membership;
+use roster_provider::access::{ListKind, Membership};
 use std::sync::Arc;
 
 /// A group with members by DN. Without gid it only nests.
@@ -31,7 +31,10 @@ fn mirror(engine: &Arc<Engine>) {
 
 fn membership(engine: &Arc<Engine>, name: &str, group: &str) -> Membership {
     let people = UserIndex::new(Arc::clone(engine), DomainMode::Replicate, true);
-    people.membership(&people.find(name.as_bytes(), uid_of(name)).expect("a user"), group)
+    let person = people.find(name.as_bytes(), uid_of(name)).expect("a user");
+    let found = people.membership(&person, ListKind::Allow, group);
+    assert_eq!(people.membership(&person, ListKind::Deny, group), found, "one group of the name");
+    found
 }
 
 /// Returns the numbers of groups, nested groups and rejected entries.
@@ -151,8 +154,8 @@ fn nested_group_on_demand_answers_no_query() {
         assert_eq!(engine.cached_entry(&LookupQuery::GroupByGid(u32::MAX)), None);
         let people = UserIndex::new(Arc::clone(engine), DomainMode::OnDemand, true);
         let bob = people.find(b"bob", 1001).expect("a user");
-        assert_eq!(people.membership(&bob, "role"), Membership::Member);
-        assert_eq!(people.membership(&bob, "other"), Membership::NoSuchGroup);
+        assert_eq!(people.membership(&bob, ListKind::Allow, "role"), Membership::Member);
+        assert_eq!(people.membership(&bob, ListKind::Allow, "other"), Membership::NoSuchGroup);
     };
     check(&engine);
     assert!(engine.sibling_groups(&LookupQuery::GroupByName(b"role".to_vec())).is_empty());

@@ -45,7 +45,7 @@ fn facts<'a>(name: &'a str, service: &'a str) -> AccessFacts<'a> {
         host_names: &[],
         now_unix: NOW,
         account: None,
-        membership: &|_| Membership::Unknown,
+        membership: &|_, _| Membership::Unknown,
         filter: "",
         filter_outcome: NO_MATCH,
         changed_day: None,
@@ -58,7 +58,7 @@ fn decided(
     matched: &FilterOutcome,
 ) -> AccessEvaluation {
     let (name, service) = ("alice", "sshd");
-    let membership = &membership;
+    let membership = &|_: ListKind, group: &str| membership(group);
     decide(
         access,
         &AccessFacts { account, membership, filter_outcome: matched, ..facts(name, service) },
@@ -350,7 +350,7 @@ fn what_is_not_known_never_becomes_an_allowance() {
                 for matched in &matched {
                     for known in [true, false] {
                         for has_account in [true, false] {
-                            let answer = move |group: &str| match known {
+                            let answer = move |_: ListKind, group: &str| match known {
                                 true => membership(group),
                                 false => Membership::Unknown,
                             };
