@@ -150,7 +150,8 @@ fn names_that_mean_another_domain_are_rejected() {
     assert!(rejected.contains("RST-5700") && rejected.contains("RST-5702"), "{rejected}");
     // Both programs read these names in one way.
     let access = rosterd.roster(&["access", "LAB\\bob"]);
-    assert!(access.text().contains("bob of lab"), "{}", access.text());
+    let access = String::from_utf8_lossy(&access.stdout);
+    assert!(access.contains("bob of lab"), "{access}");
 }
 
 #[test]
@@ -302,15 +303,17 @@ fn names_rule_admits_no_name_with_domain() {
         let domain = domain.clone().with("mode", &format!("{mode:?}"));
         let rosterd = pam::start_daemon(&[domain.with("offline_credentials", "false")], rules);
         let pam = PamHost::on(&rosterd, "bob");
-        let bob = rosterd.getent("passwd", "bob");
+        let bob = format!("bob:*:20000:20000:bob of {}:/home/bob:/bin/sh", slapd.base());
         for name in names.into_iter().chain(["corp\\bob"]) {
-            assert_eq!(rosterd.getent("passwd", name), bob, "{mode} {name}");
+            rosterd.expect("passwd", name, Some(&bob));
             assert_eq!(rosterd.roster(&["access", name]).code, 0, "{mode} {name}");
             assert_eq!(pam.authenticate(name, PASSWORD), RIGHT, "{mode} {name}");
             assert!(pam.authenticate(name, "swordfish").ends_with(WRONG), "{mode} {name}");
         }
         let rejected = rosterd.roster(&["domain", "rejected", "corp"]).text();
-        assert_eq!(rejected.matches("RST-5702").count(), 2, "{mode}: {rejected}");
+        for part in ["RST-5702", "bob@corp", "bob@HQ"] {
+            assert!(rejected.contains(part), "{mode} {part}: {rejected}");
+        }
     }
 }
 
