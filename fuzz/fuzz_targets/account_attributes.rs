@@ -64,7 +64,7 @@ fn judge(account: &Account<'_>) {
         host_names: &[],
         now_unix: 1_800_000_000,
         account: Some(account),
-        membership: &|_| Membership::Unknown,
+        membership: &|_, _| Membership::Unknown,
         filter: "",
         filter_outcome: &FilterOutcome::Now(true),
         changed_day: None,

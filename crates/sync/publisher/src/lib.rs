@@ -276,28 +276,38 @@ async fn run(mut context: RoleContext<PublisherRoleConfig>) -> anyhow::Result<()
     let local_files = LocalFiles::new(&config.host).with_shells(config.needs_shells());
     let watch = watch_locals(&local_files)?;
     tokio::spawn(follow_locals(Arc::clone(&hub), local_files, watch));
+    spawn_domain_tasks(&hub, &config, proxies)?;
+    let object = PublisherObject::new(Arc::clone(&hub));
+    context.connection.object_server().at(context.role.path(), object).await?;
+    context.announce_ready().await?;
+    tokio::spawn(disk::keep_reading(Arc::clone(&hub)));
+    publish_changes(&hub, config.publisher.interval, guard, &mut context.shutdown).await
+}
+
+/// Starts the tasks of each domain: those that follow its backend and the file of its overrides.
+fn spawn_domain_tasks(
+    hub: &Arc<PublisherTasks>,
+    config: &PublisherRoleConfig,
+    proxies: Vec<BackendProxy<'static>>,
+) -> anyhow::Result<()> {
     for (position, (domain, proxy)) in config.domains.iter().zip(proxies).enumerate() {
-        tokio::spawn(accept_stale_data(Arc::clone(&hub), position, proxy.clone()));
+        tokio::spawn(accept_stale_data(Arc::clone(hub), position, proxy.clone()));
         if domain.mode == DomainMode::OnDemand && domain.private_groups != PrivateGroups::Off {
-            let hub = Arc::clone(&hub);
+            let hub = Arc::clone(hub);
             tokio::spawn(private_group_checks::keep_checking(hub, position, domain.refresh));
         }
         let (known, overrides_known) = oneshot::channel();
-        if let Some(file) = OverridesFile::new(&hub, position, domain, known)? {
+        if let Some(file) = OverridesFile::new(hub, position, domain, known)? {
             tokio::spawn(file.follow());
         }
-        let follower = DomainFollower::new(Arc::clone(&hub), position, domain.name.clone(), proxy);
+        let follower = DomainFollower::new(Arc::clone(hub), position, domain.name.clone(), proxy);
         tokio::spawn(async move {
             if overrides_known.await.is_ok() {
                 follower.run().await;
             }
         });
     }
-    let object = PublisherObject::new(Arc::clone(&hub));
-    context.connection.object_server().at(context.role.path(), object).await?;
-    context.announce_ready().await?;
-    tokio::spawn(disk::keep_reading(Arc::clone(&hub)));
-    publish_changes(&hub, config.publisher.interval, guard, &mut context.shutdown).await
+    Ok(())
 }
 
 /// Stops waiting for an unreachable directory after a while, so that the entries of its backend are served.

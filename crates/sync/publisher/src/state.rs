@@ -397,19 +397,7 @@ impl PublisherState {
         let groups = before.groups.saturating_sub(private);
         let gone = [(before.users, kept.users), (groups, kept.groups)]
             .map(|(before, kept)| (before, before.saturating_sub(kept)));
-        let removals = gone.iter().map(|(_, gone)| gone).sum();
-        let now = Instant::now();
-        if domain.confirmed_removals.is_some_and(|(until, most)| now < until && removals <= most) {
-            return None;
-        }
-        let too_many = |&(before, gone): &(u64, u64)| {
-            let mut guard = match is_judged {
-                true => RemovalGuard::for_named(domain.mass_deletion),
-                false => RemovalGuard::for_missing(),
-            };
-            guard.decide(now, before, 0, gone) == RemovalDecision::Hold
-        };
-        gone.iter().any(too_many).then_some(removals)
+        domain.removals_to_hold(gone, is_judged)
     }
 
     /// Approves the waiting removals for the next fetch from the backend. Returns the domain's position and their
@@ -657,6 +645,24 @@ impl SnapshotInput {
 }
 
 impl DomainState {
+    /// Returns the number of removals, if they have to wait for an approval: entries before and entries removed, of users
+    /// and of groups.
+    fn removals_to_hold(&self, gone: [(u64, u64); 2], is_judged: bool) -> Option<u64> {
+        let removals = gone.iter().map(|(_, gone)| gone).sum();
+        let now = Instant::now();
+        if self.confirmed_removals.is_some_and(|(until, most)| now < until && removals <= most) {
+            return None;
+        }
+        let too_many = |&(before, gone): &(u64, u64)| {
+            let mut guard = match is_judged {
+                true => RemovalGuard::for_named(self.mass_deletion),
+                false => RemovalGuard::for_missing(),
+            };
+            guard.decide(now, before, 0, gone) == RemovalDecision::Hold
+        };
+        gone.iter().any(too_many).then_some(removals)
+    }
+
     fn new(rules: &DomainRules, config: &PublisherRoleConfig) -> Self {
         let host = &config.host;
         let allowed_local_gids = host.allowed_local_gids.clone();
