@@ -218,9 +218,14 @@ fn by_name(kind: LookupKind) -> LookupKind {
 mod tests {
     use super::*;
     use crate::state::{ImageOutcome, PublisherState};
-    use crate::tests::{Image, apply_image, host, learn, published, succeeded, twenty_without};
+    use crate::tests::{
+        Image, apply_image, config, host, learn, locals, published, succeeded, twenty_without,
+    };
+    use roster_config::PrivateGroups;
     use roster_messages::table::directory;
     use roster_request::LookupKind;
+    use std::collections::BTreeMap;
+    use std::path::Path;
 
     const TEXT: &str = "[domain.corp.override.user.alice]\nname = 'al'\nuid = 6000\ngid = 6001\n\
                         gecos = 'Al'\nhome = '/srv/al'\nshell = '/bin/zsh'\n\
@@ -311,6 +316,55 @@ mod tests {
         assert_eq!(passwd(&mut state, "alice").as_deref(), Some(alice));
         assert_eq!(passwd(&mut state, "al"), None);
         assert_eq!(members(&mut state, "staff").map(|(gid, _)| gid), Some(5000));
+    }
+
+    /// A host with private groups in `corp`.
+    fn private_host(kind: PrivateGroups) -> PublisherState {
+        let mut rules = config(&["corp"]);
+        rules.domains[0].private_groups = kind;
+        let path = Path::new("/run/roster/nss");
+        let mut state = PublisherState::new(&rules, path, BTreeMap::new(), None);
+        state.set_locals(locals(&[("root", 0)], &[("root", 0)]));
+        state
+    }
+
+    /// The private group follows the values of the override, whether these come before or after the entries.
+    #[test]
+    fn overrides_decide_private_group_of_user() {
+        let same = "[domain.corp.override.user.alice]\nname = 'al'\nuid = 6000\ngid = 6000\n";
+        for (kind, text) in [(PrivateGroups::Always, TEXT), (PrivateGroups::SameId, same)] {
+            for is_first in [true, false] {
+                let mut state = private_host(kind);
+                if is_first {
+                    state.set_overrides(0, overrides(text));
+                }
+                apply_image(&mut state, 0, corp()).expect("well formed");
+                state.set_overrides(0, overrides(text));
+                let al = passwd(&mut state, "al").expect("served");
+                assert!(al.starts_with("al 6000 6000 "), "{kind:?}: {al}");
+                assert_eq!(members(&mut state, "al"), Some((6000, Vec::new())), "{kind:?}");
+                assert_eq!(members(&mut state, "alice"), None, "{kind:?}");
+                // Without overrides again.
+                state.set_overrides(0, DomainOverrides::default());
+                assert_eq!(members(&mut state, "al"), None, "{kind:?}");
+                let own = (kind == PrivateGroups::Always).then(|| (5001, Vec::new()));
+                assert_eq!(members(&mut state, "alice"), own, "{kind:?}");
+                let gid = if own.is_some() { 5001 } else { 5000 };
+                let alice = passwd(&mut state, "alice").expect("served");
+                assert!(alice.starts_with(&format!("alice 5001 {gid} ")), "{kind:?}: {alice}");
+            }
+        }
+    }
+
+    /// An override reserves its gid: the private group of another user cannot have it.
+    #[test]
+    fn overrides_reserve_gid_before_private_groups() {
+        let mut state = private_host(PrivateGroups::Always);
+        state.set_overrides(0, overrides("[domain.corp.override.group.staff]\ngid = 5002\n"));
+        apply_image(&mut state, 0, corp()).expect("well formed");
+        assert_eq!(members(&mut state, "staff").map(|(gid, _)| gid), Some(5002));
+        assert_eq!(passwd(&mut state, "bob"), None);
+        assert!(passwd(&mut state, "alice").is_some());
     }
 
     #[test]

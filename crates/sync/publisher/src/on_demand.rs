@@ -706,7 +706,7 @@ async fn find_owner(
         let requests = known.owner_requests(domain, &reading.question);
         drop(known);
         for request in requests {
-            if state.read().await.has_entry(domain, &reading.question) {
+            if state.read().await.has_served_entry(domain, &reading.question) {
                 break;
             }
             if let DomainAnswer::Skipped(unavailable) =
@@ -924,9 +924,10 @@ impl PublisherState {
             Query::GroupByGid(gid) => Some(LookupRequest::UserByUid(*gid)),
             _ => None,
         };
-        let user = user.filter(|user| !self.has_entry(domain, user));
-        let requests = [Some(question), user.as_ref()].into_iter().flatten();
-        requests.map(|request| self.native_request(domain, request)).collect()
+        let user =
+            user.filter(|user| self.can_have(domain, user) && !self.has_served_entry(domain, user));
+        let user = user.map(|user| self.native_request(domain, &user));
+        std::iter::once(self.native_request(domain, question)).chain(user).collect()
     }
 
     fn is_undecided(&self, (position, number): EntryOwner) -> bool {
@@ -1123,7 +1124,14 @@ impl PublisherState {
 
     /// Whether an entry of a domain's directory is known to have the name or id of a query to its backend.
     fn has_entry(&self, domain: usize, question: &LookupRequest) -> bool {
-        let question = &self.domains[domain].entries.overrides().served_request(question);
+        self.has_served_entry(
+            domain,
+            &self.domains[domain].entries.overrides().served_request(question),
+        )
+    }
+
+    /// Whether an entry of a domain's directory is known to have the name or id of a query of a program.
+    fn has_served_entry(&self, domain: usize, question: &LookupRequest) -> bool {
         let of_domain = question.kind().is_by_name().then_some(domain);
         let owner = self.owner(&NameReading { domain: of_domain, question: question.clone() });
         owner

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of private groups, mirrored and on demand. The results follow the rule in any order of queries.
 
+use super::local_overrides::DomainOverrides;
 use super::on_demand::{
     DomainAnswer, LookupReply, LookupRequest, LookupSource, Unavailable, lookup,
 };
@@ -665,6 +666,41 @@ async fn private_groups_on_demand_wait_for_directory() {
         let all: BTreeSet<_> =
             net.state.read().await.users_to_check(0, false).into_iter().collect();
         assert_eq!(all.len(), 2);
+    }
+}
+
+/// Overrides swap the names of two users. Earlier lookups do not change the answers.
+#[tokio::test]
+async fn private_groups_follow_swapped_names_on_demand() {
+    let people = [user(1, "alice", 5000, 5000), user(2, "bob", 5001, 5001)];
+    let text = "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'files'\npasswd = '/p'\n\
+                group = '/g'\n[domain.corp.override.user]\n\
+                alice = { name = 'bob', uid = 6000, gid = 6000 }\n\
+                bob = { name = 'alice', uid = 6001, gid = 6001 }\n";
+    let config = roster_config::parse(text).expect("valid").config;
+    let entries = &config.domains[0].local_overrides.entries;
+    let by_name = |kind, name: &str| LookupRequest::new(kind, name.into(), 0);
+    for kind in [PrivateGroups::Always, PrivateGroups::SameId] {
+        for known in [&["alice"][..], &["bob"], &[]] {
+            let net = TestDirectories::new(&[domain("asked", kind, &people)]);
+            let given = DomainOverrides::new(entries.clone(), &NameConfig::default());
+            net.state.write().await.set_overrides(0, given);
+            for name in known {
+                net.find(&by_name(LookupKind::UserByName, name)).await;
+            }
+            for (name, id) in [("bob", 6000), ("alice", 6001)] {
+                let group = Some((name.to_owned(), id, 0));
+                let case = format!("{kind:?} {known:?} {name}");
+                let found = net.find(&by_name(LookupKind::GroupByName, name)).await;
+                assert_eq!(found, group, "{case}");
+                assert_eq!(net.find(&LookupRequest::GroupByGid(id)).await, group, "{case}");
+                let found = net.find(&by_name(LookupKind::UserByName, name)).await;
+                assert_eq!(found, Some((name.to_owned(), id, id)), "{case}");
+            }
+            for id in [5000, 5001] {
+                assert_eq!(net.find(&LookupRequest::GroupByGid(id)).await, None, "{kind:?}");
+            }
+        }
     }
 }
 

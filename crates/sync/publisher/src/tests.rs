@@ -451,7 +451,7 @@ fn host_with(exceptions: AdmissionExceptions, locals: Locals) -> PublisherState 
 fn names_that_shells_take_apart_need_an_exception() {
     for (name, characters) in [
         ("domain users", " "),
-        ("CORP\\alice", "\\"),
+        ("HQ\\alice", "\\"),
         ("*", "*"),
         ("x)(uid=*", ")(=*"),
         ("weird $(id)`x`", " $()`"),
