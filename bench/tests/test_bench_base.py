@@ -98,7 +98,7 @@ class BenchBase(unittest.TestCase):
         precious.write_text("dear")
         ran = self.run_script(REV="HEAD", BASE=str(precious.parent))
         self.assertEqual(ran.returncode, 1)
-        self.assertIn("the folder has other files in it", ran.stderr)
+        self.assertIn("the directory has other files in it", ran.stderr)
         self.assertEqual(precious.read_text(), "dear")
 
 
