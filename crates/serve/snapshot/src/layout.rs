@@ -371,6 +371,22 @@ pub struct DomainSlot {
 }
 
 /// Options of the domain in the [`DomainSlot`] of the same position.
+///
+/// ```
+/// use roster_snapshot::Snapshot;
+/// use roster_snapshot::layout::{DomainOptionsSlot, SectionId, domain_flags};
+/// use zerocopy::FromBytes;
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/names.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// let mut sections = snapshot.sections();
+/// let section = sections.find(|section| section.id == SectionId::DomainOptions).unwrap();
+/// let records = &bytes[section.offset as usize..];
+/// let (corp, _) = DomainOptionsSlot::ref_from_prefix(records).unwrap();
+/// assert_ne!(corp.flags.get() & domain_flags::PRESERVING, 0);
+/// assert_eq!(&corp.short_name[..corp.short_name_len.into()], b"HQ");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DomainOptionsSlot {
