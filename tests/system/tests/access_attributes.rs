@@ -47,11 +47,11 @@ fn started(slapd: &Slapd, access: &str) -> Rosterd {
 fn access(rosterd: &Rosterd, args: &[&str], rule: &str) -> (bool, String) {
     let told = rosterd.roster(&[&["access", "--json"], args].concat());
     let said: Value = serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{told:?}"));
-    assert_eq!(told.code, if said["lets_in"] == true { 0 } else { 3 }, "{said}");
+    assert_eq!(told.code, if said["allowed"] == true { 0 } else { 3 }, "{said}");
     let rules = said["rules"].as_array().expect("rules");
     let saw = rules.iter().find(|found| found["rule"] == rule).map(|found| &found["saw"]);
     let saw = saw.and_then(Value::as_str).unwrap_or_default().to_owned();
-    (said["lets_in"] == true, saw)
+    (said["allowed"] == true, saw)
 }
 
 #[track_caller]

@@ -78,7 +78,7 @@ impl World {
     fn expect(&self, user: &str, service: &str, verdict: &str) {
         wait_for(SOON, || {
             let (code, said) = self.access(user, service);
-            let lets_in = said["lets_in"] == true;
+            let lets_in = said["allowed"] == true;
             assert_eq!(code, if lets_in { 0 } else { 3 });
             let module = self.pam().run_pamtester(service, user, &["acct_mgmt"], &[]);
             let is_in = lets_in && verdict != "password must be changed";
@@ -359,7 +359,7 @@ fn ranged_denied_group_denies() {
     });
     for user in ["alice", "carol", "dave"] {
         let (_, said) = world.access(user, "sshd");
-        assert_eq!(said["lets_in"], false, "{user}: {said}");
+        assert_eq!(said["allowed"], false, "{user}: {said}");
         let module = world.pam().run_pamtester("sshd", user, &["acct_mgmt"], &[]);
         assert_ne!(module.code, 0, "{user}: {module:?}");
     }

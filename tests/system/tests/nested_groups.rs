@@ -66,7 +66,7 @@ fn expect_access(rosterd: &Rosterd, service: &str, allowed: [bool; 3]) {
         wait_for(SOON, || {
             let told = rosterd.roster(&["access", user, "--service", service, "--json"]);
             let said: Value = serde_json::from_slice(&told.stdout).map_err(|_| told.error())?;
-            if said["lets_in"] == allowed { Ok(()) } else { Err(format!("{user}: {said}")) }
+            if said["allowed"] == allowed { Ok(()) } else { Err(format!("{user}: {said}")) }
         });
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const MODES: [&str; 2] = ["replicate", "on-demand"];
-const ALICE: &str = "{ name = \"al\", uid = 6000, gid = 6001, gecos = \"Al\", home = \"/srv/al\", shell = \"/bin/zsh\" }";
+const ALICE: &str = "name = \"al\", gecos = \"Al\", home = \"/srv/al\", shell = \"/bin/zsh\"";
 
 /// A file with overrides, in a directory that every user can read.
 struct OverridesFile {
@@ -79,38 +79,44 @@ fn expect_error(rosterd: &Rosterd, wanted: Option<&str>) {
     });
 }
 
+/// An override gives ids in a mirror only.
 #[test]
 fn overrides_are_served_in_both_modes() {
     let slapd = directory();
-    for mode in MODES {
-        let file = OverridesFile::new("[group.dev]\nname = \"crew\"\ngid = 7000\n");
+    for (mode, ids, uid, gid, group) in [
+        ("replicate", ", uid = 6000, gid = 6001", 6000, 6001, "gid = 7000\n"),
+        ("on-demand", "", 5001, 5000, ""),
+    ] {
+        let file = OverridesFile::new(&format!("[group.dev]\nname = \"crew\"\n{group}"));
         let domain = domain(&slapd, mode)
-            .with("override.user.alice", ALICE)
+            .with("override.user.alice", &format!("{{ {ALICE}{ids} }}"))
             .with("overrides_file", &file.value());
         let rosterd = Rosterd::start(&[domain]);
         rosterd.expect_domain_status("corp", "online", true);
-        let al = "al:*:6000:6001:Al:/srv/al:/bin/zsh";
-        for key in ["al", "6000"] {
+        let al = &*format!("al:*:{uid}:{gid}:Al:/srv/al:/bin/zsh");
+        for key in ["al", &uid.to_string(), "al@corp"] {
             rosterd.expect("passwd", key, Some(al));
         }
-        for key in ["alice", "5001", "al@corp"] {
-            let wanted = if key == "al@corp" { Some(al) } else { None };
-            rosterd.expect("passwd", key, wanted);
+        rosterd.expect("passwd", "alice", None);
+        let crew_gid = if group.is_empty() { 5100 } else { 7000 };
+        for key in ["crew", &crew_gid.to_string()] {
+            rosterd.expect("group", key, Some(&format!("crew:*:{crew_gid}:al,bob")));
         }
-        for key in ["crew", "7000"] {
-            rosterd.expect("group", key, Some("crew:*:7000:al,bob"));
-        }
-        for key in ["dev", "5100"] {
-            rosterd.expect("group", key, None);
+        rosterd.expect("group", "dev", None);
+        if mode == "replicate" {
+            rosterd.expect("passwd", "5001", None);
+            rosterd.expect("group", "5100", None);
         }
         rosterd.expect("group", "staff", Some("staff:*:5000:al"));
-        rosterd.expect_groups("al", 6001, &[5000, 6001, 7000]);
+        let mut groups = vec![5000, gid, crew_gid];
+        groups.sort_unstable();
+        groups.dedup();
+        rosterd.expect_groups("al", gid, &groups);
         let shown = rosterd.roster(&["cache", "show", "user", "alice"]).text();
         assert!(shown.starts_with("user al of corp: served\n"), "{shown}");
-        for line in
-            ["override of name: alice in", "override of uid: 5001 in", "override of gid: 5000 in"]
-        {
-            assert!(shown.contains(line), "{shown}");
+        assert!(shown.contains("override of name: alice in"), "{shown}");
+        for line in ["override of uid: 5001 in", "override of gid: 5000 in"] {
+            assert_eq!(shown.contains(line), mode == "replicate", "{shown}");
         }
         if mode == "on-demand" {
             let expired = rosterd.roster(&["cache", "expire", "--user", "al"]);
@@ -145,16 +151,18 @@ fn overrides_file_change_needs_no_reload() {
         expect("al", Some("al:*:5001"));
         expect("bob", Some("bob:*:5002"));
         // The directory's bob has the name of an override from now on.
-        file.write("[user.alice]\nname = \"bob\"\nuid = 6000\n");
-        expect("bob", Some("bob:*:6000"));
-        expect("6000", Some("bob:*:6000"));
+        let (ids, uid) = if mode == "replicate" { ("uid = 6000\n", 6000) } else { ("", 5001) };
+        let bob = &*format!("bob:*:{uid}");
+        file.write(&format!("[user.alice]\nname = \"bob\"\n{ids}"));
+        expect("bob", Some(bob));
+        expect(&uid.to_string(), Some(bob));
         expect("al", None);
         expect("5002", None);
         expect_error(&rosterd, None);
         // A mistake changes nothing.
         file.write("[user.alice]\nname = \"x\"\nuid = \"6001\"\n");
         expect_error(&rosterd, Some("overrides.toml:3: user.alice.uid: "));
-        expect("bob", Some("bob:*:6000"));
+        expect("bob", Some(bob));
         let status = rosterd.roster(&["status"]);
         assert!(status.code != 0 && said(&status).contains("[RST-3790]"), "{}", said(&status));
         let config = rosterd.config();
@@ -166,7 +174,12 @@ fn overrides_file_change_needs_no_reload() {
         );
         fs::remove_file(file.path()).expect("remove");
         expect_error(&rosterd, Some("cannot be read"));
-        expect("bob", Some("bob:*:6000"));
+        expect("bob", Some(bob));
+        if mode == "on-demand" {
+            file.write("[user.alice]\nuid = 6000\n");
+            expect_error(&rosterd, Some("RST-1794"));
+            expect("bob", Some(bob));
+        }
         file.write("");
         expect_error(&rosterd, None);
         expect("alice", Some("alice:*:5001"));
@@ -229,10 +242,10 @@ fn overrides_user_logs_in_by_new_name() {
         return;
     }
     let slapd = pam::slapd_with_users(&["alice", "bob"]);
-    for mode in MODES {
+    for (mode, ids) in [("replicate", ", uid = 26000"), ("on-demand", "")] {
         let domain = pam::domain(&slapd)
             .with("mode", &format!("{mode:?}"))
-            .with("override.user.alice", "{ name = \"al\", uid = 26000 }")
+            .with("override.user.alice", &format!("{{ name = \"al\"{ids} }}"))
             .with("access", "{ allowed_users = [\"alice\"] }");
         let rosterd = pam::start_daemon(&[domain], "");
         let pam = PamHost::on(&rosterd, "al");

@@ -32,7 +32,7 @@ pub const OPTIONS: [OptionSpec; 5] = [
         short: 's',
         long: "socket",
         value: Some("PATH"),
-        help: "The daemon's socket, if it is not /run/roster/exec",
+        help: "Connect to this socket instead of /run/roster/exec",
     },
     OptionSpec {
         short: 't',

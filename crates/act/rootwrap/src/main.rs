@@ -60,7 +60,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show the deciding rule of a command and the reasons, without running it
+    /// Show the deciding rule of a command and the reasons
     Explain {
         /// The rootwrap.conf
         #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]

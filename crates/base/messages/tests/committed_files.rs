@@ -11,7 +11,8 @@ const PAGE_HEAD: &str = "# Messages
 
 For administrators. Errors, warnings, findings and refusals end with a code such as `[RST-1001]`. In the journal, the
 code is in the field `CODE`: `journalctl CODE=RST-4001`. `roster explain RST-1001` prints a row of this page. A code
-keeps its meaning in later releases. The wording of a message may change.
+keeps its meaning in later releases. The wording of a message may change. Errors about options, with exit status 2, have
+no code.
 ";
 
 const CATALOG: &str = "packaging/systemd/roster.catalog";

@@ -34,7 +34,7 @@ use std::time::Duration;
     name = "roster-lab",
     version,
     styles = roster_cli_docs::STYLES,
-    max_term_width = 100,
+    max_term_width = 80,
     after_long_help = help_text::after_help("")
 )]
 pub struct Cli {

@@ -39,10 +39,10 @@ const HOPS: [&str; 9] = [
     "responder",
     "bus to publisher",
     "publisher",
-    "bus to back-end",
-    "back-end",
+    "bus to backend",
+    "backend",
     "directory",
-    "bus from back-end",
+    "bus from backend",
     "bus from publisher",
 ];
 
@@ -109,7 +109,7 @@ fn percentile(row: &Value, wanted: f64) -> f64 {
 }
 
 fn provider(hop: &str) -> Option<&'static str> {
-    let has_one = hop.contains("back-end") || hop == "directory";
+    let has_one = hop.contains("backend") || hop == "directory";
     has_one.then_some("corp (ldap)")
 }
 
@@ -221,7 +221,7 @@ fn of_two_providers_the_slow_one_is_named() {
     // delay all requests by as much.
     assert!(count(lab, "/count") == 5 && percentile(lab, 0.0) < SLOW_MS, "{lab}");
     for place in [slow, quick] {
-        assert!(percentile(row(&report, "back-end", Some(place)), 0.0) < SLOW_MS, "{place}");
+        assert!(percentile(row(&report, "backend", Some(place)), 0.0) < SLOW_MS, "{place}");
     }
 }
 

@@ -82,7 +82,7 @@ fn report_not_served(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
     };
     if args.json {
         let json = json!({ "user": user, "service": args.service, "domain": null,
-            "local": local, "verdict": null, "lets_in": false, "rules": [], "messages": [],
+            "local": local, "verdict": null, "allowed": false, "rules": [], "messages": [],
             "password": null, "code": error.message.code });
         writeln!(out, "{json:#}")?;
     }
@@ -146,7 +146,7 @@ fn as_json(
         "domain": found.domain,
         "local": false,
         "verdict": explained.verdict,
-        "lets_in": explained.lets_in,
+        "allowed": explained.lets_in,
         "rules": rules,
         "messages": explained.messages,
         "password": tried.map(password_trial::as_json),

@@ -5,6 +5,17 @@ use crate::{Damage, Snapshot};
 use core::ops::Range;
 
 /// A list of entries that an enumeration walks through.
+///
+/// ```
+/// use roster_snapshot::{EntryList, Snapshot};
+///
+/// # let bytes = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/names.snap"));
+/// let snapshot = Snapshot::open(bytes)?;
+/// // The file has two domains of two users each.
+/// assert_eq!(snapshot.listed_from(EntryList::Users, 0).ok(), Some(0..2));
+/// assert_eq!(snapshot.listed_from(EntryList::Users, 2).ok(), Some(2..4));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryList {
     /// Users, or shadow entries.

@@ -67,7 +67,11 @@ pub(crate) fn domain<'d>(
     domain.local_overrides = OverridesConfig {
         entries: overrides::local_overrides(&mut section, &domain.names),
         file: section.optional_value(&keys::DOMAIN_OVERRIDES_FILE),
+        refuses_ids: mode == DomainMode::OnDemand,
     };
+    if let Err(error) = domain.local_overrides.check_ids(&domain.local_overrides.entries) {
+        section.error(&keys::DOMAIN_MODE, error);
+    }
     let found = section.subtable("access");
     let authenticates = domain.auth.method != AuthMethod::None;
     domain.access = access::access(&mut section, found, authenticates);

@@ -1304,9 +1304,9 @@ declare_keys! {
         "User name, without the domain.",
     );
     OVERRIDE_USER_UID: u32 =
-        override_key(ConfigTable::OverrideUser, "uid", OVERRIDE_ID, "User id.");
+        override_key(ConfigTable::OverrideUser, "uid", OVERRIDE_ID, "User id. Only in a domain with mode = \"replicate\".");
     OVERRIDE_USER_GID: u32 =
-        override_key(ConfigTable::OverrideUser, "gid", OVERRIDE_ID, "Primary group id.");
+        override_key(ConfigTable::OverrideUser, "gid", OVERRIDE_ID, "Primary group id. Only in a domain with mode = \"replicate\".");
     OVERRIDE_USER_GECOS: String =
         override_key(ConfigTable::OverrideUser, "gecos", ValueKind::Text, "GECOS, as a rule the full name.");
     OVERRIDE_USER_HOME: String = override_key(
@@ -1328,7 +1328,7 @@ declare_keys! {
         "Group name, without the domain.",
     );
     OVERRIDE_GROUP_GID: u32 =
-        override_key(ConfigTable::OverrideGroup, "gid", OVERRIDE_ID, "Group id.");
+        override_key(ConfigTable::OverrideGroup, "gid", OVERRIDE_ID, "Group id. Only in a domain with mode = \"replicate\".");
     ACCESS_ENABLED: bool = table_key(
         ConfigTable::Access,
         "enabled",

@@ -34,6 +34,9 @@ pub struct OverridesConfig {
     pub entries: LocalOverrides,
     /// The file with further ones.
     pub file: Option<PathBuf>,
+    /// No override may give a uid or a gid, as in an on-demand domain. If the directory has two entries of one name, the
+    /// first lookup would decide which entry gets the id.
+    pub refuses_ids: bool,
 }
 
 /// Values of a user. `None` keeps the directory's value.
@@ -67,6 +70,25 @@ impl LocalOverrides {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
+    }
+}
+
+impl OverridesConfig {
+    /// Fails if an override gives a uid or a gid, and none may.
+    pub(crate) fn check_ids(&self, found: &LocalOverrides) -> Result<(), CodedError> {
+        let users = found.users.iter();
+        let user = users.filter(|(_, user)| user.uid.is_some() || user.gid.is_some());
+        let group = found.groups.iter().filter(|(_, group)| group.gid.is_some());
+        let mut names = user.map(|(name, _)| name).chain(group.map(|(name, _)| name));
+        match names.next().filter(|_| self.refuses_ids) {
+            Some(name) => {
+                let text = format!(
+                    "the override of {name} gives an id, which requires mode = \"replicate\""
+                );
+                Err(CodedError::new(&codes::OVERRIDE_ID_ON_DEMAND, text))
+            }
+            None => Ok(()),
+        }
     }
 }
 

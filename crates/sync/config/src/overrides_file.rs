@@ -39,7 +39,9 @@ pub fn read_overrides_file(
     }
     let text = std::str::from_utf8(&bytes)
         .map_err(|_| whole(CodedError::new(&codes::CONFIG_NOT_UTF8, "is not text in UTF-8")))?;
-    parse_overrides(path, text, (domain, names), &overrides.entries)
+    let found = parse_overrides(path, text, (domain, names), &overrides.entries)?;
+    overrides.check_ids(&found).map_err(whole)?;
+    Ok(found)
 }
 
 /// Reads a regular file. Another type of file, such as a pipe, might block.

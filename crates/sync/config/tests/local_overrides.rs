@@ -37,7 +37,11 @@ fn read(
     fs::write(path, text).unwrap();
     fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
     let entries = overrides(configured);
-    read_overrides_file("corp", names, &OverridesConfig { entries, file: Some(path.into()) })
+    read_overrides_file(
+        "corp",
+        names,
+        &OverridesConfig { entries, file: Some(path.into()), refuses_ids: false },
+    )
 }
 
 #[test]
@@ -153,4 +157,33 @@ fn overrides_file_not_usable_has_code() {
     let text = format!("{DOMAIN}overrides_file = '{}'\n", path.display());
     let found = parse(&text).unwrap().check_overrides_files();
     assert_eq!(found[0].message, &config::FILE_WRITABLE_BY_OTHERS);
+}
+
+/// Two entries of a directory may have one name, and an on-demand domain learns about the attacker's first.
+#[test]
+fn overrides_of_ids_need_mirror() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("overrides.toml");
+    let given =
+        ["user.alice]\nuid = 6000\n", "user.alice]\ngid = 6000\n", "group.dev]\ngid = 6000\n"];
+    for text in given {
+        let whole = |mode: &str| parsed(&format!("mode = '{mode}'\n[domain.corp.override.{text}"));
+        let found = mistakes(whole("on-demand").unwrap_err());
+        let mistake = ("domain.corp.mode".to_owned(), &config::OVERRIDE_ID_ON_DEMAND);
+        assert!(found.contains(&mistake), "{text}: {found:?}");
+        assert!(whole("replicate").is_ok(), "{text}");
+        fs::write(&path, format!("[{text}")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let file = Some(path.clone());
+        let overrides = OverridesConfig { file, refuses_ids: true, ..OverridesConfig::default() };
+        let found = read_overrides_file("corp", &NameConfig::default(), &overrides).unwrap_err();
+        assert_eq!(found[0].message, &config::OVERRIDE_ID_ON_DEMAND, "{text}");
+    }
+    let text =
+        "mode = 'on-demand'\n[domain.corp.override.user.alice]\nname = 'al'\nshell = '/bin/zsh'\n";
+    let found = parsed(text).err().map(mistakes).unwrap_or_default();
+    assert!(
+        found.iter().all(|(_, message)| *message != &config::OVERRIDE_ID_ON_DEMAND),
+        "{found:?}"
+    );
 }

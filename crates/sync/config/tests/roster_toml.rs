@@ -223,14 +223,14 @@ fn every_key_can_be_set() {
         host = "s"
         authorized_service = "t"
         rhost = "u"
-        [domain.corp.override.user.alice]
+        [domain.keyed.override.user.alice]
         name = "al"
         uid = 6000
         gid = 6000
         gecos = "Al"
         home = "/srv/al"
         shell = "/bin/zsh"
-        [domain.corp.override.group.staff]
+        [domain.keyed.override.group.staff]
         name = "crew"
         gid = 7000
         [domain.corp.access]

@@ -66,11 +66,16 @@ impl<'h> PamUser<'h> {
         self.handle.canonical_name(self.name).unwrap_or(self.name)
     }
 
-    /// Gives the name of the directory to the program and to later modules, if the user was found by another name.
-    /// Nothing may use the old name afterwards.
+    /// Gives the name of the directory to the program and to later modules, if the user was found by another name, and
+    /// both names find the same user. Nothing may use the old name afterwards.
     pub fn use_canonical_name(self) {
         let canonical = self.canonical_name();
-        if canonical != self.name && !is_local(canonical.to_bytes()) {
+        if canonical == self.name || is_local(canonical.to_bytes()) {
+            return;
+        }
+        // Another name service may have found the name.
+        let ids = self.handle.ids(canonical);
+        if ids.is_some() && ids == self.handle.ids(self.name) {
             self.handle.set_user(canonical);
         }
     }

@@ -679,6 +679,12 @@ fn check_records<'a>(
         if record_number(&record) == NO_REFERENCE {
             return Err(ImageRejection::Number(NO_REFERENCE));
         }
+        // Larger numbers are those of private groups.
+        if let Record::GroupsOf { groups, .. } = &record
+            && let Some(number) = groups.iter().find(|number| *number >= NUMBERS_MAX)
+        {
+            return Err(ImageRejection::Number(number));
+        }
         let list = record_list(&record);
         if list > NUMBERS_MAX as usize {
             return Err(ImageRejection::List(list));

@@ -22,6 +22,7 @@ use roster_bus::interfaces::{PublishedDomain, ServedUser};
 use roster_config::{DomainMode, PrivateGroups, WhenAway};
 use roster_messages::{Message, table::daemon};
 use roster_names::qualified_forms;
+use roster_passwd_format::User;
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
 use roster_snapshot::Snapshot;
 use roster_snapshot_build::{self as snapshot, TooLarge};
@@ -473,11 +474,17 @@ impl PublisherState {
                 Ok(None) | Err(_) => false,
             })
         })?;
-        domain.rules.user(&user, self.locals.as_ref()?).ok().filter(|_| domain.has_overrides())?;
         let [at, _] = qualified_forms(user.name);
         let alone = at.filter(|form| domain.rules.names.is_called(form.domain));
+        let alone = alone.map_or(user.name, |form| form.name);
+        let native = User { name: alone, ..user };
+        domain
+            .rules
+            .user(&native, self.locals.as_ref()?)
+            .ok()
+            .filter(|_| domain.has_overrides())?;
         // The rules reject a name and a uid of an override, so these are the directory's.
-        let name = alone.map_or(user.name, |form| form.name).to_vec();
+        let name = alone.to_vec();
         let (uid, domain) = (user.uid, domain.name.clone());
         let directory_name = name.clone();
         Some(ServedUser { domain, name, uid, directory_name, directory_uid: uid })

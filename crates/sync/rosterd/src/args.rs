@@ -21,7 +21,7 @@ use std::path::PathBuf;
     name = "rosterd",
     version,
     styles = roster_cli_docs::STYLES,
-    max_term_width = 100,
+    max_term_width = 80,
     args_conflicts_with_subcommands = true,
     after_long_help = man_page::PAGE.after_help()
 )]

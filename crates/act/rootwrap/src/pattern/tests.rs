@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the matcher and of its bound. `tests/patterns.rs` compares it with CPython.
+
 use super::matcher::MatchText;
 use super::*;
 use std::cell::Cell;

@@ -472,4 +472,7 @@ crate::messages! {
     OVERRIDES_FILE_UNREADABLE = 1793, "file with overrides cannot be read",
         cause: "overrides_file names a file that is missing, or that the reading user cannot read.",
         fix: "Create the file with owner root and mode 0644, or remove overrides_file.";
+    OVERRIDE_ID_ON_DEMAND = 1794, "override of an id in an on-demand domain",
+        cause: "An on-demand domain does not know all entries of a name. The first known one would get the id, and its files.",
+        fix: "Remove uid and gid from the overrides, or set mode = \"replicate\".";
 }

@@ -51,19 +51,19 @@ pub const STAGES: [RequestStage; 10] = [
         name: "publisher",
         meaning: "in the publisher without its waits: owner of a name, reply",
     },
-    RequestStage { name: "bus to back-end", meaning: "from the publisher to a backend" },
-    RequestStage { name: "back-end", meaning: "in a backend without its waits: cache, queue" },
+    RequestStage { name: "bus to backend", meaning: "from the publisher to a backend" },
+    RequestStage { name: "backend", meaning: "in a backend without its waits: cache, queue" },
     RequestStage {
         name: "directory",
         meaning: "each query to a directory, until its reply is processed",
     },
-    RequestStage { name: "bus from back-end", meaning: "reply from the backend to the publisher" },
+    RequestStage { name: "bus from backend", meaning: "reply from the backend to the publisher" },
     RequestStage {
         name: "bus from publisher",
         meaning: "reply from the publisher to the responder",
     },
     RequestStage {
-        name: "own accord",
+        name: "unprompted",
         meaning: "queries to a directory without a request, which refresh cached replies",
     },
 ];

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the access rules. Logins are tested in `tests/system`.
+
 use super::*;
 use roster_config::AccountCheck as Check;
 use std::borrow::Cow;
