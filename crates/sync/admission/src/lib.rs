@@ -173,7 +173,7 @@ impl AsGroup for Group<'_> {
 pub struct Admitted<'a, T> {
     entry: &'a T,
     name: Cow<'a, [u8]>,
-    /// Of a user: the shell that is served instead of the entry's.
+    /// The shell of a user that replaces the shell of the entry.
     replacement_shell: Option<&'a [u8]>,
 }
 

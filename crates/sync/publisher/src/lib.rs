@@ -68,7 +68,7 @@ mod precedence;
 mod printable;
 mod private_group_checks;
 #[cfg(test)]
-mod private_groups;
+mod private_group_tests;
 mod publish_rate;
 mod published_counts;
 mod rejections;

@@ -939,6 +939,34 @@ fn a_back_end_that_lost_its_cache_takes_nothing_away() {
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(5001));
 }
 
+/// Such a number is that of a private group.
+#[test]
+fn image_groups_beyond_limit_are_rejected() {
+    let mut state = host(&["corp"]);
+    let image = Image::full().user(1, "alice", 5001, 5001).groups_of(1, &[NUMBERS_MAX]);
+    assert_eq!(apply_image(&mut state, 0, image), Err(ImageRejection::Number(NUMBERS_MAX)));
+}
+
+/// The snapshot in place serves `alice@corp`, and the directory has `alice`.
+#[test]
+fn previous_user_with_domain_is_found() {
+    let mut rules = config(&["corp"]);
+    rules.domains[0].names.qualified = true;
+    let path = Path::new("/run/roster/nss");
+    let mut state = PublisherState::new(&rules, path, ServedCounts::new(), None);
+    state.set_locals(locals(&[("root", 0)], &[("root", 0)]));
+    apply_image(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
+    let made = state.snapshot_input().make().expect("an image");
+    let mut bytes = Cursor::new(Vec::new());
+    made.image.write(&mut bytes, 1).expect("write to memory");
+    state.apply_published(made);
+    let served = state.served.clone();
+    let mut anew = PublisherState::new(&rules, path, served, Some(bytes.into_inner()));
+    anew.set_locals(locals(&[("root", 0)], &[("root", 0)]));
+    let found = anew.find_previously_served(0, b"alice@corp").expect("served by the snapshot");
+    assert_eq!((&*found.directory_name, found.uid), (&b"alice"[..], 5001));
+}
+
 #[test]
 fn an_image_that_is_refused_changes_nothing() {
     let mut state = host(&["corp"]);
