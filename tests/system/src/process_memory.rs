@@ -56,5 +56,5 @@ fn has_bytes(memory: &File, mapping: &str, bytes: &[u8]) -> bool {
     let mut text = vec![0; length];
     // It may have gone since.
     let Ok(read) = memory.read_at(&mut text, address(from)) else { return false };
-    text[..read].windows(bytes.len()).any(|window| window == bytes)
+    memchr::memmem::find(&text[..read], bytes).is_some()
 }
