@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replaces the text of a configuration file atomically, with the same owner, mode and labels. Callers make the text.
+//! Replaces the text of a configuration file atomically, with the same owner, mode and labels. `nsswitch_edit` makes
+//! the text.
 
 use anyhow::{Context, Result};
 use roster_messages::CodedError;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cached entries of an on-demand domain: index by name, id and reference, and the times of their last reports.
+//! Cached entries of an on-demand domain: index by name, id and reference, and the times of their last reports. This
+//! module queries no directory: `on_demand_fetch` does.
 
 use super::entry_index::CachedKind;
 use super::key_index::KeyIndex;

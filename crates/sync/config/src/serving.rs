@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How rosterd serves the entries of a domain: lists, empty home directories, and allowed shells.
+//! How rosterd serves the entries of a domain: lists, empty home directories, and allowed shells. `domain` parses the
+//! keys, and the publisher applies them.
 
 use serde::{Deserialize, Serialize};
 

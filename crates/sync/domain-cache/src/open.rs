@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens a cache in any state: missing, damaged, foreign, or crashing the process.
+//! Opens a cache in any state: missing, damaged, foreign, or crashing the process. `tables` reads and writes the
+//! contents.
 
 use crate::tables;
 use crate::{CACHE_FILE, CacheError, DomainCache, PAGE_CACHE_BYTES, QUARANTINED_MAX};

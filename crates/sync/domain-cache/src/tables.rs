@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables and their encoding.
+//! The tables and their encoding. `open` opens and replaces the file.
 
 use crate::byte_reader::ByteReader;
 use crate::{CacheError, FORMAT};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares two sets of accounts: those of SSSD's cache, and those that Roster serves.
+//! Compares two sets of accounts: those of SSSD's cache, and those that Roster serves. `cache` reads the accounts of
+//! SSSD. This module makes no lookups.
 
 use std::collections::{BTreeMap, BTreeSet};
 

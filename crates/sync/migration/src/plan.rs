@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The result of a conversion: keys of roster.toml, and the fate of each setting.
+//! The result of a conversion: keys of roster.toml, and the fate of each setting. `sssd` and `nslcd` fill it, and
+//! `render` writes it.
 
 use std::fmt;
 use std::path::PathBuf;

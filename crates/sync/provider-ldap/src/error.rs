@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of one server, worded for an administrator.
+//! Errors of one server, worded for an administrator. `server_selection` decides when the server is tried again.
 
 use crate::ber::BerError;
 use crate::message::code;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The searches that mirror a domain, and the kind of each entry that they find.
+//! The searches that mirror a domain, and the kind of each entry that they find. This module sends nothing: the tracks
+//! in `track` do.
 
 use crate::ber::BerError;
 use crate::filter::EncodedFilter;

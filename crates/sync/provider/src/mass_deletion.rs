@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decides whether removals are applied or wait for an administrator. Pure: time is an argument.
+//! Decides whether removals are applied or wait for an administrator. Pure: time is an argument, and the backend's
+//! `engine::removal` applies them.
 //!
 //! A directory that was restored empty, a mistyped base, or an access rule that hides half of the users looks like many
 //! deletions. Removals beyond a share of the users, or of the groups, wait for an approval. The share of

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The snapshot that is in place when the publisher starts.
+//! The snapshot that is in place when the publisher starts. `last_snapshot` has the entries of a domain whose backend
+//! is missing.
 
 use super::disk;
 use super::entry_counts::{EntryCounts, ServedCounts, counts_of_snapshot};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of the configuration that the monitor sends to the publisher.
+//! The part of the configuration that the monitor sends to the publisher. `roster_config` parses it.
 
 use roster_config as config;
 use serde::{Deserialize, Serialize};

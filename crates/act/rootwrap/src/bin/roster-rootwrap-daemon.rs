@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-rootwrap-daemon`: starts the daemon for clients of oslo.rootwrap, or with `--native` that of roster-exec.
-//! The library has both.
+//! This file parses options. `oslo::daemon` and `exec_daemon::daemon` of the library serve.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One file for each area, which has a thousand numbers.
+//! The table of codes: one file for each area, which has a thousand numbers. This table has no values at hand: they are
+//! in the code that reports a message.
 
 use crate::Message;
 use std::ops::RangeInclusive;

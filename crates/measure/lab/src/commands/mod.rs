@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Subcommands: decide which runs are made, in which order, and where their reports go. Engines make the requests.
+//! Subcommands: decide which runs are made, in which order, and where their reports go. `run_load` makes the runs, and
+//! engines make the requests.
 
 mod engines;
 mod locust;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries of an on-demand domain: stored with their age, and refreshed. An entry that a reply lacks is missing. The
-//! backend searches for it by its key before it is removed.
+//! backend searches for it by its key before it is removed. `on_demand_fetch` queries the directory, and `absences`
+//! decides about missing entries.
 
 use super::super::entry_index::{CachedKind, EntrySlot, MemberForms};
 use super::super::on_demand_cache::{CachedEntry, OnDemandCache, SeenTimes};

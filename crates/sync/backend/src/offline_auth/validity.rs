@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Validity of a stored credential before a comparison.
+//! Validity of a stored credential before a comparison. The comparison of the password is in `offline_auth`.
 
 use roster_config::OfflineConfig as Settings;
 use roster_domain_cache::credentials::StoredCredential;

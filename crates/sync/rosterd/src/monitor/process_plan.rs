@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Derives the required processes from a configuration.
+//! Derives the required processes from a configuration. This module starts nothing: `spawn` does, and `reload` compares
+//! two plans.
 
 use super::config_load::LoadedConfig;
 use super::host_names;
