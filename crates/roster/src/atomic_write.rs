@@ -22,7 +22,7 @@ const ATTRIBUTE_BYTES_MAX: usize = 65_536;
 pub struct EditableFile {
     path: PathBuf,
     file: File,
-    /// Its text.
+    /// The file's text.
     pub text: String,
 }
 

@@ -6,7 +6,7 @@ use roster_config::{DomainConfig, NameCase, NameConfig};
 use roster_names::{compose, equals_folded, fold, is_folded, qualified_forms};
 use std::borrow::Cow;
 
-/// How a domain names its users and groups.
+/// The form in which a domain names its users and groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainNames {
     domain: String,

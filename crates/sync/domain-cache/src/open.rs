@@ -27,7 +27,7 @@ pub struct OpenedCache<T> {
 /// A file that was unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedFile {
-    /// Its present path.
+    /// The file's present path.
     pub path: PathBuf,
     /// The kind of the fault.
     pub fault: FileFault,

@@ -9,7 +9,7 @@ pub const OTHER_BYTES_USUAL: usize = 2 << 10;
 /// A principal's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrincipalName<'t> {
-    /// Its type, see RFC 4120.
+    /// The name's type, see RFC 4120.
     pub kind: i32,
     /// The realm.
     pub realm: &'t [u8],

@@ -103,7 +103,7 @@ impl Kind {
 /// A difference of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Its kind.
+    /// The difference's kind.
     pub kind: Kind,
     /// Name of the user or group.
     pub name: String,

@@ -96,7 +96,7 @@ pub enum DomainList {
     Names {
         /// The text of the argument.
         bytes: [u8; ORIGIN_BYTES_MAX],
-        /// Its length.
+        /// The text's length.
         len: usize,
     },
     /// The argument is empty or too long, so no user counts.

@@ -87,7 +87,7 @@ pub enum LdapError {
     /// An entry without a permanent key.
     #[error("entry {dn} has no readable {attribute}")]
     MissingKey {
-        /// Its DN.
+        /// The entry's DN.
         dn: String,
         /// The attribute of the key.
         attribute: String,

@@ -69,7 +69,7 @@ pub struct EntryKind {
 /// One search of a mirror.
 #[derive(Clone, Debug)]
 pub struct MirrorSearch {
-    /// Its number.
+    /// The search's number.
     pub id: SearchId,
     /// The kind of entries.
     pub kind: SearchKind,

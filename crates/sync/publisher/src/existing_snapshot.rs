@@ -18,7 +18,7 @@ use std::path::Path;
 pub(super) struct ExistingSnapshot {
     /// The counts that count as served.
     pub(super) served: ServedCounts,
-    /// Its bytes, unless another program wrote them.
+    /// The snapshot's bytes, unless another program wrote them.
     pub(super) previous: Option<Vec<u8>>,
     /// The snapshot's identity, if this publisher's last process wrote it.
     pub(super) own: Option<CurrentSnapshot>,

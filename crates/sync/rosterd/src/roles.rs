@@ -41,7 +41,7 @@ pub enum RoleConfig {
 pub struct BusRoleConfig {
     /// The executable.
     pub program: PathBuf,
-    /// Its configuration.
+    /// The bus's configuration.
     pub config: PathBuf,
 }
 

@@ -17,11 +17,11 @@ pub mod tools;
 
 /// An area of the table.
 pub struct Area {
-    /// Its heading on the page of messages.
+    /// The area's heading on the page of messages.
     pub name: &'static str,
     /// The numbers of its codes.
     pub numbers: RangeInclusive<u32>,
-    /// Its messages in the order of their codes.
+    /// The area's messages in the order of their codes.
     pub messages: &'static [&'static Message],
 }
 

@@ -29,7 +29,7 @@ pub struct PendingLookup {
 pub struct OnDemandEntry {
     /// The state of the records. A publisher that fetched this state has all of them, or newer ones.
     pub sequence: u64,
-    /// Its records; empty if there is no such entry.
+    /// The entry's records; empty if there is no such entry.
     pub records: Vec<u8>,
 }
 

@@ -16,7 +16,7 @@ pub enum CredentialValidity {
     Valid,
     /// The credential is locked until that time.
     LockedUntil(u64),
-    /// Its date is later than the present time, from another clock.
+    /// The credential's date is later than the present time, from another clock.
     FromFuture,
     /// The credential has expired.
     Expired,

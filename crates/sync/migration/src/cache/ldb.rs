@@ -14,7 +14,7 @@ const FORMAT_2: u32 = 0x2601_1968;
 /// One entry. Values borrow from the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its DN.
+    /// The entry's DN.
     pub dn: &'a [u8],
     /// Attributes with their values.
     pub elements: Vec<(&'a [u8], Vec<&'a [u8]>)>,

@@ -48,11 +48,11 @@ impl fmt::Display for ProcessKey {
 /// Settings of a process. A process with equal settings stays when the configuration changes.
 #[derive(Clone, PartialEq)]
 pub struct DesiredProcess {
-    /// Its configuration.
+    /// The process's configuration.
     pub config: RoleConfig,
-    /// Its user.
+    /// The process's user.
     pub user: UserIds,
-    /// Its listening address. Such a process starts only at the first connection.
+    /// The process's listening address. Such a process starts only at the first connection.
     pub listen: Option<ListenAddress>,
 }
 
