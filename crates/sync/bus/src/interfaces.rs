@@ -104,10 +104,13 @@ pub struct AuthReply {
     pub blob: Vec<OwnedFd>,
 }
 
+/// Decision about the users of a domain without logins: other PAM modules decide.
+pub const NOT_DECIDED: &str = "not decided here";
+
 /// An access decision with its reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
 pub struct AccessExplanation {
-    /// The decision by name, see `roster_provider::access::AccessDecision`.
+    /// The decision by name, see `roster_provider::access::AccessDecision`, or [`NOT_DECIDED`].
     pub verdict: String,
     /// Whether access is allowed, perhaps after a change of the password.
     pub lets_in: bool,
