@@ -18,6 +18,7 @@ use crate::compare::{self, LoadedReport, html};
 use crate::{bisect, man_pages, plan};
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use roster_cli_docs::with_usage_lines;
 use roster_messages::Message;
 use roster_messages::table::lab;
 use run_load::LoadTask;
@@ -39,7 +40,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = tether::become_tied() {
         return code;
     }
-    let matches = Cli::command().get_matches();
+    let matches = with_usage_lines(Cli::command()).get_matches();
     let mut out = BufWriter::new(io::stdout().lock());
     let result = Cli::from_arg_matches(&matches)
         .map_err(|error| error.exit())
