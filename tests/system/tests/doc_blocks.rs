@@ -2,9 +2,7 @@
 //! Fenced blocks of all documents: commands run or are parsed, configuration is read by its program. See
 //! tests/system/python/doc_blocks.py.
 
-use roster_system_tests::artifacts::{
-    pam_module, rootwrap_daemon_program, rootwrap_program,
-};
+use roster_system_tests::artifacts::{pam_module, rootwrap_daemon_program, rootwrap_program};
 use roster_system_tests::pam_stacks::profiles_dir;
 use roster_system_tests::{
     ProgramOutput, SystemdHost, exec_program, library_dir, needs_root, roster_program, run,
@@ -46,10 +44,8 @@ const FILES: [(&str, &str); 16] = [
     ("/etc/systemd/system/nginx.service", "[Service]\nExecStart=/bin/sleep 1000\n"),
     ("/var/lib/pam/seen", ""),
 ];
-const EXEC_UNITS: [&str; 2] = [
-    "/usr/lib/systemd/system/roster-exec.service",
-    "/usr/lib/systemd/system/roster-exec.socket",
-];
+const EXEC_UNITS: [&str; 2] =
+    ["/usr/lib/systemd/system/roster-exec.service", "/usr/lib/systemd/system/roster-exec.socket"];
 const CORP_PASSWD: &str = "alice:x:5000:5000:Alice:/home/alice:/bin/sh\n\
                            bob:x:5001:5000:Bob:/home/bob:/bin/sh\n";
 const SSSD_CONF: &str = "[sssd]\nservices = nss, pam\ndomains = corp\n\n[domain/corp]\n\

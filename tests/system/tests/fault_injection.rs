@@ -183,9 +183,7 @@ fn kill_roles(rosterd: &mut Rosterd, slapd: &Slapd, watchers: &Watchers) -> u64 
         }
         kills[[0, 0, 1, 1, 2, 2, 2, 3, 4][usize::try_from(role).expect("small")]] += 1;
     }
-    println!(
-        "killed bus, publisher, backend, responder, monitor: {kills:?}; {generation} changes"
-    );
+    println!("killed bus, publisher, backend, responder, monitor: {kills:?}; {generation} changes");
     generation
 }
 

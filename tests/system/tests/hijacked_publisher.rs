@@ -34,7 +34,8 @@ fn host(nsswitch: &str) -> TestHost {
     );
     let host = TestHost::new(&local, nsswitch);
     let _ = host.make_config_dir();
-    chown(host.snapshots_dir(), Some(PUBLISHER), None).expect("give the directory to the publisher");
+    chown(host.snapshots_dir(), Some(PUBLISHER), None)
+        .expect("give the directory to the publisher");
     host
 }
 

@@ -192,7 +192,11 @@ mod tests {
         let explained = AccessExplanation {
             verdict: NOT_DECIDED.into(),
             lets_in: false,
-            rules: vec![rule("auth", NOT_DECIDED, "the domain has neither auth nor a table access")],
+            rules: vec![rule(
+                "auth",
+                NOT_DECIDED,
+                "the domain has neither auth nor a table access",
+            )],
             messages: Vec::new(),
         };
         assert_eq!(
