@@ -295,8 +295,20 @@ class Checker:
         return method(block.text) if method else [f"no check for the language {block.language!r}"]
 
 
+def statements(block):
+    """The commands of a block of a terminal, each with its here-document."""
+    lines = iter(block.text.splitlines())
+    for line in lines:
+        line = line.split(" ", 1)[1].split("        # ")[0] if block.language == "console" else line.split("   # ")[0]
+        if "<<'END'" in line:
+            body = list(iter(lambda: next(lines), "END"))
+            yield line, "\n".join([line, *body, "END"])
+        elif line.strip():
+            yield line, line
+
+
 class HostRunner:
-    """Runs the commands of console blocks on a booted host."""
+    """Runs the commands of terminal blocks on a booted host."""
 
     def __init__(self, enter):
         self.enter = enter
@@ -314,8 +326,9 @@ class HostRunner:
         return done.returncode, done.stdout + done.stderr
 
     def run(self, block):
-        lines = [line.split(" ", 1)[1].split("        # ")[0] for line in block.text.splitlines()]
-        parts = [list(simple_commands(line)) for line in lines]
+        found = list(statements(block))
+        # A here-document has no commands.
+        parts = [list(simple_commands(line.replace("<<'END'", ""))) for line, _ in found]
         runs = [not any(begins_with(words, NOT_RUN) for words in commands) for commands in parts]
         self.parsed += sum(len(commands) for commands, run in zip(parts, runs) if not run)
         if not any(runs):
@@ -323,11 +336,11 @@ class HostRunner:
         code, output = self.shell(f"{RESTORE}; {PREPARATIONS.get(block.page, ':')}")
         if code:
             yield f"preparation: exit status {code}: {output}"
-        for line, commands, run in zip(lines, parts, runs):
+        for (line, text), commands, run in zip(found, parts, runs):
             if not run:
                 continue
             self.ran += len(commands)
-            code, output = self.shell(line)
+            code, output = self.shell(text)
             accepted = {0}.union(*(begins_with(words, STATUSES) or set() for words in commands))
             if code not in accepted:
                 yield f"{line}: exit status {code}: {output.strip()}"
@@ -336,7 +349,7 @@ class HostRunner:
 def run_on_host(root, enter):
     runner, mistakes = HostRunner(enter), 0
     for block in blocks(root):
-        if block.tag != "host" or block.language != "console":
+        if block.tag != "host" or block.language not in ("console", "sh") or (block.page, block.language) in OWN_TESTS:
             continue
         for mistake in runner.run(block):
             mistakes += 1

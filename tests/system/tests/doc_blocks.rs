@@ -17,13 +17,12 @@ const PROGRAMS: [&str; 5] =
     ["roster", "rosterd", "roster-rootwrap", "roster-rootwrap-daemon", "roster-lab"];
 
 /// Files on the booted host. The documents name most of them.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 15] = [
     ("/srv/corp/passwd", CORP_PASSWD),
     ("/srv/corp/group", "staff:x:5000:alice,bob\nops:x:5001:alice\n"),
     ("/run/documents/corp.passwd", CORP_PASSWD),
     ("/run/documents/corp.group", "staff:x:5000:alice,bob\n"),
     ("/run/documents/corp.password", "secret\n"),
-    ("/etc/ssl/certs/corp.pem", ""),
     ("/etc/sssd/sssd.conf", SSSD_CONF),
     ("/etc/nslcd.conf", "uri ldap://ldap1.example.com\nbase dc=example,dc=com\n"),
     ("/etc/roster/exec.toml", EXEC_TOML),
@@ -59,6 +58,8 @@ const EXEC_TOML: &str = "[[rule]]\nname = \"restart-web\"\ngroups = [\"ops\"]\n\
 const PREPARE: &str = "ip link set lo up
     chmod 600 /etc/sssd/sssd.conf
     cp /run/pam_roster.so \"$(dirname \"$(find /usr/lib -name pam_unix.so -print -quit)\")\"
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ca \
+        -keyout /dev/null -out /etc/ssl/certs/corp.pem
     systemd-sysusers
     systemd-tmpfiles --create
     mkdir -p /run/documents/target/release

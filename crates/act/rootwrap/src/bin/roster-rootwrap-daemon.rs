@@ -26,6 +26,7 @@ const FAILED: u8 = 1;
 #[command(
     name = "roster-rootwrap-daemon",
     version,
+    max_term_width = 80,
     args_conflicts_with_subcommands = true,
     after_long_help = man_pages::DAEMON.after_help()
 )]
@@ -33,7 +34,7 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// The rootwrap.conf
+    /// Read this rootwrap.conf
     #[arg(
         value_name = "CONF",
         value_hint = ValueHint::FilePath,
