@@ -52,11 +52,14 @@ NOT_RUN = {
     ("restorecon",): "SELinux",
     ("roster", "access", "alice", "--password"): "the password of a user",
     ("roster", "domain", "compare-ids"): "a cache of SSSD",
+    ("roster", "status", "--run-dir"): "a daemon that the reader starts",
     ("roster-lab", "bisect"): "versions of a server",
     ("roster-lab", "check"): "a server to load",
+    ("roster-lab", "command", "--users"): "a minute for each of six runs",
     ("roster-lab", "dns"): "a server to load",
     ("roster-lab", "krb5"): "a server to load",
     ("roster-lab", "ldap"): "a server to load",
+    ("roster-lab", "nss"): "users of a generated corpus",
     ("roster-lab", "pam"): "the password of a user",
     ("roster-lab", "schemes"): "a server to load",
     ("roster-lab", "trace"): "tracing of the machine's kernel",
@@ -77,11 +80,12 @@ STATUSES = {
 }
 # Commands that prepare the host for the blocks of a page.
 PREPARATIONS = {
-    "docs/how-to/moving-from-sssd.md": "rm /etc/roster/roster.toml",
-    "docs/how-to/moving-from-nslcd.md": "rm /etc/roster/roster.toml",
+    "docs/how-to/moving-from-sssd.md": "rm /etc/roster/roster.toml && install -D -m 600 sssd.conf /etc/sssd/sssd.conf",
+    "docs/how-to/moving-from-nslcd.md": "rm /etc/roster/roster.toml && cp nslcd.conf /etc",
+    "docs/how-to/read-a-report.md": "roster-lab command --duration 1 --users 2 --quiet --json run.json -- true",
 }
 # Before each block the configuration is that of the start.
-RESTORE = "rm -rf /etc/roster && cp -a /etc/roster.start /etc/roster && systemctl restart rosterd"
+RESTORE = "rm -rf /etc/roster /etc/sssd /etc/nslcd.conf && cp -a /etc/roster.start /etc/roster && systemctl restart rosterd"
 COMMAND_TIMEOUT_S = 60
 
 

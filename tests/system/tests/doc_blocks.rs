@@ -23,8 +23,8 @@ const FILES: [(&str, &str); 15] = [
     ("/run/documents/corp.passwd", CORP_PASSWD),
     ("/run/documents/corp.group", "staff:x:5000:alice,bob\n"),
     ("/run/documents/corp.password", "secret\n"),
-    ("/etc/sssd/sssd.conf", SSSD_CONF),
-    ("/etc/nslcd.conf", "uri ldap://ldap1.example.com\nbase dc=example,dc=com\n"),
+    ("/run/documents/sssd.conf", SSSD_CONF),
+    ("/run/documents/nslcd.conf", "uri ldap://ldap1.example.com\nbase dc=example,dc=com\n"),
     ("/etc/roster/exec.toml", EXEC_TOML),
     (
         "/etc/roster/roster.toml",
@@ -56,7 +56,6 @@ const EXEC_TOML: &str = "[[rule]]\nname = \"restart-web\"\ngroups = [\"ops\"]\n\
                          args = [\"restart\", \"nginx|apache2\"]\ntimeout = \"30s\"\n";
 /// Starts daemons, and keeps the files that blocks change.
 const PREPARE: &str = "ip link set lo up
-    chmod 600 /etc/sssd/sssd.conf
     cp /run/pam_roster.so \"$(dirname \"$(find /usr/lib -name pam_unix.so -print -quit)\")\"
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ca \
         -keyout /dev/null -out /etc/ssl/certs/corp.pem
