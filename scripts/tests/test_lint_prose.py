@@ -24,6 +24,10 @@ hidden: What the caller reads.
 hidden: The file of root's, and its mode.
 hidden: The daemon reads what is there.
 hidden: Where root calls, it runs.
+hidden: The client reads only what changed.
+hidden: The daemon names only who logged in.
+hidden: It reads the files, and skips those with a mark.
+hidden: It lists the users, including those without a domain.
 word: A folder holds the files.
 word: The client is told the path.
 word: The server waits at the most a second.
@@ -34,6 +38,8 @@ relative: The file that the daemon which serves the host that asks.
 
 ACCEPTED = """
 A caller reads what to do next.
+The page says only what to do next.
+It reads those files with a mark.
 There is no daemon.
 The lock is no longer needed.
 What does the daemon read?

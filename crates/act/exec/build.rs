@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the program is linked.
+//! Link options of the program.
 
 fn main() {
     for argument in [

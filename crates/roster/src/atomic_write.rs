@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replaces the text of a configuration file atomically, with the same owner, mode and labels. Callers make the text.
+//! Replaces the text of a configuration file atomically, with the same owner, mode and labels. `nsswitch_edit` makes
+//! the text.
 
 use anyhow::{Context, Result};
 use roster_messages::CodedError;
@@ -21,7 +22,7 @@ const ATTRIBUTE_BYTES_MAX: usize = 65_536;
 pub struct EditableFile {
     path: PathBuf,
     file: File,
-    /// Its text.
+    /// The file's text.
     pub text: String,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Generates roster.toml(5) from the table of keys, which the parser of the configuration uses.
+//! Generates roster.toml(5) from the table of keys, `roster_config::keys`, which the parser of the configuration uses.
+//! `man_pages` writes the pages of commands.
 
 use clap_mangen::roff::{Roff, bold, roman};
 use roster_cli_docs::{begin_man_page, man_sections, write_man_page};

@@ -253,7 +253,7 @@ fn compile_missing_directory_names_mkdir() {
     let run = bench.roster("compile --passwd passwd --group group --output no/roster.snap");
     assert_eq!(
         run.expect(1).err,
-        "roster: no/roster.snap: the snapshot was not published: cannot open the folder no: No such file \
+        "roster: no/roster.snap: the snapshot was not published: cannot open the directory no: No such file \
          or directory (os error 2). Create the directory: `mkdir -p -m 755 no`. [RST-9039]\n"
     );
 }

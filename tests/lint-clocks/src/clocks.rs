@@ -402,7 +402,7 @@ impl Part<'_> {
             || declared(self.source.package()).or_else(|| declared(HARNESS)).unwrap_or(false)
     }
 
-    /// Why the limit among the arguments of a wait is too short.
+    /// The reason why the limit among the arguments of a wait is too short.
     fn short_limit(&self, arguments: TokenStream, is_select: bool) -> Option<String> {
         let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
         let arguments = parser.parse2(arguments).unwrap_or_default();

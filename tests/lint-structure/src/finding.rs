@@ -14,9 +14,9 @@ pub enum List {
 
 /// Something that a check rejects.
 pub struct Finding {
-    /// Its list in the baseline; `None` if the baseline accepts no such finding.
+    /// The finding's list in the baseline; `None` if the baseline accepts no such finding.
     pub list: Option<List>,
-    /// Its entry there, without the file: a move changes no entry. A circle is its files.
+    /// The finding's entry there, without the file: a move changes no entry. A circle is its files.
     pub key: String,
     pub path: String,
     pub line: usize,
@@ -36,7 +36,7 @@ impl List {
         Self::TestNames,
     ];
 
-    /// Its key in the baseline.
+    /// The list's key in the baseline.
     pub fn name(self) -> &'static str {
         match self {
             Self::Circles => "circles",

@@ -25,12 +25,12 @@ const BORDERS: [(&str, &[&str], &str); 5] = [
     (
         "responder",
         &["provider*", "auth-*", "domain-cache"],
-        "the responder asks publisher and back-ends, and knows neither LDAP nor the cache",
+        "the responder asks publisher and backends, and knows neither LDAP nor the cache",
     ),
     ("backend", &["snapshot", "snapshot-build"], "the publisher alone writes the snapshot"),
     ("provider*", &["wire"], "a provider knows no wire format of the modules"),
     ("auth-*", &["wire"], "a provider knows no wire format of the modules"),
-    ("publisher", &["provider-ldap", "domain-cache"], "back-ends alone know LDAP and the cache"),
+    ("publisher", &["provider-ldap", "domain-cache"], "backends alone know LDAP and the cache"),
 ];
 
 /// The plane of a crate's directory: `crates/PLANE/NAME`. `None` for the `roster` program in `crates/roster` and for

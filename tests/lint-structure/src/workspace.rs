@@ -23,7 +23,7 @@ pub struct Workspace {
 pub struct Package {
     /// The name of its directory: the name of the crate in this lint's tables.
     pub name: String,
-    /// Its directory, from the root.
+    /// The package's directory, from the root.
     pub directory: String,
     /// Dependencies on packages of the workspace.
     pub dependencies: Vec<Dependency>,
@@ -34,7 +34,7 @@ pub struct Package {
 pub struct Dependency {
     /// Directory name of the package that is named.
     pub name: String,
-    /// Its directory, from the root.
+    /// The dependency's directory, from the root.
     pub directory: String,
     pub is_dev: bool,
     /// Line in Cargo.toml.

@@ -2,11 +2,12 @@
 """Checks the fenced blocks of documents by their tags. Prints each mistake and a count, and exits with 1 after mistakes.
 
 `run`: the commands run in an empty directory, and the output is compared.
-`host`: programs of Roster parse their commands, with --help added, so that nothing happens. Other commands must be
-known. The program that reads a configuration parses it.
+`host`: the commands run on a host that the caller has booted. The program that reads a configuration parses it.
+Commands in `NOT_RUN` need more than that host has. Their programs parse them instead, with --help added.
 `show: REASON`: not checked. At most 15 % of all blocks.
 
 usage: doc_blocks.py ROOT PROGRAMS MODULE      the source tree, the directory of programs, the directory of the module
+       doc_blocks.py --on-host ROOT ENTER…     runs the commands of `host` blocks; ENTER… runs a command on the host
 """
 
 import configparser
@@ -35,6 +36,62 @@ OTHER_PROGRAMS = set(
     "pam-auth-update "
     "restorecon semodule sort systemctl systemd-sysusers systemd-tmpfiles tee tr".split()
 )
+
+
+# Commands that the booted host cannot run: words at their beginning, and the missing part.
+NOT_RUN = {
+    ("bpftrace",): "tracing of the machine's kernel",
+    ("cargo",): "a build",
+    ("docker",): "images from a registry",
+    ("getent", "-s", "ldap"): "nslcd",
+    ("kadmin",): "a KDC",
+    ("kinit",): "a KDC",
+    ("klist",): "a keytab",
+    ("make",): "a build",
+    ("pamtester",): "the password of a user",
+    ("restorecon",): "SELinux",
+    ("roster", "access", "alice", "--password"): "the password of a user",
+    ("roster", "domain", "compare-ids"): "a cache of SSSD",
+    ("roster", "status", "--run-dir"): "a daemon that the reader starts",
+    ("roster-lab", "bisect"): "versions of a server",
+    ("roster-lab", "check"): "a server to load",
+    ("roster-lab", "command", "--users"): "a minute for each of six runs",
+    ("roster-lab", "dns"): "a server to load",
+    ("roster-lab", "krb5"): "a server to load",
+    ("roster-lab", "ldap"): "a server to load",
+    ("roster-lab", "nss"): "users of a generated corpus",
+    ("roster-lab", "pam"): "the password of a user",
+    ("roster-lab", "schemes"): "a server to load",
+    ("roster-lab", "trace"): "tracing of the machine's kernel",
+    ("rosterd",): "a configuration of the reader",
+    ("scripts/prove",): "a build",
+    ("semodule",): "SELinux",
+}
+# Exit statuses of commands beside 0, by the words at their beginning.
+STATUSES = {
+    # Findings about the machine, which lacks AppArmor and SELinux, and about files that other blocks change.
+    ("roster", "doctor"): {1},
+    ("roster", "status"): {1},
+    # No removal waits.
+    ("roster", "domain", "approve-removals"): {1},
+    # No program uses a deleted module, and no entry of the journal matches.
+    ("grep",): {1},
+    ("journalctl",): {1},
+}
+# Commands that prepare the host for the blocks of a page.
+PREPARATIONS = {
+    "docs/how-to/moving-from-sssd.md": "rm /etc/roster/roster.toml && install -D -m 600 sssd.conf /etc/sssd/sssd.conf",
+    "docs/how-to/moving-from-nslcd.md": "rm /etc/roster/roster.toml && cp nslcd.conf /etc",
+    "docs/how-to/read-a-report.md": "roster-lab command --duration 1 --users 2 --quiet --json run.json -- true",
+}
+# Before each block the configuration is that of the start.
+RESTORE = "rm -rf /etc/roster /etc/sssd /etc/nslcd.conf && cp -a /etc/roster.start /etc/roster && systemctl restart rosterd"
+COMMAND_TIMEOUT_S = 60
+
+
+def begins_with(words, table):
+    """The value in a table for the words at the beginning of a command."""
+    return next((value for first, value in table.items() if tuple(words[: len(first)]) == first), None)
 
 
 def private(path, flags):
@@ -242,7 +299,72 @@ class Checker:
         return method(block.text) if method else [f"no check for the language {block.language!r}"]
 
 
+def statements(block):
+    """The commands of a block of a terminal, each with its here-document."""
+    lines = iter(block.text.splitlines())
+    for line in lines:
+        line = line.split(" ", 1)[1].split("        # ")[0] if block.language == "console" else line.split("   # ")[0]
+        if "<<'END'" in line:
+            body = list(iter(lambda: next(lines), "END"))
+            yield line, "\n".join([line, *body, "END"])
+        elif line.strip():
+            yield line, line
+
+
+class HostRunner:
+    """Runs the commands of terminal blocks on a booted host."""
+
+    def __init__(self, enter):
+        self.enter = enter
+        self.ran, self.parsed = 0, 0
+
+    def shell(self, text):
+        """The exit status and output of a text of bash, in a directory with the files of the documents."""
+        command = [*self.enter, "bash", "-o", "pipefail", "-c", f"cd /run/documents && {text}"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=COMMAND_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return 124, f"no end within {COMMAND_TIMEOUT_S} s"
+        return done.returncode, done.stdout + done.stderr
+
+    def run(self, block):
+        found = list(statements(block))
+        # A here-document has no commands.
+        parts = [list(simple_commands(line.replace("<<'END'", ""))) for line, _ in found]
+        runs = [not any(begins_with(words, NOT_RUN) for words in commands) for commands in parts]
+        self.parsed += sum(len(commands) for commands, run in zip(parts, runs) if not run)
+        if not any(runs):
+            return
+        code, output = self.shell(f"{RESTORE}; {PREPARATIONS.get(block.page, ':')}")
+        if code:
+            yield f"preparation: exit status {code}: {output}"
+        for (line, text), commands, run in zip(found, parts, runs):
+            if not run:
+                continue
+            self.ran += len(commands)
+            code, output = self.shell(text)
+            accepted = {0}.union(*(begins_with(words, STATUSES) or set() for words in commands))
+            if code not in accepted:
+                yield f"{line}: exit status {code}: {output.strip()}"
+
+
+def run_on_host(root, enter):
+    runner, mistakes = HostRunner(enter), 0
+    for block in blocks(root):
+        if block.tag != "host" or block.language not in ("console", "sh") or (block.page, block.language) in OWN_TESTS:
+            continue
+        for mistake in runner.run(block):
+            mistakes += 1
+            print(f"{block.page}:{block.line}: {mistake}")
+    print(f"{runner.ran} commands ran, {runner.parsed} need more than the host has, {mistakes} mistakes")
+    return mistakes
+
+
 def main():
+    if sys.argv[1] == "--on-host":
+        sys.exit(run_on_host(os.path.abspath(sys.argv[2]), sys.argv[3:]) != 0)
     root, programs, module = map(os.path.abspath, sys.argv[1:])
     checker = Checker(root, programs, module)
     found, shown, mistakes = 0, 0, 0

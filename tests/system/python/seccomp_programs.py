@@ -149,7 +149,7 @@ def numbers_of_calls():
 
 
 def every_number(numbers, name):
-    """All numbers of a call: its own, and for x86-64 those with the mark of x32. None if this machine lacks the call."""
+    """All numbers of a call: the number itself, and for x86-64 the number with the mark of x32. None if this machine lacks the call."""
     own = sorted(set(numbers.get(name, [])))
     return own + [number | X32_BIT for number in own if platform.machine() == "x86_64"]
 

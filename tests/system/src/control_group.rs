@@ -28,7 +28,7 @@ impl ControlGroup {
         Self(path)
     }
 
-    /// Its directory.
+    /// The group's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

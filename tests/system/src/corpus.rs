@@ -18,7 +18,7 @@ const LARGE_BYTES: usize = 100_000;
 /// One host's text files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Corpus {
-    /// Its name in a failure.
+    /// The corpus's name in a failure.
     pub label: String,
     /// passwd(5)
     pub passwd: Vec<u8>,

@@ -125,12 +125,12 @@ impl ExecHost {
         assert_eq!(done.code, 0, "{}", done.error());
     }
 
-    /// Its exit code, once it has ended.
+    /// The daemon's exit code, once it has ended.
     pub fn wait(&mut self) -> Option<i32> {
         self.daemon.take().expect("it was started").wait().expect("wait for it").code()
     }
 
-    /// Its standard error.
+    /// The daemon's standard error.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.host.path("log")).unwrap_or_default()

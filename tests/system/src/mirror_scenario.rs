@@ -6,7 +6,7 @@ use crate::rosterd::{LONG_WAIT, OracleSource, Rosterd};
 use crate::servers::{DirectoryServer, Schema};
 use crate::wait::wait_until;
 
-/// How the daemon learns of deleted entries.
+/// The way in which the daemon learns of deleted entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionReports {
     /// The server names each.

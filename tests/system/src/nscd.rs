@@ -176,13 +176,13 @@ impl Drop for NscdServer {
 pub struct LookupProgram(NssCaller);
 
 impl LookupProgram {
-    /// That program, on a host.
+    /// Starts the program on a host.
     #[must_use]
     pub fn on(host: &TestHost, program: &Path) -> Self {
         Self(NssCaller::start(&mut host.command(program)))
     }
 
-    /// That program under strace(1), and the record of its waits.
+    /// Starts the program under strace(1), with a record of its waits.
     #[must_use]
     pub fn with_strace(host: &TestHost, program: &Path) -> (Self, PollRecord) {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);

@@ -31,7 +31,7 @@ exec sleep infinity
 /// A host with Debian's stacks, at first with the profile `unix` only.
 #[derive(Debug)]
 pub struct DebianStacks {
-    /// It keeps the mounts when the daemon is gone.
+    /// The process that keeps the mounts when the daemon is gone.
     mount_holder: ServerProcess,
     pam_dir: PathBuf,
 }

@@ -273,7 +273,7 @@ impl Rosterd {
         self.configure();
     }
 
-    /// Its configuration.
+    /// The daemon's configuration.
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.host.path("roster.toml")

@@ -90,7 +90,7 @@ impl Sshd {
         run(ssh.args(["127.0.0.1", command]).stdin(Stdio::null()))
     }
 
-    /// Its log.
+    /// The server's log.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()

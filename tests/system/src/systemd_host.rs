@@ -172,9 +172,29 @@ impl SystemdHost {
     pub fn install(&self, program: &Path) -> PathBuf {
         let name = program.file_name().expect("a program has a name");
         let place = Path::new("/run").join(name);
-        let copy = format!("/proc/{}/root{}", self.init, place.display());
-        fs::copy(program, copy).expect("copy a program");
+        self.install_at(program, place.to_str().expect("a path of ASCII"));
         place
+    }
+
+    /// Copies a file to an absolute path on the host. Its directory must exist.
+    pub fn install_at(&self, file: &Path, place: &str) {
+        let copy = format!("/proc/{}/root{place}", self.init);
+        fs::copy(file, &copy).unwrap_or_else(|e| panic!("{} to {place}: {e}", file.display()));
+    }
+
+    /// Writes a file on the host, and its directories.
+    pub fn write(&self, place: &str, text: &str) {
+        let copy = PathBuf::from(format!("/proc/{}/root{place}", self.init));
+        fs::create_dir_all(copy.parent().expect("an absolute path")).expect("make directories");
+        fs::write(copy, text).unwrap_or_else(|e| panic!("{place}: {e}"));
+    }
+
+    /// The words that run a command on the host, in the network of the host.
+    #[must_use]
+    pub fn enter(&self) -> Vec<String> {
+        let nsenter = find_tool("nsenter", "util-linux").display().to_string();
+        let words = ["-m", "-p", "-i", "-u", "-C", "-n", "-t", &self.init.to_string(), "--"];
+        std::iter::once(nsenter).chain(words.map(str::to_owned)).collect()
     }
 }
 

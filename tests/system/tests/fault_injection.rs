@@ -183,9 +183,7 @@ fn kill_roles(rosterd: &mut Rosterd, slapd: &Slapd, watchers: &Watchers) -> u64 
         }
         kills[[0, 0, 1, 1, 2, 2, 2, 3, 4][usize::try_from(role).expect("small")]] += 1;
     }
-    println!(
-        "killed bus, publisher, back-end, responder, monitor: {kills:?}; {generation} changes"
-    );
+    println!("killed bus, publisher, backend, responder, monitor: {kills:?}; {generation} changes");
     generation
 }
 
@@ -486,7 +484,7 @@ fn tls_new_host_authority_needs_no_restart() {
     let mut rosterd = Rosterd::prepared(&[domain]);
     let authorities = rosterd.host().path("authorities");
     let file = authorities.join("ca-certificates.crt");
-    fs::create_dir(&authorities).expect("create a folder");
+    fs::create_dir(&authorities).expect("create a directory");
     rosterd.set_start_script(&format!(
         "mount --bind '{}' /etc/ssl/certs; exec \"$@\"",
         authorities.display()

@@ -206,7 +206,7 @@ fn another_state_folder_gets_snapshot() {
     fs::rename(folder, lab.rosterd.host().path("away")).expect("rename");
     // A change, so that there is something to publish.
     add_user(&lab.files.path().join("passwd"), "ben:x:5001:5000:Ben:/home/ben:/bin/sh\n");
-    wait_until(SOON, "a snapshot in the new folder", || snapshot.exists());
+    wait_until(SOON, "a snapshot in the new directory", || snapshot.exists());
     lab.rosterd.expect("passwd", "ben", Some("ben:*:5001:5000:Ben:/home/ben:/bin/sh"));
 }
 

@@ -34,7 +34,8 @@ fn host(nsswitch: &str) -> TestHost {
     );
     let host = TestHost::new(&local, nsswitch);
     let _ = host.make_config_dir();
-    chown(host.snapshots_dir(), Some(PUBLISHER), None).expect("give the folder to the publisher");
+    chown(host.snapshots_dir(), Some(PUBLISHER), None)
+        .expect("give the directory to the publisher");
     host
 }
 
@@ -78,7 +79,7 @@ fn as_publisher(host: &TestHost, program: &Path) -> Command {
 /// Publishes the forged entries, as the publisher's user.
 fn forge(host: &TestHost) {
     let source = host.path("source");
-    fs::create_dir_all(&source).expect("create the folder of the text");
+    fs::create_dir_all(&source).expect("create the directory of the text");
     forged().write(&source);
     fs::set_permissions(source.join("shadow"), Permissions::from_mode(0o644)).expect("chmod");
     let mut command = as_publisher(host, roster_program());
@@ -191,13 +192,13 @@ fn module_refuses_password_hashes_not_of_root() {
     let host = host(RECOMMENDED_NSSWITCH);
     forge(&host);
     let found = || host.run("getent", &["-s", "roster", "shadow", "toor"]).code;
-    assert_eq!(found(), 2, "of the publisher, in its folder");
+    assert_eq!(found(), 2, "of the publisher, in the publisher's directory");
     chown(host.shadow_snapshot_path(), Some(0), None).expect("chown");
-    assert_eq!(found(), 2, "of root, in a folder where the publisher may have put it");
+    assert_eq!(found(), 2, "of root, in a directory that the publisher may write");
     chown(host.snapshots_dir(), Some(0), None).expect("chown");
-    assert_eq!(found(), 0, "of root, in a folder of root's");
+    assert_eq!(found(), 0, "of root, in a directory of root");
     chown(host.shadow_snapshot_path(), Some(PUBLISHER), None).expect("chown");
-    assert_eq!(found(), 2, "of the publisher, in a folder of root's");
+    assert_eq!(found(), 2, "of the publisher, in a directory of root");
 }
 
 #[test]
@@ -272,7 +273,7 @@ fn nscd_map_refuses_what_module_refuses() {
     let host = responder.host();
     // No map has any of it. Requested keys come into a map later, as absent.
     let text = |table: &str| -> Vec<u8> {
-        let maps = fs::read_dir(host.path("maps")).expect("read the folder of maps").flatten();
+        let maps = fs::read_dir(host.path("maps")).expect("read the directory of maps").flatten();
         let maps = maps.filter(|map| map.file_name().to_string_lossy().starts_with(table));
         maps.flat_map(|map| fs::read(map.path()).expect("read a map")).collect()
     };
@@ -302,7 +303,7 @@ fn publisher_cannot_swap_domain_caches() {
     if !needs_root() {
         return;
     }
-    let text = tempfile::tempdir().expect("a folder");
+    let text = tempfile::tempdir().expect("a directory");
     fs::set_permissions(text.path(), Permissions::from_mode(0o755)).expect("chmod");
     let (passwd, group) = (text.path().join("passwd"), text.path().join("group"));
     fs::write(&passwd, "alice:x:5000:5000::/home/alice:/bin/sh\n").expect("write users");
@@ -344,7 +345,7 @@ fn publisher_cannot_swap_domain_caches() {
         if log.contains(&told) { Ok(()) } else { Err(log) }
     });
     let planted = fs::metadata(state.join("domains/corp/credentials.redb")).expect("it is there");
-    assert_eq!(planted.uid(), PUBLISHER, "it was given to the back-end");
+    assert_eq!(planted.uid(), PUBLISHER, "it was given to the backend");
     // The advice helps.
     fs::rename(state.join("domains"), state.join("planted")).expect("move it away");
     fs::rename(state.join("domains.old"), state.join("domains")).expect("put it back");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shape of `libnss_roster.so.2` that lets every process load it: static and set-uid ones, and
-//! those with little room.
+//! The shape of `libnss_roster.so.2` that lets every process load it: static ones, set-uid ones, and
+//! processes with little free stack.
 
 use roster_system_tests::{find_tool, library_dir, run};
 use std::process::Command;

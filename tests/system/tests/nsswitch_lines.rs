@@ -32,7 +32,7 @@ fn the_recommended_lines_join_local_and_directory_groups() {
     assert_eq!(host.run("getent", &["group", "staff"]).text(), "staff:x:50:local");
 }
 
-/// Why the recommended line has its action: without it a user of one local group loses the rest.
+/// The reason for the action in the recommended line: without it a user of one local group loses the rest.
 #[test]
 fn initgroups_plain_line_drops_directory_groups() {
     let host = host("passwd: files roster\ngroup: files roster\ninitgroups: files roster\n");

@@ -98,7 +98,7 @@ fn authenticate(pam: &PamHost<'_>, user: &str, password: &str) -> String {
 
 /// Waits until the backend answers; no KDC is queried.
 fn wait_until_it_serves(pam: &PamHost<'_>) {
-    wait_until(SOON, "the back-end serves", || {
+    wait_until(SOON, "the backend serves", || {
         pam.run_pamtester("alone", "alice", &["acct_mgmt"], &[]).code == 0
     });
 }
@@ -496,7 +496,7 @@ fn an_old_password_is_not_believed_while_one_of_the_kdcs_is_there() {
     let anew = || {
         let before = world.rosterd.wait_for_role("backend:corp");
         world.rosterd.kill_role("backend:corp");
-        wait_until(SOON, "the back-end is there again", || {
+        wait_until(SOON, "the backend is there again", || {
             world.rosterd.role("backend:corp").is_some_and(|pid| pid != before)
         });
         wait_until_it_serves(&pam);

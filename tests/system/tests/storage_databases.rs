@@ -18,7 +18,7 @@ use std::time::Duration;
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 /// Alice's present password.
 const NEW_PASSWORD: &str = "battery staple";
-/// Her password on another host, and in another domain.
+/// Alice's password on another host, and in another domain.
 const FOREIGN_PASSWORD: &str = "of another host";
 const PAGE_BYTES: usize = 4096;
 /// Bits that are flipped all over a file.

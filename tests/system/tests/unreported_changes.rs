@@ -178,7 +178,7 @@ fn lists_that_nobody_mends_stay_and_who_is_in_none_costs_no_search() {
     rosterd.expect_mirror(&[OracleSource::Server(&slapd)]);
 }
 
-/// Its Referential Integrity plug-in reports the lists that it repairs.
+/// The Referential Integrity plug-in of 389 Directory Server reports the lists that it repairs.
 #[test]
 fn lists_that_389ds_mends_are_told_of() {
     let directory = LdifBuilder::new(Schema::Rfc2307bis);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls for which rustix needs a C library: the standard descriptors, the mask and actions of signals, a clock,
-//! and texts for errors.
+//! and texts for errors. Callers decide: `signals`, `terminal` and `connection`. All other system calls go through
+//! rustix.
 
 #![allow(unsafe_code)]
 

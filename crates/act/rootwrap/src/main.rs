@@ -38,6 +38,7 @@ const SIGNAL_BASE: i32 = 128;
 #[command(
     name = "roster-rootwrap",
     version,
+    max_term_width = 80,
     override_usage = "roster-rootwrap CONF COMMAND [ARGUMENT]...\n       \
                       roster-rootwrap check [--json] CONF\n       \
                       roster-rootwrap explain [--mode MODE] CONF -- COMMAND [ARGUMENT]...\n       \
@@ -53,7 +54,7 @@ struct Cli {
 enum Command {
     /// List mistakes, and rules that the two modes read differently
     Check {
-        /// The rootwrap.conf
+        /// Check this rootwrap.conf
         #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
         /// Print JSON
@@ -62,19 +63,19 @@ enum Command {
     },
     /// Show the deciding rule of a command and the reasons
     Explain {
-        /// The rootwrap.conf
+        /// Read this rootwrap.conf
         #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
         /// Evaluate in this mode, by default roster_mode of the configuration
         #[arg(long)]
         mode: Option<ModeArg>,
-        /// The command with its arguments
+        /// Evaluate this command with its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
     /// List mistakes of an exec.toml, the policy of roster-exec
     CheckPolicy {
-        /// The exec.toml
+        /// Check this exec.toml
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },

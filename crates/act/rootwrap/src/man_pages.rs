@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Man pages and the end of `--help`. The options of roster-exec(1) come from the table of its parser.
+//! Man pages and the end of `--help`. The options of roster-exec(1) come from the table of its parser. The texts are in
+//! `man/*.txt`, and `roster_cli_docs` formats them.
 
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;

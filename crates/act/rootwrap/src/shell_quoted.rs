@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Words in the syntax of bash, for messages and logs.
+//! Words in the syntax of bash, for messages and logs. This module starts no shell.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Classes of Unicode characters, from the tables of `regex-syntax`.
+//! Classes of Unicode characters, from the tables of `regex-syntax`. `pattern::chars` and `python_strings` use them as
+//! CPython does.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 use std::sync::OnceLock;

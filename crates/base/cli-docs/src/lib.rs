@@ -8,6 +8,7 @@
 
 mod page_layout;
 mod page_text;
+mod usage_lines;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Command, Subcommand, ValueHint};
@@ -17,6 +18,7 @@ pub use page_text::{PageSection, TextBlock, after_help, man_sections, page_names
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+pub use usage_lines::{HELP_COLUMNS, with_usage_lines};
 
 /// The colours of every program's `--help`.
 pub const STYLES: Styles = Styles::styled()

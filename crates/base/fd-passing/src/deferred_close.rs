@@ -213,7 +213,7 @@ mod tests {
     use roster_system_tests::wait::{SOON, wait_until};
     use std::sync::mpsc::{Receiver, channel};
 
-    /// Its drop returns when the other end of the channel is dropped.
+    /// A value with a drop that returns when the other end of the channel is dropped.
     struct HangingDrop(Receiver<()>);
 
     impl Drop for HangingDrop {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replaces a file in one step: a reader finds the old file or the new one, complete in both cases.
+//! Replaces a file in one step: a reader finds the old file or the new one, complete in both cases. This crate takes no
+//! lock: callers exclude other writers.
 //!
 //! The new file is made beside the old one, under a fixed hidden name. An interrupted replacement leaves at most this
 //! file, which the next one removes. The caller prevents two replacements of one file at a time.

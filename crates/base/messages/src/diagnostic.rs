@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A mistake in a file that an administrator writes, with its position and its fix.
+//! A mistake in a file that an administrator writes, with its position and its fix. [`CodedError`](crate::CodedError)
+//! is the error of a command, without a position.
 
 use crate::Message;
 use std::fmt;

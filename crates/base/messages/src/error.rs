@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An error that carries its code.
+//! An error that carries its code. A mistake in a file is a [`Diagnostic`](crate::Diagnostic) instead.
 
 use crate::Message;
 use std::error::Error;

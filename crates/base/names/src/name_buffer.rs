@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A name of bounded length on the stack.
+//! A name of bounded length on the stack. `fold` folds the characters. Nothing here allocates.
 
 use crate::fold::folded_codes;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names that include a domain: `alice@corp` and `CORP\alice`.
+//! Names that include a domain: `alice@corp` and `CORP\alice`. `fold` decides whether two names are equal.
 
 /// A name with its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A login: its kinds, its results and the limits of its fields. The results are a refinement of those of PAM, see
-//! pam(3).
+//! pam(3). The frames of a login are in `roster_wire::pam`.
 
 /// Maximum length of a user name.
 pub const USER_BYTES_MAX: usize = 256;

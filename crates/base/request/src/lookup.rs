@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lookup: its kind, and its name or id.
+//! A lookup: its kind, and its name or id. The frames of a lookup are in `roster-wire`.
 
 /// Kind of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The method by which a backend tracks the changes of its source.
+//! The method by which a backend tracks the changes of its source. `provider-ldap` selects it by the features of a
+//! server.
 
 use core::fmt;
 

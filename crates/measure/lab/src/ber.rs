@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of BER (X.690) that the engines need: templates of requests with variable parts, and elements of replies.
-//! The encoding is DER, which LDAP servers accept and Kerberos requires.
+//! The encoding is DER, which LDAP servers accept and Kerberos requires. The messages are in `ldap` and `krb5`.
 
 use crate::template::Template;
 

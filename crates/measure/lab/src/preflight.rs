@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pre-run checks: short runs that differ in one thing, and warnings about the differences. This module decides. The
-//! caller makes the runs.
+//! Pre-run checks: short runs that differ in one thing, and warnings about the differences. This module decides, and
+//! `commands::run_load` makes the runs.
 
 use crate::ldap::hash_upgrade_check::EntryChanges;
 use crate::load_thread::{RequestNumbers, RunSpec};

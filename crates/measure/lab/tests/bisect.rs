@@ -18,7 +18,7 @@ struct Product {
 
 impl Product {
     fn new() -> Self {
-        let product = Self { folder: tempfile::tempdir().expect("make a folder"), slow: 4.0 };
+        let product = Self { folder: tempfile::tempdir().expect("make a directory"), slow: 4.0 };
         let program = product.path("program");
         let plan = format!(
             "[command]\ncommand = [\"sh\", \"{}\"]\nusers = 1\nduration = 0.5\nwarm-up = 0\nprobe = 0\n",

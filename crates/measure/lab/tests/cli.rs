@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn reports_go_where_they_are_asked_to() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let (json, hdr) = (folder.path().join("run.json"), folder.path().join("run.hgrm"));
     let paths = [&json, &hdr].map(|path| path.to_str().expect("a plain path"));
     let brief = ["--users", "1", "--duration", "200ms", "--warm-up", "0"];
@@ -74,7 +74,7 @@ fn a_full_disk_costs_no_figures() {
 
 #[test]
 fn a_run_that_cannot_start_leaves_the_last_report_and_no_empty_one() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let (old, new) = (folder.path().join("old.json"), folder.path().join("new.html"));
     fs::write(&old, "the last report").expect("write it");
     let paths = [&old, &new].map(|path| path.to_str().expect("a plain path"));
@@ -120,7 +120,7 @@ fn threads_have_their_open_files_whatever_a_shell_allows() {
 #[test]
 fn lab_closed_terminal_ends_run_with_report() {
     for (program, code, duration) in [("env", 130, "600"), ("nohup", 0, "2")] {
-        let folder = tempfile::tempdir().expect("make a folder");
+        let folder = tempfile::tempdir().expect("make a directory");
         let (json, begun) = (folder.path().join("run.json"), folder.path().join("begun"));
         let how = ["--users", "1", "--probe", "0", "--warm-up", "0", "--duration", duration];
         let mut command = Command::new(program);
@@ -151,7 +151,7 @@ fn wrong_use_is_told_and_pages_and_completions_are_written() {
     for wrong in [&["ldap"][..], &["command"], &["dns", "--name", "x"], &["no-such"]] {
         assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
     }
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let output = run(&["man", folder.path().to_str().expect("a plain path")]);
     assert!(output.status.success());
     assert!(folder.path().join("roster-lab.1").exists());
@@ -186,7 +186,7 @@ fn assert_fails(command: &mut Command, message: &Message) {
 
 #[test]
 fn lab_invalid_options_have_codes() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
         fs::write(&path, text).expect("write a file");
@@ -264,7 +264,7 @@ fn lab_unfit_environment_has_codes() {
     without_stack.env("RUST_MIN_STACK", (1_u64 << 50).to_string());
     assert_fails(&mut without_stack, &messages::THREAD_NOT_STARTED);
 
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let mut empty_library = Command::new("cc");
     empty_library.args(["-shared", "-x", "c", "/dev/null", "-o"]);
     empty_library.arg(folder.path().join("libpam.so.0"));
@@ -289,7 +289,7 @@ fn mounted(script: &str, words: &[&str]) -> Command {
 
 #[test]
 fn lab_missing_host_directories_have_codes() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let (json, png) = (folder.path().join("run.json"), folder.path().join("run.png"));
     let paths = [&json, &png].map(|path| path.to_str().expect("a plain path"));
     let brief = ["command", "--users", "1", "--duration", "1", "--warm-up", "0"];

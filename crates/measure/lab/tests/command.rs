@@ -9,7 +9,7 @@ use std::fs;
 
 #[test]
 fn as_many_processes_run_as_are_reported() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let file = folder.path().join("runs");
     let script = format!("echo \"$1\" >> {}", file.display());
     let words = ["--", "sh", "-c", &script, "sh", "u{0..9}"];
@@ -71,7 +71,7 @@ fn how_a_command_ended_is_its_result() {
 
 #[test]
 fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let file = folder.path().join("late");
     let script = format!("(sleep 2; touch {}) & wait", file.display());
     let options = ["--users", "1", "--duration", "100ms", "--timeout", "300ms", "--warm-up", "0"];
@@ -96,7 +96,7 @@ fn a_program_that_is_not_there_is_said_before_the_run() {
 
 #[test]
 fn a_plan_runs_and_its_mistakes_have_lines() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let plan = folder.path().join("plan.toml");
     let path = plan.to_str().expect("a plain path");
     fs::write(

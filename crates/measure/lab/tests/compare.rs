@@ -21,7 +21,7 @@ fn path(path: &Path) -> &str {
 /// Makes two runs with a slapd. The first reuses connections. The second opens one for each bind, and a relay delays
 /// its replies by more than a busy machine does.
 fn two_runs() -> (TempDir, [PathBuf; 2]) {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let slapd = slapd(|_| {});
     let relay = Relay::to(slapd.port());
     let uri = relay.uri();
@@ -104,7 +104,7 @@ fn report_page_is_self_contained_light_dark() {
 
 #[test]
 fn what_is_no_report_is_told() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let other = folder.path().join("other.json");
     fs::write(&other, "{\"requests\": 5}").expect("write it");
     let none = folder.path().join("none.json");

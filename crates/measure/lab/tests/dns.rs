@@ -43,7 +43,7 @@ impl Server {
     }
 
     fn dnsmasq() -> Self {
-        let folder = tempfile::tempdir().expect("make a folder");
+        let folder = tempfile::tempdir().expect("make a directory");
         let hosts = folder.path().join("hosts");
         let mut text = String::new();
         for number in 0..100 {
@@ -65,7 +65,7 @@ impl Server {
     }
 
     fn named() -> Self {
-        let folder = tempfile::tempdir().expect("make a folder");
+        let folder = tempfile::tempdir().expect("make a directory");
         let head = "$TTL 60\n@ SOA ns.lab.test. root.lab.test. 1 60 60 60 60\n@ NS ns.lab.test.\n";
         let (mut names, mut addresses) = (format!("{head}ns A 127.0.0.1\n"), head.to_owned());
         names += "_ldap._tcp SRV 0 0 389 h1\n";

@@ -226,7 +226,7 @@ fn answers_that_are_none_are_failures_and_a_plan_loads_a_kdc() {
             let _ = server.send_to(b"HTTP/1.1 400 Bad Request", from);
         }
     });
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let plan = folder.path().join("plan.toml");
     let text = format!(
         "[krb5]\nkdc = \"{address}\"\nrealm = \"LAB.TEST\"\nprincipal = \"p{{0..9}}\"\n\

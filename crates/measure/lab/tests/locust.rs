@@ -41,7 +41,7 @@ struct Bench {
 
 impl Bench {
     fn new(locustfile: &str) -> Self {
-        let folder = tempfile::tempdir().expect("make a folder");
+        let folder = tempfile::tempdir().expect("make a directory");
         fs::write(folder.path().join("locustfile.py"), locustfile).expect("write the locustfile");
         Self { folder, port: free_port() }
     }
@@ -71,7 +71,7 @@ impl Bench {
     fn worker(&self, options: &[&str]) -> ServerProcess {
         let mut command = lab(&["worker", "--master", &format!("127.0.0.1:{}", self.port)]);
         command.args(options);
-        let number = fs::read_dir(self.folder.path()).expect("the folder").count();
+        let number = fs::read_dir(self.folder.path()).expect("the directory").count();
         ServerProcess::start(&mut command, &self.path(&format!("worker-{number}.log")))
     }
 
@@ -374,7 +374,7 @@ fn lab_server_back_is_served_to_waiting_users() {
 
 #[test]
 fn locust_users_are_for_own_workers_only() {
-    let made = tempfile::tempdir().expect("make a folder");
+    let made = tempfile::tempdir().expect("make a directory");
     let mark = made.path().join("mark");
     let file = format!(
         "from roster_locust import CommandUser\n\nclass Run(CommandUser):\n    \
@@ -430,7 +430,7 @@ fn locust_host_is_per_user_without_password() {
     let told = python_says(&format!("{classes}print(Binds.options(), Names.options())"), &[]);
     assert!(told.contains("'uri': 'ldap://other'") && told.contains("'127.0.0.1:53'"), "{told}");
     // A script in place of roster-lab prints its arguments and its standard input.
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let script = folder.path().join("script");
     fs::write(&script, "#!/bin/sh\nplan=$(cat)\necho \"$* <$plan>\" >&2\n").expect("write");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("make it run");

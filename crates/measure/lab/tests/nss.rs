@@ -43,7 +43,7 @@ fn who_is_not_there_is_a_failure() {
 
 #[test]
 fn nss_unusable_key_has_code() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let keys = folder.path().join("keys");
     let key = format!("@{}", keys.display());
     for (text, kind, message) in [
@@ -65,7 +65,7 @@ fn counted(lookup: &str, key: &str) -> (i32, serde_json::Value, u64) {
 fn counted_by(lookup: &str, key: &str, how: &[&str]) -> (i32, serde_json::Value, u64) {
     let flags = ["-shared", "-fPIC", "-Wl,-soname,libnss_counting.so.2"];
     let module = c_program_with("nss_counting", "libnss_counting.so.2", &flags);
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let calls = folder.path().join("calls");
     fs::write(&calls, "").expect("write the file");
     let module = module.to_str().expect("a plain path");
@@ -125,7 +125,7 @@ fn look_ups_that_never_come_back_hold_no_report_up() {
 
 #[test]
 fn our_own_module_answers_from_its_snapshot() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let path = |name: &str| folder.path().join(name);
     let users: String =
         (0..100).map(|n| format!("u{n}:x:{}:2000::/:/bin/sh\n", 1000 + n)).collect();
@@ -157,7 +157,7 @@ fn our_own_module_answers_from_its_snapshot() {
 
 #[test]
 fn a_module_that_is_none_is_said_before_the_run() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let text = folder.path().join("libnss_text.so.2");
     fs::write(&text, "text").expect("write it");
     let libc = Path::new("/lib/x86_64-linux-gnu/libc.so.6");

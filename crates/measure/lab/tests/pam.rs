@@ -15,7 +15,7 @@ struct Services(TempDir);
 
 impl Services {
     fn new() -> Self {
-        let services = Self(tempfile::tempdir().expect("make a folder"));
+        let services = Self(tempfile::tempdir().expect("make a directory"));
         let script = services.path("check");
         let text = format!(
             "#!/bin/sh\nread -r password\n[ \"$PAM_TYPE\" != auth ] || [ \"$password\" = secret ] || exit 1\n\

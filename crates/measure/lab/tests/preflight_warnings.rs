@@ -249,7 +249,7 @@ fn with_clock(command: &mut std::process::Command, file: &std::path::Path) {
 #[test]
 fn a_clock_that_is_not_the_kdcs_is_told() {
     let kdc = Kdc::start(&["addprinc +requires_preauth -pw secret u".to_owned()], "");
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let file = folder.path().join("clock");
     fs::write(&file, 3600_i64.to_ne_bytes()).expect("move the clock");
     let address = kdc.address();
@@ -264,7 +264,7 @@ fn a_clock_that_is_not_the_kdcs_is_told() {
 
 #[test]
 fn a_clock_that_is_set_during_a_run_is_told() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let file = folder.path().join("clock");
     fs::write(&file, 0_i64.to_ne_bytes()).expect("write the clock");
     let started = folder.path().join("started");
@@ -308,7 +308,7 @@ fn a_generator_at_its_limit_is_told() {
 #[test]
 fn comparisons_are_counted_apart_and_exceed_no_rate() {
     let _alone = ALONE.lock();
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let log = folder.path().join("log");
     let script = format!("echo $0 >>{}", log.display());
     let words = ["--", "sh", "-c", &script, "u{0..9}"];
@@ -347,7 +347,7 @@ fn a_check_says_that_nothing_was_found() {
 
 #[test]
 fn check_interrupted_comparisons_end() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let begun = folder.path().join("begun");
     let begun_path = begun.to_str().expect("a plain path");
     // The comparisons would take a day without the signal.

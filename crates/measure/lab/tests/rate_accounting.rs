@@ -59,7 +59,7 @@ fn users_make_no_more_requests_than_their_latency_allows() {
 
 #[test]
 fn the_time_ends_with_ctrl_c_and_not_with_the_last_answer() {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let begun = folder.path().join("begun");
     let script = format!("[ {{n}} = 5 ] && touch {} && sleep 4; sleep 0.05", begun.display());
     let how = ["command", "--users", "2", "--duration", "60", "--warm-up", "0", "--probe", "0"];

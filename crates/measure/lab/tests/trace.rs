@@ -60,7 +60,7 @@ impl Trace {
     }
 
     fn with(arguments: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("make a folder");
+        let folder = tempfile::tempdir().expect("make a directory");
         let mut command = lab(&["trace", "--duration", LONG]);
         command.args(arguments);
         command.arg("--json").arg(folder.path().join("trace.json"));
@@ -240,7 +240,7 @@ fn the_probes_that_sssd_has_tell_of_its_searches_too() {
         done => Err(done.error()),
     });
     relay.set_delay(SLOW);
-    let pid = sssd.backend_pid().expect("a back-end").as_raw_nonzero().to_string();
+    let pid = sssd.backend_pid().expect("a backend").as_raw_nonzero().to_string();
     let trace = Trace::with(&["--sssd", "--pid", &pid]);
     for user in 0..5 {
         assert_eq!(sssd.getent("passwd", &format!("u{user}")).code, 0, "u{user}");
@@ -275,7 +275,7 @@ struct Impostor {
 
 impl Impostor {
     fn start(name: &str) -> Self {
-        let folder = tempfile::tempdir().expect("make a folder");
+        let folder = tempfile::tempdir().expect("make a directory");
         let path = folder.path().join(name);
         fs::copy("/bin/sleep", &path).expect("copy a program");
         let child = Command::new(&path).arg("300").spawn().expect("start it");
@@ -308,7 +308,7 @@ fn what_keeps_it_from_looking_is_said_with_what_to_do() {
     let shared = tempfile::Builder::new()
         .permissions(PermissionsExt::from_mode(0o755))
         .tempdir()
-        .expect("make a folder");
+        .expect("make a directory");
     let program = shared.path().join("roster-lab");
     fs::copy(env!("CARGO_BIN_EXE_roster-lab"), &program).expect("copy the program");
     let mut as_nobody = Command::new(&program);
@@ -348,7 +348,7 @@ fn that_nobody_asked_is_said_and_no_report_is_written() {
     let rosterd = ready(rosterd, &["corp"]);
     // --pid accepts any process of rosterd.
     let pid = rosterd.wait_for_role("backend:corp").as_raw_nonzero().to_string();
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let file = folder.path().join("trace.json");
     let file = file.to_str().expect("a plain path");
     let (code, error) =
@@ -360,7 +360,7 @@ fn that_nobody_asked_is_said_and_no_report_is_written() {
 
 /// Directory with a shell script in place of bpftrace. It lists all probes, and then runs `$TRACE`.
 fn scripted_bpftrace() -> TempDir {
-    let folder = tempfile::tempdir().expect("make a folder");
+    let folder = tempfile::tempdir().expect("make a directory");
     let names = |probes: &[Probe]| probes.iter().map(|probe| probe.name).collect::<Vec<_>>();
     let names = [names(&rosterd_probes::PROBES), names(&sssd_probes::PROBES)].concat().join(" ");
     let script = format!(

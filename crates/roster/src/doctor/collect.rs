@@ -175,7 +175,7 @@ pub struct LoginState {
 /// The state of rosterd.
 #[derive(Clone, Debug)]
 pub struct DaemonState {
-    /// Its configuration, or every mistake in it.
+    /// The daemon's configuration, or every mistake in it.
     pub config: ReadResult<Result<(), Vec<String>>>,
     pub running: DaemonActivity,
 }

@@ -7,7 +7,7 @@ use crate::args::AccessArgs;
 use crate::output::{print_error, printable};
 use anyhow::Result;
 use roster_bus::bus_names::RoleName;
-use roster_bus::interfaces::{AccessExplanation, LoginRequest, ServedUser};
+use roster_bus::interfaces::{AccessExplanation, LoginRequest, NOT_DECIDED, ServedUser};
 use roster_messages::CodedError;
 use roster_messages::table::tools;
 use serde_json::json;
@@ -102,21 +102,28 @@ fn as_text(args: &AccessArgs, found: &ServedUser, explained: &AccessExplanation)
         let native = String::from_utf8_lossy(&found.directory_name);
         user += &format!(" ({} in the directory)", printable(&native));
     }
-    let may = if explained.lets_in { "may" } else { "may not" };
-    let service = printable(&args.service);
-    let mut text = format!(
-        "{user} of {} {may} log in by {service}: {}\n",
-        found.domain,
-        printable(&explained.verdict)
-    );
+    let (domain, service) = (&found.domain, printable(&args.service));
+    let is_undecided = explained.verdict == NOT_DECIDED;
+    let mut text = match (is_undecided, explained.lets_in) {
+        (true, _) => format!("{user} of {domain}: Roster does not decide logins by {service}\n"),
+        (false, may) => {
+            let may = if may { "may" } else { "may not" };
+            let verdict = printable(&explained.verdict);
+            format!("{user} of {domain} {may} log in by {service}: {verdict}\n")
+        }
+    };
     let of = |rule: &roster_bus::interfaces::RuleExplanation| rule.rule.chars().count();
     let width = explained.rules.iter().map(of).max().unwrap_or_default();
     for rule in &explained.rules {
-        let mark = if rule.verdict == "allowed" { '✓' } else { '✗' };
+        let mark = match &*rule.verdict {
+            "allowed" => '✓',
+            NOT_DECIDED => '-',
+            _ => '✗',
+        };
         let name = printable(&rule.rule).to_string();
         let saw = printable(&rule.saw);
         text += &format!("  {mark} {name:<width$}  {saw}");
-        if rule.verdict != "allowed" && rule.verdict != "denied" {
+        if !["allowed", "denied", NOT_DECIDED].contains(&&*rule.verdict) {
             text += &format!(" ({})", printable(&rule.verdict));
         }
         text.push('\n');
@@ -164,17 +171,44 @@ mod tests {
         RuleExplanation { rule: rule.into(), verdict: verdict.into(), saw: saw.into() }
     }
 
-    #[test]
-    fn a_decision_is_told_rule_by_rule() {
+    fn access_args() -> AccessArgs {
         let cli = Cli::parse_from(["roster", "access", "alice", "--service", "cron"]);
         let Command::Access(args) = cli.command else { panic!("another command") };
-        let found = ServedUser {
+        args
+    }
+
+    fn served_user() -> ServedUser {
+        ServedUser {
             domain: "corp".into(),
             name: b"al".to_vec(),
             uid: 6001,
             directory_name: b"alice".to_vec(),
             directory_uid: 5001,
+        }
+    }
+
+    #[test]
+    fn access_domain_without_logins_denies_nothing() {
+        let explained = AccessExplanation {
+            verdict: NOT_DECIDED.into(),
+            lets_in: false,
+            rules: vec![rule(
+                "auth",
+                NOT_DECIDED,
+                "the domain has neither auth nor a table access",
+            )],
+            messages: Vec::new(),
         };
+        assert_eq!(
+            as_text(&access_args(), &served_user(), &explained),
+            "al (alice in the directory) of corp: Roster does not decide logins by cron\n  \
+             - auth  the domain has neither auth nor a table access\n"
+        );
+    }
+
+    #[test]
+    fn a_decision_is_told_rule_by_rule() {
+        let (args, found) = (access_args(), served_user());
         let explained = AccessExplanation {
             verdict: "locked".into(),
             lets_in: false,

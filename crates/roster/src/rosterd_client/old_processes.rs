@@ -29,7 +29,7 @@ const INIT: &str = "init.scope";
 pub(super) struct OldProcess {
     pid: u32,
     name: String,
-    /// Its service. `None` for a process of a login session or a container.
+    /// The process's service. `None` for a process of a login session or a container.
     unit: Option<String>,
     file: OldFile,
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests at the socket for PAM, which serves every user: one request and one reply a connection.
+//! Requests at the socket for PAM, which serves every user: one request and one reply a connection. `password_trial`,
+//! `access` and `ssh_keys` make the requests and read the replies.
 
 use roster_messages::table::tools;
 use roster_messages::{CodedError, Message};

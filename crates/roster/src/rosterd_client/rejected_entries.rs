@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fetches the rejected entries of a domain, page by page. The publisher and the backends keep the lists.
+//! Fetches the rejected entries of a domain, page by page. The publisher and the backends keep the lists. `domain` and
+//! `status_report` print them.
 
 use super::{BusClient, call_error};
 use anyhow::Result;

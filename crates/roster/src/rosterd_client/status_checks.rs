@@ -354,12 +354,25 @@ fn check_emptiness(domain: &ExaminedDomain<'_>) -> Option<Finding> {
     }
     if status.users + status.rejected == 0 {
         let text = format!("{name} was read completely and has no users");
-        return Some(warning(CHECK, &status::NO_USERS, text));
+        let finding = warning(CHECK, &status::NO_USERS, text);
+        return Some(match domain.tracking() {
+            Some(TrackingMethod::Inotify) => {
+                finding.advice(format!("Check the passwd file of {name}: it has no valid line."))
+            }
+            _ => finding,
+        });
     }
     (counts.groups > 0 && counts.listed == 0).then(|| {
         let groups = count_with_noun(counts.groups, "group");
         let text = format!("{name}: none of its {groups} has a member");
-        warning(CHECK, &status::NO_MEMBERS, text)
+        let finding = warning(CHECK, &status::NO_MEMBERS, text);
+        match domain.tracking() {
+            // A domain of text files has no attributes.
+            Some(TrackingMethod::Inotify) => {
+                finding.advice(format!("Add members to the lines of the group file of {name}."))
+            }
+            _ => finding,
+        }
     })
 }
 
@@ -610,10 +623,22 @@ mod tests {
             "corp: none of its 10,100 groups has a member"
         );
         change(&mut report, |status| status.users = 0);
-        found(&report, &status::NO_USERS);
+        assert_eq!(found(&report, &status::NO_USERS).fix(), Some(status::NO_USERS.fix));
         change(&mut report, |status| status.complete = false);
         let found = check(&report);
         assert!(!found.iter().any(|found| found.message == Some(&status::NO_USERS)), "{found:?}");
+    }
+
+    #[test]
+    fn status_empty_files_domain_names_its_files() {
+        let mut report = report();
+        report.publisher.as_mut().unwrap().domains[0].listed = 0;
+        change(&mut report, |status| status.tracking = TrackingMethod::Inotify.to_string());
+        let fix = "Add members to the lines of the group file of corp.";
+        assert_eq!(found(&report, &status::NO_MEMBERS).fix(), Some(fix));
+        change(&mut report, |status| status.users = 0);
+        let fix = "Check the passwd file of corp: it has no valid line.";
+        assert_eq!(found(&report, &status::NO_USERS).fix(), Some(fix));
     }
 
     #[test]

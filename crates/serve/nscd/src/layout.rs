@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Byte layout of a map as glibc's nscd client maps and reads it. All integers have native byte order.
-//! `docs/internals/nscd-map.md` describes the format.
+//! `docs/internals/nscd-map.md` describes the format. `map_builder` writes it, and `live_map` reads and changes it.
 
 /// Version of the map format, in the header.
 pub const MAP_VERSION: i32 = 2;

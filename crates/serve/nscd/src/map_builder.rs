@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes the bytes of a map from snapshots. A plan first assigns the offset of every record. Threads, one per
-//! processor, then write the records in parts to the caller's output.
+//! processor, then write the records in parts to the caller's output. This module opens no file: `server::map_sources`
+//! does. Later changes of a map are in `live_map`.
 //!
 //! The layout saves cache lines. A user's packet contains the name and lies between its two chain entries. Groups are
 //! sorted by their first members. Their keys are apart from their members, which may be long.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens, maps and checks a snapshot file.
+//! Opens, maps and checks a snapshot file. `snapshot_path` decides about trust, and `generations` about the time of a
+//! new mapping.
 #![allow(unsafe_code)]
 
 use crate::snapshot_path::{self, SnapshotPath};

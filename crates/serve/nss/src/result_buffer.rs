@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes results to the memory of glibc's caller.
+//! Writes results to the memory of glibc's caller. Lookups are in `exports`; this module searches nothing.
 #![allow(unsafe_code)]
 
 use crate::responder_client::{self, ResponderReply};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Outcomes of a lookup, and their NSS statuses.
+//! Outcomes of a lookup, and their NSS statuses. `exports` returns them to glibc.
 
 use libc::c_int;
 use roster_snapshot::Damage;

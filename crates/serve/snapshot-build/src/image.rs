@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A complete snapshot in memory, ready to be written.
+//! A complete snapshot in memory, ready to be written. `builder` makes it, and `publish` writes files.
 
 use roster_snapshot::hash::{self, ChecksumIdentity};
 use roster_snapshot::layout::{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds index sections.
+//! Builds index sections. `roster_snapshot` has the search, in its module `index`.
 
 use roster_snapshot::hash::ChecksumIdentity;
 use roster_snapshot::layout::{BUCKET_KEYS, Bucket, PROBES_MAX, SectionId, fingerprint, home};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Statistics of a snapshot for administrators.
+//! Statistics of a snapshot for administrators. Checks of the contents are in `verify`.
 
 use roster_snapshot::{Damage, Domain, SectionInfo, Snapshot, SnapshotSummary};
 use std::collections::HashSet;

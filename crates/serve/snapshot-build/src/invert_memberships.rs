@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Converts lists of members by group to lists of groups by member.
+//! Converts lists of members by group to lists of groups by member. `builder` has the lists; this module reads no
+//! records.
 
 use crate::TooLarge;
 use crate::parallel::{self, cut, threads};

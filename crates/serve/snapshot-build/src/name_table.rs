@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The name interner: every name of a user or member has one slot with a number.
+//! The name interner: every name of a user or member has one slot with a number. `string_slots` has the form of a slot.
 
 use crate::{TooLarge, string_slots};
 use hashbrown::HashTable;

@@ -84,7 +84,7 @@ pub fn publish_after(
     };
     let not_a_file = || failed("replace", path)(io::Error::from(io::ErrorKind::IsADirectory));
     let name = path.file_name().ok_or_else(not_a_file)?;
-    let folder = File::open(folder_path).map_err(failed("open the folder", folder_path))?;
+    let folder = File::open(folder_path).map_err(failed("open the directory", folder_path))?;
     let folder = OwnedFd::from(folder);
     let lock_name = lock_name(name);
     let _lock = PublishLock::acquire(&folder, &lock_name)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes a snapshot in memory with another generation.
+//! Writes a snapshot in memory with another generation. The contents stay the same, and `publish` replaces the file.
 
 use crate::verify::verify;
 use roster_snapshot::hash;

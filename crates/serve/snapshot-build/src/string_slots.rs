@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes strings to slots if they fit, or else to the long-text section.
+//! Writes strings to slots if they fit, or else to the long-text section. `builder` has the entries, and
+//! `roster_snapshot` reads the slots.
 
 use crate::TooLarge;
 use roster_snapshot::hash;

@@ -121,6 +121,6 @@ fn what_is_no_file_is_not_replaced() {
 fn a_missing_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let error = publish(&folder.path().join("no/snap"), RIGHTS, write("x")).unwrap_err();
-    assert!(error.to_string().contains("open the folder"), "{error}");
+    assert!(error.to_string().contains("open the directory"), "{error}");
     assert!(error.path.ends_with("no"));
 }

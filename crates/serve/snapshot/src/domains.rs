@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The entries of each domain in a file.
+//! The entries of each domain in a file. `listing` decides which of them an enumeration returns.
 //!
 //! The section has the number of users and groups for each domain. The entries of a domain follow those of the previous
 //! domain.

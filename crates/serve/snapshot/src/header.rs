@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens a snapshot: reads and checks the header, and splits the rest into sections.
+//! Opens a snapshot: reads and checks the header, and splits the rest into sections. This module reads no record:
+//! `index`, `strings` and `member_lists` do.
 
 use crate::domains::Domains;
 use crate::floor::{Floor, IdLimits};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Searches an index section for a hash.
+//! Searches an index section for a hash. This module reads no name or id: the caller compares those of the record.
 
 use crate::hash::ChecksumIdentity;
 use crate::layout::{Bucket, PROBES_MAX, SectionId, fingerprint, home};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Member lists and group lists. The file has numbers; the results are names and gids.
+//! Member lists and group lists. The file has numbers; the results are names and gids. `strings` has the other fields
+//! of a group.
 
 use crate::floor::ServedIds;
 use crate::layout::{COPY_SLACK, LONG_NAME, LongName, NameSlot, SHORT_NAME_BYTES};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The strings of an entry, in its slot or in the long-text section.
+//! The strings of an entry, in its slot or in the long-text section. `member_lists` has the members of a group.
 
 use crate::layout::{LongText, flags};
 use crate::{Damage, hash, is_long};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames between the PAM module and its responder: one request and one response, with bounds on all parts. The result
 //! is one number. Both sides, and every backend between them, therefore map the same cases in one exhaustive match.
+//! `reply` and `request` have the frames for NSS.
 
 use crate::{Malformed, VERSION};
 use roster_request::auth::{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replies of an NSS responder.
+//! Replies of an NSS responder. This module only parses; `encode` writes replies.
 
 use crate::{Malformed, VERSION};
 use core::ffi::CStr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests to an NSS responder.
+//! Requests to an NSS responder. `reply` has the other direction, and `pam` the requests of logins.
 
 use crate::{Malformed, VERSION};
 use roster_request::LookupKind;

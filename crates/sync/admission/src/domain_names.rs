@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names of a domain's entries: the form in which they are served, and the names that find them.
+//! The names of a domain's entries: the form in which they are served, and the names that find them. `roster_names`
+//! decides which spellings are equal.
 
 use roster_config::{DomainConfig, NameCase, NameConfig};
 use roster_names::{compose, equals_folded, fold, is_folded, qualified_forms};
 use std::borrow::Cow;
 
-/// How a domain names its users and groups.
+/// The form in which a domain names its users and groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainNames {
     domain: String,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's own accounts, read from its passwd, group, subuid and subgid files.
+//! The host's own accounts, read from its passwd, group, subuid and subgid files. The publisher decides when they are
+//! read again (`local_accounts`).
 
 use crate::name_set::NameSet;
 use crate::shells;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of local accounts, exact and in any spelling.
+//! Names of local accounts, exact and in any spelling. `locals` has their ids.
 
 use crate::domain_names::DomainNames;
 use roster_names::{fold, qualified_forms};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shells that the users of a domain may have, and the lines of shells(5).
+//! The shells that the users of a domain may have, and the lines of shells(5). `locals` reads the file.
 
 use roster_config::{AllowedShells, ShellRules};
 use std::collections::HashSet;

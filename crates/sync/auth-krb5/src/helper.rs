@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts the program `roster-krb5`, configures it, and sends it requests.
+//! Starts the program `roster-krb5`, configures it, and sends it requests. `roster_krb5_helper::ipc` has the messages,
+//! and `kdc_selection` the KDCs.
 
 use parking_lot::{Mutex, MutexGuard};
 use roster_config::{GssapiConfig, KeytabState, Krb5Config};

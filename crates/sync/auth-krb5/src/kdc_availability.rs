@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tracks whether any KDC is available, from the results of recent requests.
+//! Tracks whether any KDC is available, from the results of recent requests. This module sends nothing: `kdc_selection`
+//! decides with it which KDCs are queried.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;

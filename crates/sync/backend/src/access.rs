@@ -9,7 +9,9 @@ use super::offline_auth::{AccessFilter, OfflineAuth};
 use super::on_demand_fetch::OnDemandFetcher;
 use super::user_index::{self, UserIndex, UserLookupError};
 use parking_lot::Mutex;
-use roster_bus::interfaces::{AccessExplanation, LoginRequest, RuleExplanation, TraceContext};
+use roster_bus::interfaces::{
+    AccessExplanation, LoginRequest, NOT_DECIDED, RuleExplanation, TraceContext,
+};
 use roster_config::{AccessConfig as Rules, AccountCheck, DomainMode, filter_template};
 use roster_messages::{RequestNumber, log, table::login};
 use roster_provider::access::{
@@ -163,7 +165,7 @@ impl AccessControl {
 
 /// Explanation for a domain without logins through Roster.
 fn explain_elsewhere() -> AccessExplanation {
-    let verdict = "not decided here".to_owned();
+    let verdict = NOT_DECIDED.to_owned();
     let saw = "the domain has neither auth nor a table access; other PAM modules decide";
     let rule =
         RuleExplanation { rule: "auth".to_owned(), verdict: verdict.clone(), saw: saw.to_owned() };

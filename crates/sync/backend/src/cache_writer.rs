@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The durable cache of a backend. It is opened when the process begins, written shortly after each report, and opened
 //! again after a failed write. While the disk is full, the domain continues from memory. The sync cookies on the disk
-//! then stay as old as the entries there.
+//! then stay as old as the entries there. `engine` has the unwritten changes, and `roster_domain_cache` the format.
 
 use super::engine::{CacheOpenFault, Engine, LoadedCache};
 use roster_config::{DomainConfig, DomainMode, LdapConfig, NameCase, ProviderConfig, SearchBase};

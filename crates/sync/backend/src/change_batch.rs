@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports of a provider between two flushes. A batch is written to the cache as one transaction. It stays in memory
-//! for a while, so that the publisher can fetch changes instead of everything.
+//! for a while, so that the publisher can fetch changes instead of everything. `engine` fills it, and `cache_writer`
+//! writes it.
 
 use roster_domain_cache::{
     CacheError, CacheTransaction, EntryHeader, EntryKey, Rejection, SearchProgress,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A backend's interface on the bus.
+//! A backend's interface on the bus. It only converts calls and replies: `engine`, `auth` and `on_demand_fetch` do the
+//! work.
 
 use super::auth::{self, DomainAuthenticator, LoginService};
 use super::engine::{Engine, EngineStatus, OnDemandEntry, text_and_code};

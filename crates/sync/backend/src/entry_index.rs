@@ -94,13 +94,13 @@ impl MemberForms {
 /// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntrySlot {
-    /// Its key.
+    /// The entry's key.
     pub key: EntryKey,
-    /// Its kind.
+    /// The entry's kind.
     pub kind: CachedKind,
     /// Forms of member names, if it is a group.
     pub forms: MemberForms,
-    /// Its number.
+    /// The entry's number.
     pub number: u32,
     /// The number of the entry's reference in lists, by DN.
     pub reference: u32,

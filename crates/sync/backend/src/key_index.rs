@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of entries by a key that several entries may have: two users of one name, or two groups of one gid.
+//! `on_demand_cache` has the entries.
 
 use std::borrow::Borrow;
 use std::collections::hash_map::Entry as Place;

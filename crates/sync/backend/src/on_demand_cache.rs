@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cached entries of an on-demand domain: index by name, id and reference, and the times of their last reports.
+//! Cached entries of an on-demand domain: index by name, id and reference, and the times of their last reports. This
+//! module queries no directory: `on_demand_fetch` does.
 
 use super::entry_index::CachedKind;
 use super::key_index::KeyIndex;
@@ -48,19 +49,19 @@ fn is_recent(said: u64, since: u64, now: u64) -> bool {
 
 /// An entry that was queried.
 pub struct CachedEntry {
-    /// Its key.
+    /// The entry's key.
     pub key: EntryKey,
-    /// Its kind.
+    /// The entry's kind.
     pub kind: CachedKind,
-    /// Its name.
+    /// The entry's name.
     pub name: Box<[u8]>,
     /// uid or gid.
     pub id: u32,
-    /// Its reference in member lists, by DN.
+    /// The entry's reference in member lists, by DN.
     pub reference: u32,
     /// Reference of a user in member lists, by name.
     pub by_name: u32,
-    /// Its record.
+    /// The entry's record.
     pub record: Box<[u8]>,
     /// Numbers of a user's groups, if they were queried.
     pub groups: Option<Box<[u32]>>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Configuration of a backend.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct BackendRoleConfig {
-    /// Its domain.
+    /// The backend's domain.
     pub domain: config::DomainConfig,
     /// Content of the secret files in the domain's configuration.
     pub secrets: config::DomainSecrets,

@@ -104,10 +104,13 @@ pub struct AuthReply {
     pub blob: Vec<OwnedFd>,
 }
 
+/// Decision about the users of a domain without logins: other PAM modules decide.
+pub const NOT_DECIDED: &str = "not decided here";
+
 /// An access decision with its reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
 pub struct AccessExplanation {
-    /// The decision by name, see `roster_provider::access::AccessDecision`.
+    /// The decision by name, see `roster_provider::access::AccessDecision`, or [`NOT_DECIDED`].
     pub verdict: String,
     /// Whether access is allowed, perhaps after a change of the password.
     pub lets_in: bool,
@@ -169,7 +172,7 @@ pub struct RoleStatus {
     pub version: String,
     /// The sandbox in force, as text.
     pub sandbox: String,
-    /// Its log level.
+    /// The role's log level.
     pub log_level: String,
 }
 
@@ -303,7 +306,7 @@ pub trait Backend {
 /// State of a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
 pub struct DomainStatus {
-    /// Its name.
+    /// The domain's name.
     pub domain: String,
     /// `ldap` or `files`.
     pub provider: String,
@@ -345,11 +348,11 @@ pub struct DomainStatus {
     pub held_removals: u64,
     /// Reason why the files of credentials cannot be read or written, empty if they can.
     pub credentials_error: String,
-    /// Its code.
+    /// Code of `credentials_error`.
     pub credentials_code: String,
     /// Reason why the host's clock is not trusted, empty if it is.
     pub clock_error: String,
-    /// Its code.
+    /// Code of `clock_error`.
     pub clock_code: String,
     /// Number of the process's change log.
     pub epoch: u64,
@@ -357,15 +360,15 @@ pub struct DomainStatus {
     pub sequence: u64,
     /// Fault of the cache, empty without any.
     pub cache_error: String,
-    /// Its code.
+    /// Code of `cache_error`.
     pub cache_code: String,
     /// Reason why all logins are refused, empty if they are not.
     pub login_error: String,
-    /// Its code.
+    /// Code of `login_error`.
     pub login_error_code: String,
     /// Reason why logins lack the expected protection, empty if they have it.
     pub login_warning: String,
-    /// Its code.
+    /// Code of `login_warning`.
     pub login_warning_code: String,
 }
 
@@ -389,7 +392,7 @@ pub struct RejectedEntry {
 pub struct RejectionCount {
     /// Reason.
     pub reason: String,
-    /// Its code in the table of messages; empty for several reasons together.
+    /// The reason's code in the table of messages; empty for several reasons together.
     pub code: String,
     /// The fix with the values at hand; empty for that of the table.
     pub fix: String,
@@ -462,7 +465,7 @@ pub struct ServedUser {
 pub struct PublisherStatus {
     /// The file.
     pub snapshot: String,
-    /// Its generation, 0 before the first.
+    /// The snapshot's generation, 0 before the first.
     pub generation: u64,
     /// Time of its publication, in milliseconds since 1970.
     pub published_unix_ms: u64,
@@ -472,7 +475,7 @@ pub struct PublisherStatus {
     pub groups: u64,
     /// Members of all groups.
     pub memberships: u64,
-    /// Its length in bytes.
+    /// The snapshot's length in bytes.
     pub bytes: u64,
     /// Publications of this process.
     pub publications: u64,
@@ -503,7 +506,7 @@ pub struct PublisherStatus {
 /// Counts of a domain's entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
 pub struct PublishedDomain {
-    /// Its name.
+    /// The domain's name.
     pub domain: String,
     /// Whether the publisher has its entries.
     pub present: bool,
@@ -530,7 +533,7 @@ pub struct PublishedDomain {
 /// An entry in the publisher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
 pub struct EntryDetails {
-    /// Its domain.
+    /// The entry's domain.
     pub domain: String,
     /// Name.
     pub name: String,

@@ -130,7 +130,7 @@ const OFFLINE_KEYS: [&ConfigKey; 4] = [
     &keys::DOMAIN_PASSWORD_HASH_TIME.declared,
 ];
 
-/// What the keys of logins decide about binds.
+/// Effects of the keys of logins on binds.
 struct BindContext {
     /// Users' passwords are checked by binds.
     as_users: bool,

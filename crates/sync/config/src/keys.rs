@@ -327,7 +327,7 @@ pub(crate) fn duration(duration: Duration) -> String {
 pub enum KeyDefault {
     /// The key is required.
     Required,
-    /// This value, as in the file.
+    /// A value as in the file.
     Value(&'static str),
     /// A value that depends on other keys, with a description.
     Follows(&'static str),
@@ -397,7 +397,7 @@ pub enum ValueType {
 
 /// A Rust type of values.
 pub trait KeyType {
-    /// Its variant.
+    /// The type's variant.
     const TYPE: ValueType;
 }
 

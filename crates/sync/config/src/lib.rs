@@ -170,7 +170,7 @@ pub struct DomainConfig {
     pub private_groups: PrivateGroups,
     /// Home directory and shell of its users.
     pub overrides: HomeShellOverrides,
-    /// How its entries are served.
+    /// Rules for the entries that are served.
     pub serving: ServingConfig,
     /// Values of single entries.
     pub local_overrides: OverridesConfig,
@@ -271,7 +271,7 @@ pub struct AccessLists {
     pub allowed_users: Option<Vec<String>>,
     /// Members of these groups may log in, directly or through nested groups.
     pub allowed_groups: Option<Vec<String>>,
-    /// These users may not log in, independent of the other lists.
+    /// Users that may not log in, independent of the other lists.
     pub denied_users: Option<Vec<String>>,
     /// Members of these groups may not log in.
     pub denied_groups: Option<Vec<String>>,
@@ -335,7 +335,7 @@ pub struct Krb5Config {
     pub discover: bool,
     /// The keytab of this host.
     pub keytab: SecretFile,
-    /// When a KDC has to prove its identity by the keytab. Always, with a `fast_principal`.
+    /// Conditions for a KDC to prove its identity by the keytab. Always, with a `fast_principal`.
     pub validate: KdcValidation,
     /// Principal in the keytab. Its ticket armors each login. Without `@REALM` it belongs to `realm`.
     pub fast_principal: Option<String>,
@@ -373,7 +373,7 @@ pub struct OfflineConfig {
     pub hash_time: Duration,
 }
 
-/// How the entries of a domain are obtained.
+/// The way to obtain the entries of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DomainMode {
     /// The whole domain is mirrored.
@@ -385,7 +385,7 @@ pub enum DomainMode {
 /// The treatment of unknown names while no server of an on-demand domain replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhenAway {
-    /// Their lookups fail.
+    /// Lookups of unknown names fail.
     Wait,
     /// The next domains answer.
     Next,
@@ -579,7 +579,7 @@ pub const SEARCH_BASES_MAX: usize = 8;
 /// A base of searches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchBase {
-    /// Its DN.
+    /// The base's DN.
     pub base: String,
     /// The entries below that count.
     pub scope: SearchScope,
@@ -638,7 +638,7 @@ impl SearchScope {
 /// An attribute in which groups name their members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberAttribute {
-    /// Its name, lower case.
+    /// The attribute's name, lower case.
     pub name: String,
     /// The syntax of its values.
     pub values: MemberValues,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The text of search bases: their form in TOML, and the form of SSSD, which is refused with the text to write instead.
+//! `value_syntax` parses the DN, and `toml_section` the list.
 
 use crate::value_syntax;
 use crate::{SearchBase, SearchScope};

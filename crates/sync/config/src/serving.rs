@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How rosterd serves the entries of a domain: lists, empty home directories, and allowed shells.
+//! Rules by which rosterd serves the entries of a domain: lists, empty home directories, and allowed shells. `domain`
+//! parses the keys, and the publisher applies them.
 
 use serde::{Deserialize, Serialize};
 
 /// The file of login shells, shells(5).
 pub const ETC_SHELLS: &str = "/etc/shells";
 
-/// How the entries of a domain are served.
+/// Rules for the entries of a domain that are served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServingConfig {
     /// Enumerations such as `getent passwd` list the entries.
@@ -40,8 +41,8 @@ pub enum AllowedShells {
     /// All shells.
     #[default]
     Any,
-    /// Those in [`ETC_SHELLS`].
+    /// The shells in [`ETC_SHELLS`].
     EtcShells,
-    /// These absolute paths.
+    /// The listed absolute paths.
     Listed(Vec<String>),
 }

@@ -609,6 +609,12 @@ fn read_bases(
             }
         };
     }
+    if value.get_ref().as_array().is_none() {
+        let error = wrong_type("a DN, or a list of bases", value.get_ref());
+        let error = error.fix(format!("Write {key} = \"ou=people,dc=example,dc=com\"."));
+        errors.push((value.span(), error));
+        return None;
+    }
     let bases = read_elements(value, "bases", errors, read_base)?;
     let count = value.get_ref().as_array().map_or(0, |list| list.len());
     if !(1..=SEARCH_BASES_MAX).contains(&count) {
@@ -660,7 +666,9 @@ fn read_elements<T: PartialEq>(
         // The most common mistake is one value without brackets.
         let error = wrong_type(&format!("a list of {noun}"), value.get_ref());
         let error = match value.get_ref() {
-            single @ (DeValue::String(_) | DeValue::Integer(_)) => {
+            single @ DeValue::String(_) => error.fix(format!("Write [{}].", as_written(single))),
+            // Only a list of gids has numbers.
+            single @ DeValue::Integer(_) if noun == "gids" => {
                 error.fix(format!("Write [{}].", as_written(single)))
             }
             _ => error,

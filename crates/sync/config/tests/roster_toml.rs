@@ -514,6 +514,14 @@ fn each_mistake_has_its_remedy() {
             "fallback_home: %h is the directory's value, and this key applies to users without one. Remove %h. [RST-1052]",
         ),
         (
+            "group_base = 1",
+            "group_base: must be a DN, or a list of bases, and is a whole number. Write group_base = \"ou=people,dc=example,dc=com\". [RST-1017]",
+        ),
+        (
+            "member_attributes = 1",
+            "member_attributes: must be a list of attributes, and is a whole number. Write a value of the required type. roster.toml(5) lists the type of each key. [RST-1017]",
+        ),
+        (
             "allowed_shells = '/bin/bash'",
             "allowed_shells: must be a list of paths, and is a string. Write [\"/bin/bash\"]. [RST-1017]",
         ),

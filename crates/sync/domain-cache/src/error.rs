@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of the cache, distinguished by the necessary action.
+//! Errors of the cache, distinguished by the necessary action. `cache_writer` of the backend takes the action.
 
 use roster_messages::{Message, table::directory};
 use std::io::{self, ErrorKind};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens a cache in any state: missing, damaged, foreign, or crashing the process.
+//! Opens a cache in any state: missing, damaged, foreign, or crashing the process. `tables` reads and writes the
+//! contents.
 
 use crate::tables;
 use crate::{CACHE_FILE, CacheError, DomainCache, PAGE_CACHE_BYTES, QUARANTINED_MAX};
@@ -26,7 +27,7 @@ pub struct OpenedCache<T> {
 /// A file that was unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedFile {
-    /// Its present path.
+    /// The file's present path.
     pub path: PathBuf,
     /// The kind of the fault.
     pub fault: FileFault,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hashes of passwords: Argon2id, with a work factor that suits this host.
+//! Hashes of passwords: Argon2id, with a work factor that suits this host. `credentials` stores the strings.
 //!
 //! A hash is a PHC string with its parameters and its salt. The parameters of a stored string are checked against
 //! limits before any computation.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables and their encoding.
+//! The tables and their encoding. `open` opens and replaces the file.
 
 use crate::byte_reader::ByteReader;
 use crate::{CacheError, FORMAT};
@@ -38,7 +38,7 @@ pub struct EntryKey {
 /// The data of an entry beside its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
-    /// Its number, for as long as it exists.
+    /// The entry's number, for as long as it exists.
     pub number: u32,
     /// The kind, as the backend defines it.
     pub kind: u8,
@@ -59,7 +59,7 @@ pub struct EntryHeader {
 pub struct Rejection {
     /// A name for an administrator.
     pub name: String,
-    /// Its name in member lists if it is a group, otherwise empty.
+    /// The entry's name in member lists if it is a group, otherwise empty.
     pub reference: Vec<u8>,
     /// Code of the reason in the table of messages.
     pub code: Cow<'static, str>,

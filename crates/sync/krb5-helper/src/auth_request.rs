@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes one login, or one change of a password: the requests to the KDC and their order. Runs in a dedicated
-//! process, which ends with the reply.
+//! process, which ends with the reply. `server` starts the process and limits its time, and `libkrb5` makes the
+//! exchanges.
 
 use crate::libkrb5::{
     Ccache, ChangeReply, GrantedTicket, KerberosTicket, Keytab, LibraryContext, LibraryError,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One SASL GSSAPI bind (RFC 4752) from the tickets to the choice of the security layer. Runs in a dedicated process.
+//! `bind_server` starts it, and `seal_relay` encrypts the connection afterwards.
 
 use crate::gss::{ClientContext, GssError};
 use crate::libkrb5::{Ccache, Keytab, LibraryContext, LibraryError};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file format of a credential cache, version 4, as MIT Kerberos describes it ("Credential cache file format") and
 //! every implementation reads it. This module writes it, so that a ticket travels in its stored form; libkrb5 reads it.
+//! Caches in use are in `libkrb5::cache`.
 
 /// Usual limit of the bytes besides the ticket itself.
 pub const OTHER_BYTES_USUAL: usize = 2 << 10;
@@ -8,7 +9,7 @@ pub const OTHER_BYTES_USUAL: usize = 2 << 10;
 /// A principal's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrincipalName<'t> {
-    /// Its type, see RFC 4120.
+    /// The name's type, see RFC 4120.
     pub kind: i32,
     /// The realm.
     pub realm: &'t [u8],

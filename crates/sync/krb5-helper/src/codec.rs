@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Encodes fields in sequence: integers in big-endian order, bytes after their length. The decoder checks all fields,
-//! and the message bounds them.
+//! and the message bounds them. The messages are in `ipc`, `bind_ipc` and `session_ticket`.
 
 use zeroize::Zeroizing;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that are sound because this process has one thread: fork(2), clearenv(3), getpwuid(3); and alarm(2).
+//! Calls that are sound because this process has one thread: fork(2), clearenv(3), getpwuid(3); and alarm(2). `server`,
+//! `bind_server` and `session_ccache` decide when they are made.
 
 #![allow(unsafe_code)]
 

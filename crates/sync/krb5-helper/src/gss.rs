@@ -25,7 +25,7 @@ static PRINCIPAL_NAME: &[u8] = b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01";
 pub struct GssError {
     /// The code of libkrb5, if the mechanism reported one.
     pub code: i32,
-    /// Its text.
+    /// The error's text.
     pub text: String,
 }
 

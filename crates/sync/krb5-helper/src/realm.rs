@@ -15,7 +15,7 @@ const SERVER_BYTES_MAX: usize = NAME_BYTES_MAX + 8;
 /// A realm and its servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Realm {
-    /// Its name.
+    /// The realm's name.
     pub name: String,
     /// KDCs in order of preference, `HOST[:PORT]`.
     pub kdcs: Vec<String>,

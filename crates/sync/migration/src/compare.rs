@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares two sets of accounts: those of SSSD's cache, and those that Roster serves.
+//! Compares two sets of accounts: those of SSSD's cache, and those that Roster serves. `cache` reads the accounts of
+//! SSSD. This module makes no lookups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,7 +103,7 @@ impl Kind {
 /// A difference of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Its kind.
+    /// The difference's kind.
     pub kind: Kind,
     /// Name of the user or group.
     pub name: String,

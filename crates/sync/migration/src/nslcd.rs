@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Converts nslcd.conf into one domain.
+//! Converts nslcd.conf into one domain. `nslcd_lines` parses the lines, and `render` writes the result.
 //!
 //! Each option has a row in `OPTIONS`, or code in this file. An unknown option stops the conversion.
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The result of a conversion: keys of roster.toml, and the fate of each setting.
+//! The result of a conversion: keys of roster.toml, and the fate of each setting. `sssd` and `nslcd` fill it, and
+//! `render` writes it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ impl fmt::Display for Origin {
 /// The fate of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// These keys have its value, such as `domain.corp.uris`.
+    /// Keys of Roster have the setting's value, such as `domain.corp.uris`.
     Mapped {
         /// The keys.
         keys: Vec<String>,
@@ -32,7 +33,8 @@ pub enum Outcome {
         /// A sentence about Roster's behaviour.
         note: String,
     },
-    /// Its loss would admit users or serve entries that were excluded before, or the domain cannot be converted.
+    /// The loss of the setting would admit users or serve entries that were excluded before, or the domain cannot be
+    /// converted.
     Stopped {
         /// The reason, a clause.
         reason: String,
@@ -124,7 +126,7 @@ impl fmt::Debug for Password {
 /// One domain of the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainPlan {
-    /// Its name in roster.toml.
+    /// The domain's name in roster.toml.
     pub name: String,
     /// The section that it comes from.
     pub section: String,

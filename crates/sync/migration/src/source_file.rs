@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the files that the conversion starts from, with bounds on their number and size.
+//! Reads the files that the conversion starts from, with bounds on their number and size. The parsers are in `ini`,
+//! `nslcd_lines` and `krb5_conf`.
 
 use crate::syntax::{FILE_BYTES_MAX, SyntaxError};
 use roster_messages::CodedError;

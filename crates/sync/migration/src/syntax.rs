@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits and errors of all parsers of configurations.
+//! Limits and errors of all parsers of configurations. The grammars are in `ini`, `nslcd_lines` and `krb5_conf`.
 
 /// Limit of one file.
 pub(crate) const FILE_BYTES_MAX: usize = 1 << 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Values of roster.toml: TOML strings and lists, filters, templates.
+//! Values of roster.toml: TOML strings and lists, filters, templates. `render` writes them as a file.
 
 use roster_config::ldap_filter;
 

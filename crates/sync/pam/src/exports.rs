@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Entry points for libpam. Each call gets a handle and the arguments of the module in the stack.
+//! Entry points for libpam. Each call gets a handle and the arguments of the module in the stack. This module decides
+//! nothing: `service_functions` does the work.
 #![allow(unsafe_code)]
 
 use crate::options::ModuleOptions;

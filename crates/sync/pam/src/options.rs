@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The arguments of the module in a stack, and the flags of the call.
+//! The arguments of the module in a stack, and the flags of the call. `service_functions` and `pam_user` apply them.
 #![forbid(unsafe_code)]
 
 use core::ffi::{CStr, c_int};
@@ -96,7 +96,7 @@ pub enum DomainList {
     Names {
         /// The text of the argument.
         bytes: [u8; ORIGIN_BYTES_MAX],
-        /// Its length.
+        /// The text's length.
         len: usize,
     },
     /// The argument is empty or too long, so no user counts.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libpam's handle: items, the conversation, the log.
+//! libpam's handle: items, the conversation, the log. This module decides nothing: `service_functions` calls it.
 #![allow(unsafe_code)]
 
 use crate::return_codes::PamCode;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The user of a PAM call. Rejects local users and impossible names before the responder is queried. Logs and shows
-//! messages with the options of the call.
+//! messages with the options of the call. `service_functions` sends the query.
 #![forbid(unsafe_code)]
 
 use crate::local_users::is_local;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The service functions of PAM: each finds the user, queries the responder, shows messages, and returns a code.
+//! `responder_client` sends the query, and `return_codes` maps the result to the code.
 #![forbid(unsafe_code)]
 
 use crate::options::{CredentialAction, ModuleOptions};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keys of entries as values of an attribute: how servers spell them, and how this crate parses them.
+//! Keys of entries as values of an attribute: how servers spell them, and how this crate parses them. `schema` parses
+//! the other attributes.
 
 use crate::ber::BerError;
 use crate::error::LdapError;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of one server, worded for an administrator.
+//! Errors of one server, worded for an administrator. `server_selection` decides when the server is tried again.
 
 use crate::ber::BerError;
 use crate::message::code;
@@ -87,7 +87,7 @@ pub enum LdapError {
     /// An entry without a permanent key.
     #[error("entry {dn} has no readable {attribute}")]
     MissingKey {
-        /// Its DN.
+        /// The entry's DN.
         dn: String,
         /// The attribute of the key.
         attribute: String,

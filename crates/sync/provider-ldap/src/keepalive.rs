@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keepalives: small searches that distinguish a quiet server from a dead one.
+//! Keepalives: small searches that distinguish a quiet server from a dead one. `track::server_liveness` decides when
+//! one is sent.
 
 use crate::connection::{ConnectionSettings, LdapConnection};
 use crate::error::LdapError;

@@ -127,7 +127,7 @@ pub enum LdapRequest<'a> {
     SimpleBind {
         /// The bind DN. Empty for an anonymous bind.
         dn: &'a str,
-        /// Its password.
+        /// The identity's password.
         password: &'a [u8],
     },
     /// SASL EXTERNAL bind with the identity of the connection.
@@ -366,7 +366,7 @@ pub struct LdapResponse<'a> {
     pub id: u32,
     /// The operation.
     pub operation: ResponseOperation<'a>,
-    /// Its controls.
+    /// The response's controls.
     pub controls: ResponseControls<'a>,
 }
 
@@ -591,7 +591,7 @@ pub const CHANGE_MOVE: u32 = 8;
 pub struct SyncState<'a> {
     /// State of the entry.
     pub state: SyncEntryState,
-    /// Its permanent key.
+    /// The entry's permanent key.
     pub uuid: [u8; 16],
     /// The cookie after this entry.
     pub cookie: Option<&'a [u8]>,
@@ -632,7 +632,7 @@ pub enum SyncInfo<'a> {
         cookie: Option<&'a [u8]>,
         /// The entries are gone.
         deleted: bool,
-        /// Their keys.
+        /// The keys of the entries.
         uuids: Uuids<'a>,
     },
 }
@@ -685,7 +685,7 @@ impl Iterator for Uuids<'_> {
 /// An entry as the server sent it.
 #[derive(Clone, Copy, Debug)]
 pub struct RawEntry<'a> {
-    /// Its DN.
+    /// The entry's DN.
     pub dn: &'a [u8],
     attributes: &'a [u8],
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The searches that mirror a domain, and the kind of each entry that they find.
+//! The searches that mirror a domain, and the kind of each entry that they find. This module sends nothing: the tracks
+//! in `track` do.
 
 use crate::ber::BerError;
 use crate::filter::EncodedFilter;
@@ -68,7 +69,7 @@ pub struct EntryKind {
 /// One search of a mirror.
 #[derive(Clone, Debug)]
 pub struct MirrorSearch {
-    /// Its number.
+    /// The search's number.
     pub id: SearchId,
     /// The kind of entries.
     pub kind: SearchKind,

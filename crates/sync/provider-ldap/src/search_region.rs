@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The regions of a directory that a domain's searches cover. A configured base is a DN with a scope. Bases may overlap:
-//! the most specific region then has an entry, so that each entry belongs to one search.
+//! The regions of a directory that a domain's searches cover. A configured base is a DN with a scope. Bases may
+//! overlap: the most specific region then has an entry, so that each entry belongs to one search. `search` has the
+//! searches.
 //!
 //! The filter of a region also admits all entries that the bases around it admit there.
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order in which servers are tried, and the waits between two rounds.
+//! The order in which servers are tried, and the waits between two rounds. This module opens no connection:
+//! `connection` does.
 
 use hickory_resolver::TokioResolver;
 use hickory_resolver::net::{DnsError, NetError};

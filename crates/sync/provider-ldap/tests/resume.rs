@@ -52,7 +52,7 @@ fn a_cookie_brings_what_changed_meanwhile_and_nothing_else() {
             names(book) == ["alice", "carol", "dave"] && book.users()["alice"].shell == "/bin/zsh"
         });
         assert_eq!(mirror.book.ends().len(), 2);
-        assert!(mirror.book.puts() - before <= 2, "only what changed was sent");
+        assert!(mirror.book.puts() - before <= 2, "only changed entries were sent");
     }
 }
 

@@ -61,7 +61,7 @@ pub enum FilterOutcome {
     Cached {
         /// The earlier result.
         matched: bool,
-        /// Its age.
+        /// The result's age.
         age: Duration,
     },
     /// The directory is unavailable, and an earlier result is unknown or too old.

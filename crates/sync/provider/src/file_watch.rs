@@ -34,12 +34,12 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 /// Limit of the symbolic links on the path to a file.
 const LINKS_MAX: usize = 16;
 
-/// How files changed.
+/// The kind of a change of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileChange {
     /// Complete files were put in their place, or only attributes changed.
     Replaced,
-    /// They were written and may still be incomplete, or that is unknown.
+    /// Files were written and may still be incomplete, or that is unknown.
     Written,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Users and groups from passwd(5) and group(5) text.
+//! Users and groups from passwd(5) and group(5) text. `file_watch` reports changes, and `stable_file` decides when a
+//! file is complete.
 //!
 //! Reports the entries that glibc `files` would serve from the same text, and names the lines that it would skip. The
 //! files are read again after possible changes. Replaced files are read at once, and written files after they are

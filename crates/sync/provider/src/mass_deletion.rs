@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decides whether removals are applied or wait for an administrator. Pure: time is an argument.
+//! Decides whether removals are applied or wait for an administrator. Pure: time is an argument, and the backend's
+//! `engine::removal` applies them.
 //!
 //! A directory that was restored empty, a mistyped base, or an access rule that hides half of the users looks like many
 //! deletions. Removals beyond a share of the users, or of the groups, wait for an approval. The share of
@@ -11,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Removals within this time count together, because a fault may come entry by entry.
 pub const WINDOW: Duration = Duration::from_secs(600);
-/// This number of reported removals is never held. In a small domain it is normal.
+/// Reported removals that are never held. In a small domain this number is normal.
 const NAMED_MAX: u64 = 9;
-/// This number of missing entries is removed without an approval in a domain of any size.
+/// Missing entries that are removed without an approval in a domain of any size.
 const MISSING_MAX: u64 = 3;
 /// Share of missing entries that is removed without an approval.
 const MISSING_SHARE: f64 = 0.02;
@@ -24,9 +25,9 @@ const MOMENTS_MAX: usize = 1_000;
 /// The decision about removals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalDecision {
-    /// They are applied.
+    /// The removals are applied.
     Allow,
-    /// They wait for an approval.
+    /// The removals wait for an approval.
     Hold,
 }
 
@@ -34,7 +35,7 @@ pub enum RemovalDecision {
 #[derive(Debug)]
 pub struct RemovalGuard {
     share: f64,
-    /// This number of removals is never held.
+    /// Number of removals that is never held.
     always_allowed: u64,
     recent: VecDeque<(Instant, u64)>,
 }

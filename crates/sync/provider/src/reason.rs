@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reason of a state, a rejection or a refusal: its row of the table of codes, and a text with the values at hand.
+//! The rows are in `roster_messages::table`.
 
 use roster_messages::Message;
 use std::fmt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks that files were unchanged for a while when they were read. A write in place truncates a file and fills it
 //! piece by piece. A read in between shows fewer accounts or other ones: `staff:x:60012:u12` cut is `staff:x:6001`, and
-//! cut a little later it contains u1.
+//! cut a little later it contains u1. `file_watch` reports when a file may have changed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The publisher's interface on the bus.
+//! The publisher's interface on the bus. This module decides nothing: `on_demand` and `state` have the replies.
 
 use super::PublisherTasks;
 use super::on_demand::{LookupReply, LookupRequest, RequestLookup, Unavailable, find_user, lookup};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fetches the state of one domain from its backend, at the start and after each change.
+//! Fetches the state of one domain from its backend, at the start and after each change. `domain_model` applies the
+//! image, and `domain_image` of `roster-bus` has the format.
 
 use super::PublisherTasks;
 use super::state::{DeferReason, ImageOutcome};

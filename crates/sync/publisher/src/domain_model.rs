@@ -95,7 +95,7 @@ pub struct DomainModel {
     private: PrivateGroupIndex,
 }
 
-/// What private groups depend on. Empty in a domain without private groups.
+/// Data for private groups. Empty in a domain without private groups.
 #[derive(Clone, Default)]
 struct PrivateGroupIndex {
     kind: PrivateGroups,

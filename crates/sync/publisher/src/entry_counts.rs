@@ -4,7 +4,7 @@
 use roster_snapshot::Snapshot;
 use std::collections::BTreeMap;
 
-/// How many entries of a domain are served.
+/// Numbers of a domain's entries that are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryCounts {
     /// Users.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The snapshot that is in place when the publisher starts.
+//! The snapshot that is in place when the publisher starts. `last_snapshot` has the entries of a domain whose backend
+//! is missing.
 
 use super::disk;
 use super::entry_counts::{EntryCounts, ServedCounts, counts_of_snapshot};
@@ -17,7 +18,7 @@ use std::path::Path;
 pub(super) struct ExistingSnapshot {
     /// The counts that count as served.
     pub(super) served: ServedCounts,
-    /// Its bytes, unless another program wrote them.
+    /// The snapshot's bytes, unless another program wrote them.
     pub(super) previous: Option<Vec<u8>>,
     /// The snapshot's identity, if this publisher's last process wrote it.
     pub(super) own: Option<CurrentSnapshot>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recent failed lookups of programs, for the status. A directory can answer its keepalives and fail every search.
+//! `on_demand` makes the lookups.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A snapshot in memory.
 #[derive(Clone)]
 pub struct LastSnapshot {
-    /// Its bytes.
+    /// The snapshot's bytes.
     pub bytes: Arc<Vec<u8>>,
 }
 

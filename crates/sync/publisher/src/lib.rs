@@ -155,7 +155,7 @@ struct PublicationProgress {
 
 /// The copies of the snapshot in memory.
 struct SnapshotCopies {
-    /// Their directory.
+    /// The directory of the copies.
     dir: Option<PathBuf>,
     /// Held while copies are made or removed.
     lock: Mutex<()>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lookup results that are newer than the fetched state. The model has them already. A state that the backend assembled
-//! before them would remove them for a moment. The publisher therefore applies them on top of it, until it fetches a
-//! state that contains them.
+//! Lookup results that are newer than the fetched state. The model (`domain_model`) has them already. A state that the
+//! backend assembled before them would remove them for a moment. The publisher therefore applies them on top of it,
+//! until it fetches a state that contains them.
 
 use super::domain_model::DomainModel;
 use roster_bus::domain_image::{ImageDecodeError, Record, Records};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory limit of a domain in the publisher. A hijacked backend could otherwise send users and memberships until the
-//! memory of all domains is exhausted.
+//! memory of all domains is exhausted. `domain_model` rejects an image that exceeds it.
 
 use super::model_entry::{ModelEntry, NO_REFERENCES};
 use roster_bus::domain_image::{IMAGE_BYTES_MAX, NO_REFERENCE, Record};

@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub struct MergedEntry<'a, T> {
     /// Position of its domain.
     pub domain: usize,
-    /// Its number there.
+    /// The entry's number there.
     pub number: u32,
     /// The entry.
     pub entry: Admitted<'a, T>,
@@ -49,7 +49,7 @@ pub struct MergedDomains<'a> {
 /// A domain, and the rules for it.
 #[derive(Clone, Copy)]
 pub struct DomainSource<'a> {
-    /// Its entries.
+    /// The domain's entries.
     pub domain: &'a DomainModel,
     /// Rules for the entries that may be served.
     pub rules: &'a Rules,

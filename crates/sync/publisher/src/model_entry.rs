@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Users and groups as a backend sends them, with the local overrides.
+//! Users and groups as a backend sends them, with the local overrides. `roster_admission` decides whether they are
+//! served.
 
 use roster_admission::{AsGroup, AsUser, OverriddenFields};
 use roster_bus::domain_image::{self, NO_REFERENCE};

@@ -508,7 +508,7 @@ impl LookupSource for RequestLookup<'_> {
 }
 
 impl RequestLookup<'_> {
-    /// Queries one domain for many entries, except those with a negative entry, and applies its records.
+    /// Queries one domain for many entries, except entries with a negative reply, and applies its records.
     async fn query_unknown(
         &self,
         domain: usize,

@@ -22,7 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Identity of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotIdentity {
-    /// Its generation.
+    /// The snapshot's generation.
     pub generation: u64,
     /// Checksum of all its bytes.
     pub checksum: u64,
@@ -75,7 +75,7 @@ impl SnapshotStamp {
 /// The snapshot in place.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrentSnapshot {
-    /// Its identity.
+    /// The snapshot's identity.
     pub identity: SnapshotIdentity,
     /// Stamp of the file when it was last found intact; `None` if the file had been replaced by then.
     pub stamp: Option<SnapshotStamp>,

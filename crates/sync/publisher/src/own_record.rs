@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// The file's name.
 pub const FILE: &str = "roster.own";
-/// Its mode, as for the snapshot.
+/// The file's mode, as for the snapshot.
 const MODE: u32 = 0o644;
 /// Largest number of snapshots in the file: the present one and the next.
 const SNAPSHOTS_MAX: usize = 2;

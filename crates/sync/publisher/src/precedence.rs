@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of ownership when several domains have a name or an id, mirrored or on demand, and of group members. The
-//! result follows the rule in any order of queries.
+//! result follows the rule in any order of queries. The rule is in `merge` and `name_owners`.
 
 use super::local_overrides::DomainOverrides;
 use super::model_entry::ModelEntry;

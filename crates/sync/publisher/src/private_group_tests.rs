@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of private groups, mirrored and on demand. The results follow the rule in any order of queries.
+//! Tests of private groups, mirrored and on demand. The results follow the rule in any order of queries. The rule is in
+//! `merge`.
 
 use super::local_overrides::DomainOverrides;
 use super::on_demand::{

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts of a publication for the status: served entries, and rejected entries with their reasons.
+//! Counts of a publication for the status: served entries, and rejected entries with their reasons. `rejections` has
+//! the rejected entries themselves.
 
 use super::merge::MergedDomains;
 use roster_admission::Refusal;

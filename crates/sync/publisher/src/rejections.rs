@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports on the publisher's entries: rejected ones with counts and reasons, and the details of a name.
+//! `roster_admission` and `merge` decide about them.
 
 use super::domain_model::private_group_owner;
 use super::model_entry::{ModelEntry, ModelGroup, ModelUser};

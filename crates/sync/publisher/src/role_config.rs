@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of the configuration that the monitor sends to the publisher.
+//! The part of the configuration that the monitor sends to the publisher. `roster_config` parses it.
 
 use roster_config as config;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct PublisherRoleConfig {
 /// Limits and rules of a domain.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct DomainRules {
-    /// Its name.
+    /// The domain's name.
     pub name: String,
     /// Smallest accepted uid and gid.
     pub min_id: u32,
@@ -41,7 +41,7 @@ pub struct DomainRules {
     pub private_groups: config::PrivateGroups,
     /// On demand: interval at which the groups behind private groups are queried again.
     pub refresh: Duration,
-    /// How its entries are served.
+    /// Rules for the entries that are served.
     pub serving: config::ServingConfig,
 }
 

@@ -68,7 +68,7 @@ impl DeferReason {
 
 /// One domain.
 pub struct DomainState {
-    /// Its name.
+    /// The domain's name.
     pub name: String,
     /// Whether the backend mirrors the directory or queries it on demand.
     pub mode: DomainMode,
@@ -168,9 +168,9 @@ pub enum ImageOutcome {
 pub struct Invalidation {
     /// Everything.
     pub all: bool,
-    /// These users.
+    /// Names of users.
     pub users: Vec<Vec<u8>>,
-    /// These groups.
+    /// Names of groups.
     pub groups: Vec<Vec<u8>>,
 }
 

@@ -81,7 +81,7 @@ pub struct PamRoleConfig {
 /// Login configuration of a domain.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoginDomain {
-    /// Its name.
+    /// The domain's name.
     pub name: String,
     /// Whether the domain authenticates its users.
     pub authenticates: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit statuses, from sysexits.h if it has one.
+//! Exit statuses, from sysexits.h if it has one. `process` exits with them.
 
 use crate::error_code::CodedErrors;
 

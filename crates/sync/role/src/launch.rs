@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interface between the monitor and a role's process: standard input and the exit message.
+//! The interface between the monitor and a role's process: standard input and the exit message. `process` reads the
+//! input. The monitor's `spawn` writes it.
 
 use crate::error_code::WithCode;
 use roster_config::LogConfig;

@@ -132,7 +132,7 @@ fn is_stderr_the_journal() -> bool {
     stat.is_ok_and(|stat| device.parse() == Ok(stat.dev()) && inode.parse() == Ok(stat.ino()))
 }
 
-/// Writes events, counts those with a code, and keeps the last debug lines.
+/// Writes events, counts events that have a code, and stores the last debug lines.
 struct LogLayer {
     writer: LogWriter,
     /// Position in [`LEVELS`].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers of requests: each request that a role receives from a program or an administrator gets one, and the log lines
-//! of all roles that work on it have it.
+//! Numbers of requests: each request that a role receives from a program or an administrator gets one, and the log
+//! lines of all roles that work on it have it. `roster_messages` has the number of the current request.
 
 use crate::usdt_probes::next_trace_number;
 use roster_messages::RequestNumber;

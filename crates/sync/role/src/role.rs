@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interface between a role's code and the process around it.
+//! The interface between a role's code and the process around it. `process` runs the role, and `launch` has its input.
 
 use crate::directories::SNAPSHOT_DIR;
 use crate::error_code::WithCode;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The object of a role on the bus: status, metrics, log level, stop.
+//! The object of a role on the bus: status, metrics, log level, stop. `logging` has the level, and `metrics` the
+//! counters. Calls that only one role serves are in its crate.
 
 use crate::clock::unix_seconds;
 use crate::logging::LogLevel;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The single thread of a role, and protection from slow close(2) calls.
+//! The single thread of a role, and protection from slow close(2) calls. `process` runs the role in it.
 
 use roster_fd_passing::deferred_close;
 use std::io;

@@ -3,7 +3,7 @@
 
 use roster_cli_docs::ManPage;
 
-/// Its options come from [`crate::args`].
+/// The page. Options come from [`crate::args`].
 pub const PAGE: ManPage = ManPage {
     name: "rosterd",
     section: "8",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The roles by name: their configurations, and the code that runs each.
+//! The roles by name: their configurations, and the code that runs each. `process_plan` makes the configurations, and
+//! `roster_role` runs a role.
 
 use roster_backend::{BackendRole, BackendRoleConfig};
 use roster_messages::{CodedError, table::daemon};
@@ -40,7 +41,7 @@ pub enum RoleConfig {
 pub struct BusRoleConfig {
     /// The executable.
     pub program: PathBuf,
-    /// Its configuration.
+    /// The bus's configuration.
     pub config: PathBuf,
 }
 

@@ -238,7 +238,7 @@ fn a_role_that_ends_leaves_word_of_why() {
     let cache = fs::File::create(daemon.path("state/domains/lab/cache.redb")).unwrap();
     flock(&cache, FlockOperation::LockExclusive).unwrap();
     daemon.launch();
-    let ended = poll_until("the back-end to end", || {
+    let ended = poll_until("the backend to end", || {
         let roles = daemon.status()?.roles;
         let lab = roles.into_iter().find(|role| role.role == "backend:lab")?;
         Some(lab.last_end).filter(|end| !end.is_empty())
@@ -269,7 +269,7 @@ fn a_change_restarts_whom_it_concerns() {
     daemon.configure(&["lab", "third"], "");
     reload(&daemon).unwrap();
     daemon.replaced("publisher", publisher);
-    poll_until("the back-end of a domain that is gone ends", || {
+    poll_until("the backend of a domain that is gone ends", || {
         daemon.role("backend:corp").is_none().then_some(())
     });
     running("backend:third");
@@ -289,7 +289,7 @@ fn a_domain_that_is_gone_stays_gone_when_the_bus_dies_meanwhile() {
     let bus = daemon.running("bus");
     signal(bus, Signal::KILL);
     daemon.replaced("bus", bus);
-    poll_until("the back-end ends", || daemon.role("backend:corp").is_none().then_some(()));
+    poll_until("the backend ends", || daemon.role("backend:corp").is_none().then_some(()));
     assert!(!lives(corp));
     daemon.wait_for_log(&format!("in time; sending SIGKILL [{ROLE_STOP_TIMEOUT}]"));
     daemon.wait_until_all_run();
@@ -567,7 +567,7 @@ fn removed_sockets_are_there_again() {
     fs::remove_dir_all(daemon.path("run")).unwrap();
     daemon.replaced("bus", before);
     daemon.wait_until_all_run();
-    poll_until("metrics in the new folder", answers);
+    poll_until("metrics in the new directory", answers);
 }
 
 #[test]
@@ -612,7 +612,7 @@ fn removed_state_folders_are_made_again() {
         fs::rename(daemon.path("state").join(folder), daemon.path(&format!("old-{folder}")))
             .unwrap();
     }
-    poll_until("a snapshot in the new folder", || snapshot.exists().then_some(()));
+    poll_until("a snapshot in the new directory", || snapshot.exists().then_some(()));
     let before = daemon.running("backend:lab");
     signal(before, Signal::KILL);
     daemon.replaced("backend:lab", before);

@@ -590,7 +590,7 @@ fn as_the_publisher() {
         let backend = backend_proxy(&connection, "lab").await;
         assert!(is_denied(backend.confirm().await), "confirmed a deletion");
         let status = backend.status().await;
-        assert!(status.is_ok(), "may not ask a back-end: {status:?}");
+        assert!(status.is_ok(), "may not ask a backend: {status:?}");
     });
 }
 

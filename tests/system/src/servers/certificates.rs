@@ -89,7 +89,7 @@ impl TestCertificates {
         self.dir.join(which.name()).with_extension("pem")
     }
 
-    /// Its key.
+    /// The certificate's key.
     #[must_use]
     pub fn key(&self, which: ServerCertificate) -> PathBuf {
         self.dir.join(which.name()).with_extension("key")

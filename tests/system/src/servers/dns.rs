@@ -21,11 +21,11 @@ const START_WITHIN: Duration = Duration::from_secs(30);
 pub struct SrvRecord<'a> {
     /// The host.
     pub host: &'a str,
-    /// Its port.
+    /// The server's port.
     pub port: u16,
     /// Lower is tried first.
     pub priority: u16,
-    /// Its share of first attempts among servers of one priority.
+    /// The server's share of first attempts among servers of one priority.
     pub weight: u16,
 }
 

@@ -230,7 +230,8 @@ impl Ds389 {
         self.offline("ldif2db", "-i", &text);
     }
 
-    /// Its name must be unique on the machine: the server names a semaphore in /dev/shm after it.
+    /// The instance's configuration. The name must be unique on the machine: the server names a semaphore in /dev/shm
+    /// after it.
     fn config(&self) -> PathBuf {
         let name = self.dir.path().file_name().expect("a temporary folder has a name");
         self.dir.path().join(name)

@@ -153,7 +153,7 @@ impl Kdc {
         fs::write(self.path("krb5.conf"), krb5).expect("write krb5.conf");
     }
 
-    /// Its address.
+    /// The KDC's address.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
@@ -165,7 +165,7 @@ impl Kdc {
         format!("127.0.0.1:{}", self.kpasswd_port)
     }
 
-    /// Its process.
+    /// The KDC's process.
     ///
     /// # Panics
     /// Never: it runs from the start on.
@@ -173,7 +173,7 @@ impl Kdc {
         self.process.as_mut().expect("it was started")
     }
 
-    /// Its log of requests so far.
+    /// The KDC's log of requests so far.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(self.path("log")).unwrap_or_default();

@@ -50,7 +50,7 @@ const ADMIN_PASSWORD: &str = "may do anything";
 /// Longest start and stop of a server on a busy machine.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
-/// How groups name their members.
+/// The way in which groups name their members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
     /// By user name.
@@ -79,10 +79,10 @@ pub trait DirectoryServer {
     /// `ldap://127.0.0.1:PORT`.
     fn uri(&self) -> String;
 
-    /// Its naming context.
+    /// The server's naming context.
     fn base(&self) -> &str;
 
-    /// How its groups name their members.
+    /// The way in which the server's groups name their members.
     fn schema(&self) -> Schema;
 
     /// Whether the server itself puts member lists right when an entry takes another name.

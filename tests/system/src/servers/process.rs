@@ -36,7 +36,7 @@ impl ServerProcess {
         Self { child, log: log.to_owned() }
     }
 
-    /// Its process id.
+    /// The process's process id.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
@@ -47,12 +47,12 @@ impl ServerProcess {
         self.child.try_wait().expect("look after the child").is_none()
     }
 
-    /// Its exit code, if it has ended.
+    /// The process's exit code, if it has ended.
     pub fn exit_code(&mut self) -> Option<i32> {
         self.child.try_wait().expect("look after the child")?.code()
     }
 
-    /// Its output so far.
+    /// The process's output so far.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()

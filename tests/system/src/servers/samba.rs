@@ -91,7 +91,7 @@ impl Samba {
         self.process.as_mut().expect("it was started")
     }
 
-    /// Its log.
+    /// The server's log.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.as_ref().map(ServerProcess::log).unwrap_or_default()

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// The kind of server that a test needs.
 #[derive(Clone, Debug)]
 pub struct SlapdOptions {
-    /// How groups name their members.
+    /// The way in which groups name their members.
     pub schema: Schema,
     /// Lines of slapd.conf with further schemas.
     pub schemas: String,

@@ -61,7 +61,7 @@ const STACK: &str = "auth required pam_sss.so\naccount required pam_sss.so\npass
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// It ends when it is dropped.
+/// The daemon of SSSD, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct Sssd {
     process: ServerProcess,
@@ -163,7 +163,7 @@ impl Sssd {
         run(command.args(["sss", user]).args(operations).stdin(stdin_with_lines(lines)))
     }
 
-    /// Its sssd.conf.
+    /// The daemon's sssd.conf.
     #[must_use]
     pub fn conf(&self) -> PathBuf {
         self.folder.path().join("etc/sssd/sssd.conf")

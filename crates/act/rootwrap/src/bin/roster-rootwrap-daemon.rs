@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `roster-rootwrap-daemon`: starts the daemon for clients of oslo.rootwrap, or with `--native` that of roster-exec.
-//! The library has both.
+//! This file parses options. `oslo::daemon` and `exec_daemon::daemon` of the library serve.
 
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ const FAILED: u8 = 1;
 #[command(
     name = "roster-rootwrap-daemon",
     version,
+    max_term_width = 80,
     args_conflicts_with_subcommands = true,
     after_long_help = man_pages::DAEMON.after_help()
 )]
@@ -33,7 +34,7 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// The rootwrap.conf
+    /// Read this rootwrap.conf
     #[arg(
         value_name = "CONF",
         value_hint = ValueHint::FilePath,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Differences between compat and strict mode, one for each rule, derived from the rule alone.
+//! Differences between compat and strict mode, one for each rule, derived from the rule alone. `evaluate` decides about
+//! single commands.
 //!
 //! docs/reference/rootwrap-differences.md lists all differences. This module leaves out differences of every command,
 //! such as the environment.
@@ -22,9 +23,9 @@ use std::path::Path;
 pub struct ModeDifference {
     /// The rule with its file and line.
     pub rule: String,
-    /// Its effect in compat mode.
+    /// The rule's effect in compat mode.
     pub compat: String,
-    /// Its effect in strict mode.
+    /// The rule's effect in strict mode.
     pub strict: String,
 }
 

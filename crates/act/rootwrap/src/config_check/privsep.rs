@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Warnings about `privsep-helper`: strict mode refuses it unless a filter allows it.
+//! Warnings about `privsep-helper`: strict mode refuses it unless a filter allows it. `evaluate` decides about
+//! commands; this module only predicts it for `config_check`.
 
 use crate::diagnostic::warning;
 use crate::filters::{FilterClass, FilterRule};

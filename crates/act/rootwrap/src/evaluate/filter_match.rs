@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The match of a rule with the words of a command, for each class of filters. The parent module decides.
+//! The match of a rule with the words of a command, for each class of filters. `kill_command` and `ip_command` parse
+//! the commands of two classes. The parent module decides.
 
 use super::{
     Evaluation, KillRequest, MismatchReason, ResolveError, ip_command, is_dangerous, is_safe_value,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Uid, gid and supplementary groups of a process: lookup through the C library, and the change of this thread to them.
+//! `setuid_stage` decides when they change, and `evaluate` which user a command gets.
 
 use nix::unistd::User;
 use roster_messages::CodedError;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits of a command for setrlimit(2).
+//! Limits of a command for setrlimit(2). `exec_toml` has their values, and `setuid_stage` applies them before the
+//! command starts.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The request to a stage, as bytes. Strings have a length and lists a count before them, as 32-bit little-endian
-//! numbers. Sender and receiver are the same executable.
+//! numbers. Sender and receiver are the same executable. `setuid_stage` does the work of a request.
 
 use super::credentials::Credentials;
 use super::rlimits::CommandRlimit;

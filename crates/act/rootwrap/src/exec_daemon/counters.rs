@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters of the daemon. The record of a command's end has their values.
+//! Counters of the daemon. `audit_record` writes their values into the record of a command's end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

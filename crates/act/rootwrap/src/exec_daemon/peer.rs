@@ -46,10 +46,10 @@ fn may_enter(uid: u32, gids: &[u32], directory: &OwnedFd) -> bool {
 pub(super) struct PeerProcess {
     pub(super) uid: u32,
     pub(super) pid: i32,
-    /// Its executable at the time of the connection, if it was readable.
+    /// The peer's executable at the time of the connection, if it was readable.
     pub(super) executable: Option<PathBuf>,
     pidfd: OwnedFd,
-    /// Its directory in /proc.
+    /// The peer's directory in /proc.
     proc_dir: PathBuf,
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const COMMAND_WAIT: Duration = Duration::from_secs(10);
 /// Limit of closed connections with running threads.
 const CLOSING_MAX: usize = 64;
-/// Their limit for one user.
+/// Limit of closed connections with running threads for one user.
 const CLOSING_PER_USER_MAX: usize = CLOSING_MAX / 2;
 /// Larger requests count against the limits of bytes.
 const SMALL_BYTES: usize = 64 << 10;

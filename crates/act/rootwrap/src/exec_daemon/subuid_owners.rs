@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Owners of uids for the limits of the daemon: subuid(5) may give one user thousands of uids. Rules and rights still
-//! apply to each uid.
+//! apply to each uid. `resource_limits` counts the connections and commands of an owner.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

@@ -37,9 +37,9 @@ pub struct TransferLimits {
 pub struct CommandOutput {
     /// The return code of Python's subprocess: negative after a signal.
     pub code: i32,
-    /// Its standard output.
+    /// The command's standard output.
     pub stdout: OutputBuffer,
-    /// Its standard error.
+    /// The command's standard error.
     pub stderr: OutputBuffer,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The socket of the daemon in a new directory, which is removed with it. The daemon locks the directory as long as it
-//! lives. The next daemon removes unlocked ones of killed daemons.
+//! lives. The next daemon removes unlocked ones of killed daemons. `oslo::daemon` accepts connections, and
+//! `hmac_handshake` identifies a client.
 
 use crate::access_list::{AccessList, READ_WRITE};
 use roster_fd_passing::refuse_descriptors;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversion between bytes and JSON text as in Python: a byte 0xNN outside of UTF-8 becomes the surrogate U+DCNN
-//! (`surrogateescape`). Both directions are exact, and continue at any byte of the input.
+//! (`surrogateescape`). Both directions are exact, and continue at any byte of the input. This module knows no request:
+//! `request` and `output_buffer` do.
 
 /// A receiver of encoded text.
 pub trait TextSink {

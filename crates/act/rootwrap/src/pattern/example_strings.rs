@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Example texts that an expression probably matches. Look-around is ignored, or its text is put before the rest, so
-//! the caller has to test an example.
+//! the caller has to test an example. The parent module tests it with `matcher`.
 
 use super::parse::{CharSet, PatternNode, SetItem};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Log lines of the monitor, the publisher and the responders.
+//! Log lines of the monitor, the publisher and the responders. Those of backends are in `directory`.
 
 crate::messages! {
     // Start of the monitor.

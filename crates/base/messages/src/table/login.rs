@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Refused and failed logins.
+//! Refused and failed logins. `login_refusal` selects a row by the result of a login.
 
 crate::messages! {
     // Results of the PAM responder.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One file for each area, which has a thousand numbers.
+//! The table of codes: one file for each area, which has a thousand numbers. This table has no values at hand: they are
+//! in the code that reports a message.
 
 use crate::Message;
 use std::ops::RangeInclusive;
@@ -16,11 +17,11 @@ pub mod tools;
 
 /// An area of the table.
 pub struct Area {
-    /// Its heading on the page of messages.
+    /// The area's heading on the page of messages.
     pub name: &'static str,
     /// The numbers of its codes.
     pub numbers: RangeInclusive<u32>,
-    /// Its messages in the order of their codes.
+    /// The area's messages in the order of their codes.
     pub messages: &'static [&'static Message],
 }
 

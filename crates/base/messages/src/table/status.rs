@@ -67,11 +67,11 @@ crate::messages! {
         cause: "Entries lack an attribute of a user or group, or have an invalid value.",
         fix: "List them with `roster domain rejected`.";
     NO_USERS = 3021, "a domain has no users",
-        cause: "A search finds no user, although the directory answers. Base or filter may be wrong.",
-        fix: "Check base, user_base and user_filter with `roster check-config --explain`.";
+        cause: "A search finds no user, although the directory answers. Base or filter may be wrong. A passwd file may be empty.",
+        fix: "Check base, user_base and user_filter with `roster check-config --explain`, or the passwd file of a domain of text files.";
     NO_MEMBERS = 3022, "no group of a domain has a member",
-        cause: "member_attributes lacks the attribute that names members, or the bind DN may not read it.",
-        fix: "Set member_attributes, or grant the bind DN read access to the attribute.";
+        cause: "member_attributes lacks the attribute that names members, or the bind DN may not read it. A group file may list no members.",
+        fix: "Set member_attributes, or grant the bind DN read access to the attribute. In a domain of text files, add members to the group file.";
     UPDATES_REJECTED = 3023, "the publisher rejects the updates of a domain",
         cause: "The backend sent data that exceeds a limit or is invalid. The domain keeps its previous entries.",
         fix: "See the log: `journalctl -u rosterd`.";

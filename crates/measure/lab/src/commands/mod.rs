@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Subcommands: decide which runs are made, in which order, and where their reports go. Engines make the requests.
+//! Subcommands: decide which runs are made, in which order, and where their reports go. `run_load` makes the runs, and
+//! engines make the requests.
 
 mod engines;
 mod locust;
@@ -17,6 +18,7 @@ use crate::compare::{self, LoadedReport, html};
 use crate::{bisect, man_pages, plan};
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use roster_cli_docs::with_usage_lines;
 use roster_messages::Message;
 use roster_messages::table::lab;
 use run_load::LoadTask;
@@ -38,7 +40,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = tether::become_tied() {
         return code;
     }
-    let matches = Cli::command().get_matches();
+    let matches = with_usage_lines(Cli::command()).get_matches();
     let mut out = BufWriter::new(io::stdout().lock());
     let result = Cli::from_arg_matches(&matches)
         .map_err(|error| error.exit())

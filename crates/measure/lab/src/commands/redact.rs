@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removes passwords from the options of reports, because people share and archive reports. Options of the run
-//! itself stay unchanged.
+//! Removes passwords from the options of reports, because people share and archive reports. Options of the run itself
+//! stay unchanged. `report` stores the options.
 
 const REDACTED: &str = "(left out)";
 /// Parts of the names of options, variables and attributes with a password.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A table of a page. On a narrow screen each row becomes a block, and each cell shows its heading.
+//! A table of a page. On a narrow screen each row becomes a block, and each cell shows its heading. `html` and
+//! `trace::html` fill it.
 
 use super::chart::escaped;
 use std::fmt::Write as _;

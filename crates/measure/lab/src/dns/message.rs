@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! DNS messages (RFC 1035): encodes queries, and parses the question, the code and the record types of replies. Any
-//! bytes are safe to parse.
+//! bytes are safe to parse. This module opens no socket: `message_engine` does.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Encryption types of Kerberos: AES with HMAC-SHA1 (RFC 3962 with the profile of RFC 3961) and with HMAC-SHA2 (RFC
 //! 8009). Libraries implement the block cipher, the digests and PBKDF2; this module implements their combination.
+//! `key_setup` selects the keys, and `krb5::message` has the parts of messages.
 
 use crate::template::least_common_multiple;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};

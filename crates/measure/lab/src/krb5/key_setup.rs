@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The setup before a run: derives the key of each client from its password, and makes the logins for service tickets.
-//! Requests of the run itself are in the parent module.
+//! Requests of the run itself are in the parent module `krb5`.
 //!
 //! A password hash takes milliseconds. Real clients spend them on their own hosts; in the run they would hide the cost of
 //! the KDC. The setup computes each hash once, on all processors.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replies of an LDAP server (RFC 4511): message number, type, result code, and attributes of entries. Other parts are
-//! skipped. Any bytes are safe to parse.
+//! skipped. Any bytes are safe to parse. Requests are in the parent module `ldap`, and `ber` reads the elements.
 
 use crate::ber::{self, MESSAGE_BYTES_MAX};
 use std::borrow::Cow;

@@ -104,7 +104,7 @@ fn nearest(sorted: &[u64], percentile: f64) -> f64 {
 pub struct TraceReport {
     /// The traced service: `rosterd` or `sssd`.
     pub of: &'static str,
-    /// Its processes.
+    /// The service's processes.
     pub pids: Vec<u32>,
     /// Number of complete requests.
     pub requests: u64,

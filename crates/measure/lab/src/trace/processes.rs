@@ -112,7 +112,7 @@ impl RosterdProcesses {
 /// A backend of SSSD.
 #[derive(Debug)]
 pub struct SssdBackend {
-    /// Its process.
+    /// The backend's process.
     pub pid: u32,
     pub domain: String,
     /// Paths of the program and of its libraries with probes, as this process reaches them.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Admin requests over the socket, as nscd supports them: statistics, invalidation and shutdown.
+//! Admin requests over the socket, as nscd supports them: statistics, invalidation and shutdown. `statistics` has the
+//! text, and `map_rebuild` does the work of an invalidation.
 
 use super::Server;
 use super::connections::ConnectionState;

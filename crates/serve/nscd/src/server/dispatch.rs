@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dispatches requests. The map answers, or a helper, or the client is redirected to its name services.
+//! Dispatches requests. The map answers, or a helper, or the client is redirected to its name services. `connections`
+//! receives requests and sends replies.
 
 use super::connections::{ConnectionState, REPLY_TIMEOUT};
 use super::helper_pool::HelperResult;

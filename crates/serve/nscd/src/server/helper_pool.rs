@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pool of helper processes, their queries and the results. The pool kills a helper that exceeds its timeout, and
-//! ends an idle one.
+//! ends an idle one. `nss_helper` is the helper itself, and `starter` starts the processes.
 
 use crate::nss_helper::{self, HelperReply};
 use crate::protocol::MapLookupKind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of maps. All are in one directory, where a later server finds them. Each table has a current map and retired
-//! maps. The server notifies readers of retired maps.
+//! maps. The server notifies readers of retired maps. `map_rebuild` decides when a map is replaced.
 
 use super::map_sources::{BuiltMap, FileStamps, local_differs, unix_seconds};
 use crate::layout::PAGE_BYTES;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rebuilds maps after changes: decides when, starts the build thread, and installs the results.
+//! Rebuilds maps after changes: decides when, starts the build thread, and installs the results. `map_sources` builds a
+//! map, and `map_files` has the files.
 
 use super::map_files::{CurrentMap, file_name};
 use super::map_sources::{

@@ -209,7 +209,7 @@ impl BuildError {
 
 /// A new map.
 pub struct BuiltMap {
-    /// Its table.
+    /// The map's table.
     pub table: Table,
     /// The open file.
     pub file: File,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Resources that a server needs before it can serve: the locked map directory and the event sources.
+//! Resources that a server needs before it can serve: the locked map directory and the event sources. The parent module
+//! `server` serves with them.
 
 use super::file_watch::FileWatch;
 use super::{

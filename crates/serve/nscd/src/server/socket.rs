@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The server's listening socket, and I/O on connections.
+//! The server's listening socket, and I/O on connections. `connections` has the state of each connection.
 
 use super::unmapped_clients::PeerCredentials;
 use roster_fd_passing::peer_credentials;

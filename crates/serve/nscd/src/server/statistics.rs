@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Statistics of a running server.
+//! Statistics of a running server. `admin_requests` sends them.
 
 use crate::protocol::Table;
 use roster_messages::table::host;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! State of each table: its maps, and the outcome of the last build.
+//! State of each table: its maps, and the outcome of the last build. `map_rebuild` changes it.
 
 use super::map_files::TableMaps;
 use crate::protocol::Table;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Data for logins: single records and account data from batches or the cache, and changes since a state.
+//! Data for logins: single records and account data from batches or the cache, and changes since a state. `user_index`
+//! and `access` evaluate them.
 
 use super::{CacheError, DomainView, Engine, ViewUnavailable, member_by_dn};
 use roster_bus::domain_image::ImageHeader;

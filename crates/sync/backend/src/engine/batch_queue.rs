@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Batches that wait for the write to the cache.
+//! Batches that wait for the write to the cache. `cache_writer` writes them.
 
 use crate::change_batch::ChangeBatch;
 use std::collections::VecDeque;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unwritten parts of the engine's state, and the availability of the cache.
+//! Unwritten parts of the engine's state, and the availability of the cache. This module writes no file: `cache_writer`
+//! does.
 
 use super::super::change_batch::ChangeBatch;
 use super::Engine;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the content of the cache at the start of the process.
+//! Reads the content of the cache at the start of the process. `cache_writer` opens it. This module writes nothing.
 
 use super::super::entry_index::{CachedKind, EntryIndex, EntrySlot, MemberForms};
 use super::super::interner::{ReferenceInterner, UsedReferences};

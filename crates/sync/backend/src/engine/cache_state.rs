@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache of the domain as the engine knows it.
+//! The cache of the domain as the engine knows it. `cache_writer` opens and writes it.
 
 use roster_domain_cache::DomainCache;
 use roster_provider::reason::Reason;

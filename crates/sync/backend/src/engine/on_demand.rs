@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries of an on-demand domain: stored with their age, and refreshed. An entry that a reply lacks is missing. The
-//! backend searches for it by its key before it is removed.
+//! backend searches for it by its key before it is removed. `on_demand_fetch` queries the directory, and `absences`
+//! decides about missing entries.
 
 use super::super::entry_index::{CachedKind, EntrySlot, MemberForms};
 use super::super::on_demand_cache::{CachedEntry, OnDemandCache, SeenTimes};
@@ -28,7 +29,7 @@ pub struct PendingLookup {
 pub struct OnDemandEntry {
     /// The state of the records. A publisher that fetched this state has all of them, or newer ones.
     pub sequence: u64,
-    /// Its records; empty if there is no such entry.
+    /// The entry's records; empty if there is no such entry.
     pub records: Vec<u8>,
 }
 

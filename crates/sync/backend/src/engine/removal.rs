@@ -31,7 +31,7 @@ const SEARCHED_MAX: usize = 10_000;
 /// Entries of one kind in one search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsenceSearch {
-    /// Their kind.
+    /// The kind of the entries.
     pub kind: CachedKind,
     /// The entries in question.
     pub missing: Vec<(SearchId, EntryId)>,

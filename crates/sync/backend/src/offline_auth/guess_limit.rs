@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limit of checks for passwords that a directory refused. Each check is as expensive as one for a valid password, and
-//! attackers can cause them. Pure: time is an argument.
+//! attackers can cause them. Pure: time is an argument. `offline_auth` makes the checks.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Validity of a stored credential before a comparison.
+//! Validity of a stored credential before a comparison. The comparison of the password is in `offline_auth`.
 
 use roster_config::OfflineConfig as Settings;
 use roster_domain_cache::credentials::StoredCredential;
@@ -16,7 +16,7 @@ pub enum CredentialValidity {
     Valid,
     /// The credential is locked until that time.
     LockedUntil(u64),
-    /// Its date is later than the present time, from another clock.
+    /// The credential's date is later than the present time, from another clock.
     FromFuture,
     /// The credential has expired.
     Expired,

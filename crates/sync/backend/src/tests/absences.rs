@@ -288,7 +288,7 @@ async fn on_demand_ended_memberships_gone_with_one_answer() {
     assert_eq!((groups_of_alice(&played), held(&played)), (4, 0), "by refreshes");
 }
 
-/// She may be in one group through the other.
+/// A user may be in one group through the other.
 #[tokio::test]
 async fn on_demand_hidden_group_keeps_groups_around_it() {
     let (played, asking, groups_of) = alice_in_groups().await;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file of credentials. There are two of them.
+//! A file of credentials. There are two of them. The parent module `credentials` decides between the two.
 
 use super::values::{
     ClockMark, CredentialChanges, FilterMatches, MeasuredHashParams, StoredCredential,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values of the file of credentials, and their encoding.
+//! The values of the file of credentials, and their encoding. This module opens no file: `file` does.
 
 use crate::byte_reader::ByteReader;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Credential caches.
+//! Credential caches, through libkrb5. `session_ccache` decides which cache a session gets.
 
 use super::{ENTRIES_MAX, KerberosTicket, LibraryContext, LibraryError, Principal, c_string};
 use crate::ffi;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tickets with their session keys.
+//! Tickets with their session keys. `kdc_exchange` requests them, and `cache` stores them.
 
 use super::{Keytab, LibraryContext, LibraryError};
 use crate::ffi;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exchanges with a KDC: tickets by a password or by a key of this host, and changes of passwords.
+//! Exchanges with a KDC: tickets by a password or by a key of this host, and changes of passwords. `auth_request` has
+//! their order, and `kdc_errors` the meaning of their errors.
 
 use super::keytab::KT_NOTFOUND;
 use super::{Ccache, KerberosTicket, Keytab, LibraryContext, LibraryError, Principal, bounded};

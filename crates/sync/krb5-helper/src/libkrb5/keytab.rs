@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keys of this host.
+//! Keys of this host, from a keytab. `credentials` verifies tickets with them.
 
 use super::{ENTRIES_MAX, LibraryContext, LibraryError, Principal, c_string, descriptor_path};
 use crate::ffi;

@@ -32,9 +32,9 @@ use std::ptr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LibraryError {
-    /// Its number in <krb5.h>.
+    /// The error's number in <krb5.h>.
     pub code: i32,
-    /// Its text.
+    /// The error's text.
     pub message: String,
 }
 
@@ -47,7 +47,7 @@ const ENTRIES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct LibraryContext {
     raw: ffi::krb5_context,
-    /// Its configuration, which the library reads again: a memfd.
+    /// The context's configuration, which the library reads again: a memfd.
     profile: File,
 }
 

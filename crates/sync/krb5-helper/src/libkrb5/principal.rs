@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Principals: the clients and servers of tickets.
+//! Principals: the clients and servers of tickets. `realm` has the servers of a realm.
 
 use super::{LibraryContext, LibraryError, c_string};
 use crate::ffi;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Entries of LDB in the records of a TDB file: a DN, and attributes with values. Both formats are little-endian.
+//! Entries of LDB in the records of a TDB file: a DN, and attributes with values. Both formats are little-endian. This
+//! module opens no file: the parent module `cache` does.
 //!
 //! Format 1 has strings that end with NUL, and the length before each value. Format 2 has the lengths of names and values
 //! before all values. Written from the description of the formats.
@@ -13,7 +14,7 @@ const FORMAT_2: u32 = 0x2601_1968;
 /// One entry. Values borrow from the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its DN.
+    /// The entry's DN.
     pub dn: &'a [u8],
     /// Attributes with their values.
     pub elements: Vec<(&'a [u8], Vec<&'a [u8]>)>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of a TDB file, the hash table in which SSSD keeps its cache. Written from the description of the format.
+//! Records of a TDB file, the hash table in which SSSD keeps its cache. Written from the description of the format. The
+//! values of records are in `ldb`.
 //!
 //! The file has a header of 168 bytes, then the head of the list of free records, then one head for each hash value. A head
 //! and the field `next` of a record are offsets. Numbers are those of the processor that wrote the file.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Access rules of a domain. Each rule of SSSD becomes a rule of Roster, or stops the conversion.
+//! Access rules of a domain. Each rule of SSSD becomes a rule of Roster, or stops the conversion. `domain` calls it,
+//! and `plan` has the result.
 
 use super::section::{Conversion, Section, Setting};
 use crate::ini;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The merged configuration of SSSD, and the facts of the host that its conversion uses.
+//! The merged configuration of SSSD, and the facts of the host that its conversion uses. `source_file` reads the files,
+//! and `ini` parses them. This module converts nothing.
 
 use super::section::{Section, Setting};
 use crate::ini;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Servers, TLS, bind, searches and attributes of an LDAP domain.
+//! Servers, TLS, bind, searches and attributes of an LDAP domain. Passwords of users are in `login`, and access rules
+//! in `access`.
 
 use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};

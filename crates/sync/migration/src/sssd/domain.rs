@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[domain/NAME]`: provider, names, ids, homes and shells.
+//! `[domain/NAME]`: provider, names, ids, homes and shells. The rest of a domain is in `directory`, `login` and
+//! `access`.
 
 use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};

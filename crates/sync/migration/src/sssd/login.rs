@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Passwords of a domain: method, Kerberos, cached credentials, password changes.
+//! Passwords of a domain: method, Kerberos, cached credentials, password changes. The bind of the host itself is in
+//! `directory`.
 
 use super::conf::{HostFacts, Services};
 use super::directory;

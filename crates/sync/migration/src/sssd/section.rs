@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sections of the merged configuration, and the conversion that gives each setting its fate.
+//! Sections of the merged configuration, and the conversion that gives each setting its fate. `settings` has the table
+//! of settings, and `plan` the results.
 
 use super::secrets::{HIDDEN, is_secret};
 use crate::plan::{Item, Origin, Outcome, Plan, Waivers};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads of single entries, concurrent with reported changes. A change that the server reports during a read is newer
-//! than the result of the read.
+//! than the result of the read. `targeted_reread` and `dynamic_groups` send the reads.
 
 use roster_provider::{EntryId, SearchId};
 use std::collections::HashSet;

@@ -44,7 +44,7 @@ impl ContainerQuery {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Container {
-    /// Its key, after it was read once.
+    /// The container's key, after it was read once.
     id: Option<EntryId>,
     /// Entries are below it, or were.
     is_occupied: bool,

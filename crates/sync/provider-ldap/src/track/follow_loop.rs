@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loop over one connection. It lets the tracks act, passes the server's responses to them, and publishes the
-//! changes that they report.
+//! changes that they report. `track_factory` makes the tracks, and `connection` has the I/O.
 
 use super::server_liveness::ServerLiveness;
 use super::{Track, TrackSink};

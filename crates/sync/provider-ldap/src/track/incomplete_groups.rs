@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Groups with partially received lists of members.
+//! Groups with partially received lists of members. `ranges` requests the rest, and `sink_adapter` reports a complete
+//! group.
 
 use crate::schema::{PartialGroup, RemainingMembers};
 use roster_provider::{DirectoryGroup, EntryId, SearchId};

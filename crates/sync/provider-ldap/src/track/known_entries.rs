@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The known positions of entries below the bases of a domain's searches, and the entries that share a key. A full
-//! listing collects its own set of containers, which replaces the known ones at its end.
+//! listing collects its own set of containers, which replaces the known ones at its end. `containers` and
+//! `duplicate_uuid` decide; nothing here is sent.
 
 use super::containers::{ContainerQuery, Containers};
 use super::duplicate_uuid::{DuplicateState, DuplicateUuids};

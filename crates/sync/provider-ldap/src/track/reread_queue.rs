@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue of single entries to read, which outlives connections.
+//! The queue of single entries to read, which outlives connections. `targeted_reread` sends the searches.
 
 use parking_lot::Mutex;
 use roster_provider::{EntryId, SearchId};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Passes entries to the backend. The mapping converts them to users and groups, and the backend's sink receives these.
-//! A group with a partially received list of members waits for its rest.
+//! A group with a partially received list of members waits for its rest. `schema` has the mapping, and `track_sink`
+//! calls this module.
 
 use super::duplicate_uuid::duplicate_id;
 use super::incomplete_groups::{IncompleteGroup, IncompleteGroups};

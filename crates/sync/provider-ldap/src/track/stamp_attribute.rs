@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The attribute that changes with each change of an entry, and whether all entries of a search show it.
+//! The attribute that changes with each change of an entry, and whether all entries of a search show it. `syncrepl`
+//! decides by it whether a search is resumed.
 
 use crate::ber::BerError;
 use crate::message::{RawEntry, printable};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cookies of a domain's searches, with which the next connection resumes.
+//! The cookies of a domain's searches, with which the next connection resumes. `sync_progress` decides which cookie may
+//! be stored.
 
 use super::containers::Containers;
 use super::known_entries::KnownEntries;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The progress of content synchronization: the server's newest cookie, and the changes by which a resumption from it
-//! is checked.
+//! is checked. The check itself is in `resume_check`, and the search in `syncrepl`.
 
 use super::resume_check::{ResumeChecks, SyncCheckpoint};
 use roster_provider::{EntryId, SyncCookie};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes the tracks of one connection by the features of its server.
+//! Makes the tracks of one connection by the features of its server. `follow_loop` runs them.
 
 use super::Track;
 use super::container_watch::ContainerWatch;

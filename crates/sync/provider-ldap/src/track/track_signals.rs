@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals among the tracks of a domain. The track that acts on a signal takes it.
+//! Signals among the tracks of a domain. The track that acts on a signal takes it. This module starts no search.
 
 use roster_provider::SearchId;
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The common sink of the tracks. It passes reports of the server to the known entries, to the other tracks as a
-//! signal, and to the backend's sink.
+//! signal, and to the backend's sink. `sink_adapter` converts the entries.
 
 use super::concurrent_reads::ConcurrentReads;
 use super::containers::ContainerQuery;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GeneralizedTime, the format of times in directories (RFC 4517, 3.3.13).
+//! GeneralizedTime, the format of times in directories (RFC 4517, 3.3.13). `access` decides whether an account has
+//! expired.
 
 /// Parses a time to seconds since 1970, without fractions. Returns `None` for an invalid time.
 #[must_use]

@@ -6,9 +6,9 @@
 /// The result of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListMatch<'a> {
-    /// This value denies.
+    /// The value that denies.
     DeniedBy(&'a [u8]),
-    /// This value allows, and no value denies.
+    /// The value that allows; no value denies.
     AllowedBy(&'a [u8]),
     /// No value matches.
     NoMatch,

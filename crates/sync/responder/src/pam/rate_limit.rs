@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limit of password attempts by user: a burst of one minute's attempts, and then a steady rate. Pure: time is an
-//! argument.
+//! argument. `refusal_delay` hides the reason of a refusal.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

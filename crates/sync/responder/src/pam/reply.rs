@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replies to programs, and their encoding.
+//! Replies to programs, and their encoding. The frames are those of `roster_wire::pam`, and `audit_log` logs the
+//! result.
 
 use roster_bus::interfaces::AuthReply;
 use roster_bus::secret_pipe;

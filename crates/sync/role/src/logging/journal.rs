@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records for journald, in the native protocol of systemd: one datagram a record, with the length in front of each
-//! value.
+//! value. `writer` selects the fields.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;

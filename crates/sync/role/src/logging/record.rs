@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One log line: the fields of an event, bounded and printable, and the number of its request.
+//! One log line: the fields of an event, bounded and printable, and the number of its request. `writer` writes it.
 
 use roster_messages::RequestNumber;
 use std::fmt::{self, Write as _};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The last debug lines that the level of the log leaves out. An error writes them, so that the log shows the steps
-//! that led to it. Pure: time is an argument.
+//! that led to it. Pure: time is an argument. `writer` prints them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub const PAUSE: Duration = Duration::from_secs(300);
 /// A line that was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingLine {
-    /// Its time, as in the log.
+    /// The line's time, as in the log.
     pub time: String,
     /// The line without time, level and role.
     pub text: String,

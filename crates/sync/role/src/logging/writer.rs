@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes records to journald, or to standard error as text or JSON.
+//! Writes records to journald, or to standard error as text or JSON. `record` has the line, `journal` the datagrams,
+//! and `ring` the lines below the level.
 
 use super::journal::{Journal, JournalRecord, priority};
 use super::record::{CODE, LogRecord, REQUEST, level_name};

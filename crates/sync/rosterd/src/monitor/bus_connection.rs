@@ -75,7 +75,7 @@ pub enum MonitorEvent {
     SocketUsed(ProcessKey),
     /// The configuration was read again.
     ConfigRead {
-        /// Its content.
+        /// The new content.
         settings: Result<Box<LoadedConfig>, CodedErrors>,
         /// Channel for the outcome.
         done: Option<dbus::ReloadRequest>,

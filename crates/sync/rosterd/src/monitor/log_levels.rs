@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log levels that an administrator has set at run time. The monitor hands them to roles that start later. They hold
-//! until a configuration with another level is in force.
+//! until a configuration with another level is in force. `monitor::dbus` receives the requests.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

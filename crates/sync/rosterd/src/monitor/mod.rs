@@ -93,7 +93,7 @@ const RELOADS_MAX: usize = 8;
 
 /// A process, present or planned.
 struct SupervisedProcess {
-    /// Its configuration. `None` for the bus.
+    /// The process's configuration. `None` for the bus.
     desired: Option<DesiredProcess>,
     state: ProcessState,
     child: Option<Child>,

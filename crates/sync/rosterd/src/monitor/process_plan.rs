@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Derives the required processes from a configuration.
+//! Derives the required processes from a configuration. This module starts nothing: `spawn` does, and `reload` compares
+//! two plans.
 
 use super::config_load::LoadedConfig;
 use super::host_names;
@@ -47,11 +48,11 @@ impl fmt::Display for ProcessKey {
 /// Settings of a process. A process with equal settings stays when the configuration changes.
 #[derive(Clone, PartialEq)]
 pub struct DesiredProcess {
-    /// Its configuration.
+    /// The process's configuration.
     pub config: RoleConfig,
-    /// Its user.
+    /// The process's user.
     pub user: UserIds,
-    /// Its listening address. Such a process starts only at the first connection.
+    /// The process's listening address. Such a process starts only at the first connection.
     pub listen: Option<ListenAddress>,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Applies another configuration at run time, or leaves everything as it was.
+//! Applies another configuration at run time, or leaves everything as it was. `process_plan` has the processes, and
+//! `config_load` reads the files.
 
 use super::bus_connection::MonitorEvent;
 use super::config_load::LoadedConfig;

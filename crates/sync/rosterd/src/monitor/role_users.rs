@@ -36,7 +36,7 @@ pub enum RoleUsers {
         responders: BTreeMap<&'static str, UserIds>,
         /// Backends, by the position of their domain.
         backends: Vec<UserIds>,
-        /// Uids of all backend users, including those without a domain.
+        /// Uids of all backend users, including uids without a domain.
         backend_uids: BTreeSet<u32>,
     },
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts and ends processes of roles.
+//! Starts and ends processes of roles. `process_plan` decides which processes are needed, and `supervision` when they
+//! start again.
 
 use crate::roles::RoleConfig;
 use roster_messages::{CodedError, table::daemon};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the command line to a running monitor. Missing requirements are reported here, before anything starts.
+//! `config_load` reads the configuration, and `monitor` runs afterwards.
 
 use super::Monitor;
 use super::config_load::ConfigReader;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The keytabs and the client certificate of a domain, as found in their files.
+//! The keytabs and the client certificate of a domain, as found in their files. `keytab_watch` decides when a
+//! difference counts.
 
 use roster_config::{
     BindMethod, ClientCertificate, ClientCertificateFiles, DomainConfig, DomainSecrets,

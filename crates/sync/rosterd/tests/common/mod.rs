@@ -46,7 +46,7 @@ pub struct Daemon {
 impl Daemon {
     /// Prepares a daemon with these domains, without starting it.
     pub fn prepared(domains: &[&str]) -> Self {
-        let folder = TempDir::new().expect("make a folder");
+        let folder = TempDir::new().expect("make a directory");
         // Roles with separate users need access too.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

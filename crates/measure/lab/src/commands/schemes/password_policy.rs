@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sets the scheme of new passwords, for the whole server or a subtree, as `dsconf` does. Stored passwords stay
-//! unchanged.
+//! unchanged. `ldap_admin` sends the changes.
 
 use super::ldap_admin::{AdminClient, AttributeValues};
 use super::{CONFIG, LOCAL_POLICIES, SCHEME};

@@ -16,7 +16,7 @@ enum Begins {
 
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
-    /// It shows 1970, as on a host without a hardware clock.
+    /// The clock shows 1970, as on a host without a hardware clock.
     In1970,
     Behind(u64),
     Ahead(u64),
