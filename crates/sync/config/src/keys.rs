@@ -761,6 +761,13 @@ declare_keys! {
         KeyDefault::Value("\"/usr/sbin/nologin\""),
         "Shell instead of one that allowed_shells or refused_shells does not allow.",
     );
+    DOMAIN_UNLISTED_SHELL: String = table_key(
+        ConfigTable::Domain,
+        "unlisted_shell",
+        ValueKind::Shell,
+        KeyDefault::Follows("the value of replacement_shell"),
+        "Shell instead of one that allowed_shells lacks. replacement_shell then counts for refused_shells only.",
+    );
     DOMAIN_ENUMERATE: bool = table_key(
         ConfigTable::Domain,
         "enumerate",

@@ -1490,6 +1490,7 @@ fn refused_shell_is_replaced_after_locals_change() {
             allowed: AllowedShells::EtcShells,
             refused: Vec::new(),
             replacement: "/no".to_owned(),
+            unlisted: "/no".to_owned(),
         };
         let image = Image::full().user(1, "alice", 5001, 5001);
         apply_image(&mut state, 0, image).expect("well formed");

@@ -453,8 +453,9 @@ crate::messages! {
         cause: "rosterd rejects users whose shell has a \"..\".",
         fix: "Write the path without \"..\".";
     REPLACEMENT_SHELL_UNUSED = 1781, "replacement shell without effect",
-        cause: "allowed_shells and refused_shells decide which shells are replaced, and the domain has neither.",
-        fix: "Set one of these keys, or remove replacement_shell.";
+        cause: "allowed_shells and refused_shells decide which shells are replaced. unlisted_shell requires the former, \
+                replacement_shell one of both.",
+        fix: "Set such a key, or remove replacement_shell or unlisted_shell.";
     EMPTY_HOME_UNUSED = 1782, "allow_empty_home without effect",
         cause: "home and fallback_home give a home directory to users without one.",
         fix: "Remove allow_empty_home, or the other key.";
