@@ -232,6 +232,7 @@ mod tests {
                 trusted_uids: Vec::new(),
                 read_at: SystemTime::UNIX_EPOCH,
                 warnings: Vec::new(),
+                has_main_file: true,
             };
             let error = plan(&settings, &users, Path::new("/run/roster")).err().unwrap();
             assert_eq!(error.message, &daemon::RESPONDER_USER_MISSING);
