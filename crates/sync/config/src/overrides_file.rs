@@ -91,14 +91,55 @@ fn parse_overrides(
 }
 
 impl ParsedConfig {
-    /// Returns the mistakes in the files with overrides. rosterd uses the configuration in spite of them, and serves the
-    /// last valid overrides.
+    /// Returns the mistakes in overrides and their files that depend on other keys or on files. rosterd uses the
+    /// configuration in spite of them, and serves the last valid overrides.
     #[must_use]
-    pub fn check_overrides_files(&self) -> Vec<Diagnostic> {
-        let problems = |domain: &DomainConfig| {
-            read_overrides_file(&domain.name, &domain.names, &domain.local_overrides).err()
+    pub fn check_overrides(&self) -> Vec<Diagnostic> {
+        let problems = |domain: &DomainConfig| match read_overrides_file(
+            &domain.name,
+            &domain.names,
+            &domain.local_overrides,
+        ) {
+            Ok(overrides) => self.check_rule_names(domain, &overrides),
+            Err(problems) => {
+                let refused = |problem| Diagnostic { severity: Severity::Refusal, ..problem };
+                problems.into_iter().map(refused).collect()
+            }
         };
-        let found = self.config.domains.iter().filter_map(problems).flatten();
-        found.map(|problem| Diagnostic { severity: Severity::Refusal, ..problem }).collect()
+        self.config.domains.iter().flat_map(problems).collect()
+    }
+
+    /// Reports names in access rules that an override replaces. Such a name allows no login.
+    fn check_rule_names(
+        &self,
+        domain: &DomainConfig,
+        overrides: &LocalOverrides,
+    ) -> Vec<Diagnostic> {
+        let access = format!("{}.access", domain_path(&domain.name));
+        let services = domain.access.services.iter().map(|(service, lists)| {
+            (format!("{access}.service.{}", bare_or_quoted(service)), lists)
+        });
+        let replaced = |is_user| overrides.replaced_names(&domain.names, is_user);
+        let (users, groups) = (replaced(true), replaced(false));
+        let tables = std::iter::once((access.clone(), &domain.access.lists)).chain(services);
+        let mut problems = Vec::new();
+        for (table, lists) in tables {
+            for (key, replaced, names) in [
+                ("allowed_users", &users, &lists.allowed_users),
+                ("allowed_groups", &groups, &lists.allowed_groups),
+                ("denied_users", &users, &lists.denied_users),
+                ("denied_groups", &groups, &lists.denied_groups),
+            ] {
+                for name in names.iter().flatten() {
+                    // Lists of rules have the same form as keys of overrides.
+                    let Some(given) = replaced.get(&**name) else { continue };
+                    let text = format!("an override gives the entry {name:?} the name {given:?}");
+                    let error = CodedError::new(&codes::HIDDEN_NAME_IN_RULE, text);
+                    let place = (&*table, key);
+                    problems.push(self.value_diagnostic(Severity::Warning, place, error));
+                }
+            }
+        }
+        problems
     }
 }

@@ -200,6 +200,7 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         max_id: 4_000_000_000,
         names: NameConfig::default(),
         overrides: roster_config::OverridesConfig::default(),
+        rule_groups: Vec::new(),
         mode: mode(name),
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),

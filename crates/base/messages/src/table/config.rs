@@ -476,6 +476,10 @@ crate::messages! {
     OVERRIDE_ID_ON_DEMAND = 1794, "override of an id in an on-demand domain",
         cause: "An on-demand domain does not know all entries of a name. The first known one would get the id, and its files.",
         fix: "Remove uid and gid from the overrides, or set mode = \"replicate\".";
+    HIDDEN_NAME_IN_RULE = 1795, "access rule with a name that an override replaces",
+        cause: "allowed_users and allowed_groups compare names of this host, and an override gives the entry another name.",
+        fix: "Write the name that the override gives.";
+
     MAIN_FILE_LOST = 1796, "main file of the configuration has disappeared",
         cause: "rosterd was started with the file, and only drop-ins are left. They may lack rules of the file.",
         fix: "Restore the file, then run `systemctl reload rosterd`. For drop-ins alone, restart rosterd.";

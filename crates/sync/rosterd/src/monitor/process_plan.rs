@@ -196,6 +196,7 @@ fn domain_rules(domain: &DomainConfig) -> DomainRules {
         min_id: domain.min_id,
         max_id: domain.max_id,
         overrides: domain.local_overrides.clone(),
+        rule_groups: domain.access.groups().map(ToOwned::to_owned).collect(),
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
         negative: domain.negative,
