@@ -462,6 +462,13 @@ mod tests {
         state.set_overrides(0, overrides(&text));
         let applied = apply_image(&mut state, 0, twenty_without(0, 2)).expect("well formed");
         assert!(matches!(applied, ImageOutcome::Changed(_)), "{applied:?}");
+        // An override that is rejected serves no entry, so it hides no removal.
+        let mut state = succeeded(&before, &["corp"]);
+        let users = (0..20).map(|number| format!("u{number}.uid = {number}\n"));
+        let text = format!("[domain.corp.override.user]\n{}", users.collect::<String>());
+        state.set_overrides(0, overrides(&text));
+        let applied = apply_image(&mut state, 0, twenty_without(0, 2)).expect("well formed");
+        assert!(matches!(applied, ImageOutcome::Deferred(_)), "{applied:?}");
         // Removals of the directory are held all the same.
         let mut state = succeeded(&before, &["corp"]);
         state.set_overrides(0, overrides("[domain.corp.override.user.u1]\nname = 'x1'\n"));

@@ -388,8 +388,16 @@ impl PublisherState {
             (None, entry) => known.contains(&entry_identity(entry)),
         };
         let mut kept = EntryCounts::default();
-        // An administrator may have changed an override since the snapshot.
-        let is_kept = |entry: ModelEntry<'_>| entry.has_given_identity() || is_served(entry);
+        // An administrator may have changed an override since the snapshot. One that is rejected serves no entry.
+        let is_admitted = |entry: ModelEntry<'_>| match (&self.locals, entry) {
+            (None, _) => true,
+            (Some(locals), ModelEntry::User(user)) => domain.rules.user(user, locals).is_ok(),
+            (Some(locals), ModelEntry::Group(group)) => domain.rules.group(group, locals).is_ok(),
+        };
+        let is_kept = |entry: ModelEntry<'_>| match entry.has_given_identity() {
+            true => is_admitted(entry),
+            false => is_served(entry),
+        };
         for (_, entry) in entries.entries().filter(|(_, entry)| is_kept(*entry)) {
             match entry {
                 ModelEntry::User(_) => kept.users += 1,
