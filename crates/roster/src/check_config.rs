@@ -98,7 +98,7 @@ fn check(
             let mut problems = parsed.warnings.clone();
             let was_used = roster_config::was_keytab_used(Path::new(STATE_DIR));
             problems.extend(secret_problems(&parsed, was_used, credentials));
-            problems.extend(parsed.check_overrides_files());
+            problems.extend(parsed.check_overrides());
             problems.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
             problems.extend(socket_path_error(&parsed, run_dir));
             problems.extend(source_warnings(&parsed));

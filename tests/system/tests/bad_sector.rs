@@ -224,3 +224,46 @@ fn removed_copy_is_made_again() {
     assert_eq!(names, 1, "one copy");
     rosterd.stop();
 }
+
+/// Running programs map the copy. New programs see the length of a file before they map it.
+#[test]
+fn cut_snapshot_under_rosterd_ends_no_program() {
+    if !needs_root() {
+        return;
+    }
+    let (mut rosterd, _text) = prepared();
+    rosterd.launch();
+    let snapshot = rosterd.host().snapshot_path();
+    wait_until(SOON, "a snapshot", || rosterd.roster(&["status"]).code == 0 && snapshot.exists());
+    let copies = copies(&mut rosterd);
+    let copy = || copy_of(&snapshot, &copies);
+    wait_until(SOON, "a copy", || copy().exists());
+    let caller = rosterd.command_inside(&c_program("nss_caller"));
+    let mut caller = NssCaller::start({ caller }.arg("roster"));
+    let found = caller.send_command("getpwnam u7");
+    assert!(found.contains("10007"), "{found}");
+    let new_program = || {
+        let mut getent = rosterd.command_inside(Path::new("getent"));
+        run(getent.args(["-s", "roster", "passwd", "u7"]))
+    };
+    for length in [0, 4096] {
+        let before = snapshot.metadata().expect("a snapshot").ino();
+        OpenOptions::new().write(true).open(&snapshot).expect("open").set_len(length).expect("cut");
+        for user in [7, 11, 4_999] {
+            let known = caller.send_command(&format!("getpwnam u{user}"));
+            assert!(known.contains(&(10_000 + user).to_string()), "{length}: {known}");
+        }
+        wait_for(SOON, || {
+            let done = new_program();
+            // Not 128 and a signal.
+            assert!(done.code < 128, "{length}: {}", done.code);
+            let is_new = snapshot.metadata().is_ok_and(|found| found.ino() != before);
+            if done.code == 0 && is_new { Ok(()) } else { Err(done.error()) }
+        });
+        wait_until(SOON, "another copy", || copy().exists());
+    }
+    OpenOptions::new().write(true).open(copy()).expect("open").set_len(0).expect("cut");
+    let done = new_program();
+    assert_eq!(done.code, 0, "a cut copy: {}", done.error());
+    rosterd.stop();
+}

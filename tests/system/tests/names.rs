@@ -229,6 +229,53 @@ fn names_of_two_directories_found_on_demand() {
     }
 }
 
+/// Only a query shows whether the upper domain has another spelling. From then on the name is that domain's.
+#[test]
+fn names_case_of_upper_domain_is_learnt() {
+    let setup = SlapdOptions::new(Schema::Rfc2307);
+    let corp = LdifBuilder::new(Schema::Rfc2307);
+    let upper = Slapd::serving(setup.clone(), &(corp.tree() + &corp.user("Alice", 5000)));
+    let text = TextFiles::new();
+    let lab = LdifBuilder::below_base(LAB, Schema::Rfc2307);
+    let lower = Slapd::serving(
+        SlapdOptions { base: LAB.to_owned(), ..setup },
+        &(lab.tree() + &lab.user("alice", 7000)),
+    );
+    for is_mirrored in [true, false] {
+        let files = text.domain("lab", &user_line("alice", 7000), "");
+        let lab = match is_mirrored {
+            true => files,
+            false => DomainTable::ldap("lab", &lower).with("mode", "\"on-demand\""),
+        };
+        let corp = DomainTable::ldap("corp", &upper).with("mode", "\"on-demand\"");
+        let rosterd = Rosterd::start(&[corp, lab.with("case", "\"insensitive\"")]);
+        rosterd.wait_for_snapshot();
+        for name in ["corp", "lab"] {
+            rosterd.expect_domain_status(name, "online", true);
+        }
+        let uid_of = |name: &str| -> Option<String> {
+            let line = rosterd.getent("passwd", name)?;
+            Some(line.split(':').take(3).collect::<Vec<_>>().join(":"))
+        };
+        let expect = |name: &str, wanted: Option<&str>| {
+            wait_for(SOON, || match uid_of(name) {
+                found if found.as_deref() == wanted => Ok(()),
+                found => Err(format!("{name}: {found:?}, not {wanted:?} ({is_mirrored})")),
+            });
+        };
+        expect("alice", Some("alice:*:7000"));
+        expect("ALICE", Some("alice:*:7000"));
+        // The upper domain compares letters. No other one has its name from now on.
+        expect("Alice", Some("Alice:*:5000"));
+        expect("alice@lab", Some("alice@lab:*:7000"));
+        expect("7000", Some("alice@lab:*:7000"));
+        for name in ["alice", "ALICE"] {
+            expect(name, None);
+        }
+        expect("5000", Some("Alice:*:5000"));
+    }
+}
+
 #[test]
 fn names_log_in_by_each_form() {
     if !needs_root() {

@@ -199,7 +199,7 @@ fn overrides_wait_for_valid_file() {
     assert_eq!(rosterd.getent("passwd", "alice"), None, "under the name of the directory");
     file.write("[user.alice]\nname = \"al\"\n");
     wait_until(SOON, "the user is served", || rosterd.getent("passwd", "al").is_some());
-    // A file that other users can change is no file of root's.
+    // Other users can change the file, so root did not write it for sure.
     fs::set_permissions(file.path(), fs::Permissions::from_mode(0o666)).expect("chmod");
     expect_error(&rosterd, Some("RST-1105"));
     assert!(rosterd.getent("passwd", "al").is_some());
@@ -246,7 +246,7 @@ fn overrides_user_logs_in_by_new_name() {
         let domain = pam::domain(&slapd)
             .with("mode", &format!("{mode:?}"))
             .with("override.user.alice", &format!("{{ name = \"al\"{ids} }}"))
-            .with("access", "{ allowed_users = [\"alice\"] }");
+            .with("access", "{ allowed_users = [\"al\"] }");
         let rosterd = pam::start_daemon(&[domain], "");
         let pam = PamHost::on(&rosterd, "al");
         pam::wait_until_user_known(&rosterd, "al");
@@ -272,7 +272,7 @@ fn overrides_user_logs_in_by_new_name() {
             "{}",
             access.text()
         );
-        // The rules name the directory's user.
+        // The rules name the users of this host.
         assert_ne!(rosterd.roster(&["access", "bob"]).code, 0);
         let changed = ["chauthtok"];
         let new = format!("new {PASSWORD} {mode}");
@@ -284,7 +284,70 @@ fn overrides_user_logs_in_by_new_name() {
     }
 }
 
-/// The files of a domain with one user, who logs in at a KDC.
+/// A rule for the name in the directory still denies. It allows no login.
+#[test]
+fn overrides_rules_deny_by_both_names() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::slapd_with_users(&["alice", "bob"]);
+    let override_table = "{ name = \"al\" }";
+    for mode in MODES {
+        for (rule, is_allowed) in [
+            ("denied_users = [\"bob\"]", true),
+            ("denied_users = [\"al\"]", false),
+            ("denied_users = [\"alice@corp\"]", false),
+            ("allowed_users = [\"al\"]", true),
+            ("allowed_users = [\"alice\"]", false),
+        ] {
+            let domain = pam::domain(&slapd)
+                .with("mode", &format!("{mode:?}"))
+                .with("override.user.alice", override_table);
+            let rosterd = pam::start_daemon(&[domain], &format!("[domain.corp.access]\n{rule}\n"));
+            let pam = PamHost::on(&rosterd, "al");
+            pam::wait_until_user_known(&rosterd, "al");
+            let account = last_message(&pam.run_pamtester("alone", "al", &["acct_mgmt"], &[]));
+            let wanted = if is_allowed { "management done." } else { "Permission denied" };
+            assert!(account.ends_with(wanted), "{mode} {rule}: {account}");
+            let access = rosterd.roster(&["access", "al"]);
+            assert_eq!(access.code == 0, is_allowed, "{mode} {rule}: {}", access.text());
+            let config = rosterd.config();
+            let checked = rosterd.roster(&["check-config", config.to_str().expect("a path")]);
+            let is_warned = said(&checked).contains("[RST-1795]");
+            let is_hidden = rule.contains("alice");
+            assert_eq!(is_warned, is_hidden, "{rule}: {}", said(&checked));
+        }
+    }
+}
+
+/// The file with overrides is read by the publisher alone, and the backend decides.
+#[test]
+fn overrides_rules_name_groups_of_host() {
+    let slapd = directory();
+    for mode in MODES {
+        let file = OverridesFile::new("[group.dev]\nname = \"crew\"\n");
+        for (rule, alice, eve) in [
+            ("allowed_groups = [\"crew\"]", true, false),
+            ("allowed_groups = [\"dev\"]", false, false),
+            ("denied_groups = [\"crew\"]", false, true),
+            ("denied_groups = [\"dev\"]", false, true),
+        ] {
+            let domain = domain(&slapd, mode)
+                .with("overrides_file", &file.value())
+                .with("access", &format!("{{ {rule} }}"));
+            let rosterd = Rosterd::start(&[domain]);
+            rosterd.expect_domain_status("corp", "online", true);
+            for (user, is_allowed) in [("alice", alice), ("eve", eve)] {
+                wait_for(SOON, || match rosterd.roster(&["access", user]) {
+                    done if (done.code == 0) == is_allowed && done.code != 4 => Ok(()),
+                    done => Err(format!("{mode} {rule} {user}: {} {}", said(&done), done.error())),
+                });
+            }
+        }
+    }
+}
+
+/// The files of a domain with one user, which logs in at a KDC.
 fn kerberos_domain(kdc: &Kdc, folder: &Path) -> DomainTable {
     fs::write(
         folder.join("passwd"),

@@ -38,6 +38,8 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> Result<u8> {
             user: found.directory_name.clone(),
             uid: found.directory_uid,
             host_uid: found.uid,
+            host_user: found.name.clone(),
+            rule_groups: found.rule_groups.clone(),
             service: args.service.clone(),
             remote_host: args.rhost.clone().unwrap_or_default(),
             ..LoginRequest::default()
@@ -184,6 +186,7 @@ mod tests {
             uid: 6001,
             directory_name: b"alice".to_vec(),
             directory_uid: 5001,
+            rule_groups: Vec::new(),
         }
     }
 

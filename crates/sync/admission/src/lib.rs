@@ -1130,6 +1130,7 @@ mod tests {
             allowed: AllowedShells::EtcShells,
             refused: Vec::new(),
             replacement: "/no".to_owned(),
+            unlisted: "/no".to_owned(),
         };
         let serving = ServingConfig { shells, ..ServingConfig::default() };
         let rules = Rules { serving, ..with_case(NameCase::Sensitive) };

@@ -29,7 +29,11 @@ pub(crate) fn replacement<'r>(
         AllowedShells::Listed(shells) => shells.iter().any(|one| one.as_bytes() == started),
     };
     let is_refused = rules.refused.iter().any(|one| is_same_path(one.as_bytes(), started));
-    (!is_allowed || is_refused).then_some(rules.replacement.as_bytes())
+    match (is_refused, is_allowed) {
+        (true, _) => Some(rules.replacement.as_bytes()),
+        (false, false) => Some(rules.unlisted.as_bytes()),
+        (false, true) => None,
+    }
 }
 
 /// Returns whether two paths have the same steps. Slashes and dots that change nothing do not count.
@@ -74,6 +78,7 @@ mod tests {
             allowed,
             refused: refused.iter().map(ToString::to_string).collect(),
             replacement: "/no".to_owned(),
+            unlisted: "/no".to_owned(),
         };
         let file = b"# /etc/shells\n/bin/sh\n/bin/bash\n/bin/csh\n";
         let listed = || AllowedShells::Listed(vec!["/bin/zsh".to_owned(), "/bin/sh".to_owned()]);
@@ -98,6 +103,27 @@ mod tests {
             (rules(AllowedShells::Any, &["/bin/csh"]), "/bin", false),
         ] {
             assert_eq!(replaced(&rules, shell, file), expected, "{rules:?} {shell:?}");
+        }
+    }
+
+    #[test]
+    fn shell_refused_differs_from_unlisted() {
+        let rules = ShellRules {
+            allowed: AllowedShells::EtcShells,
+            refused: vec!["/bin/csh".to_owned(), "/bin/ksh".to_owned()],
+            replacement: "/refused".to_owned(),
+            unlisted: "/unlisted".to_owned(),
+        };
+        let file = parse(b"/bin/sh\n/bin/csh\n");
+        for (shell, served) in [
+            ("/bin/sh", None),
+            ("/bin/csh", Some("/refused")),
+            ("/bin/ksh", Some("/refused")),
+            ("/bin/zsh", Some("/unlisted")),
+            ("/bin/false", None),
+        ] {
+            let found = replacement(&rules, shell.as_bytes(), &file);
+            assert_eq!(found, served.map(str::as_bytes), "{shell}");
         }
     }
 

@@ -15,13 +15,14 @@ use roster_bus::interfaces::{
 use roster_config::{AccessConfig as Rules, AccountCheck, DomainMode, filter_template};
 use roster_messages::{RequestNumber, log, table::login};
 use roster_provider::access::{
-    self, AccessEvaluation, AccessFacts, FilterOutcome, Membership, decide,
+    self, AccessEvaluation, AccessFacts, FilterOutcome, ListKind, Membership, decide,
 };
 use roster_provider::account::{Account, AccountFact};
 use roster_provider::authenticator::AuthOutcome;
 use roster_provider::reason::Reason;
 use roster_provider::{LookupError, LookupQuery, Provider, ssh_keys};
 use roster_request::AuthResult;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -290,8 +291,8 @@ impl RuleAccess {
         &self,
         who: &LoginRequest,
     ) -> Result<AccountDecision, UserLookupError> {
-        let _ =
-            timeout(DIRECTORY_WAIT, self.directory.refresh_entries(&who.user, &self.groups)).await;
+        let groups = self.groups_for(who);
+        let _ = timeout(DIRECTORY_WAIT, self.directory.refresh_entries(&who.user, &groups)).await;
         let (filter, filter_outcome) = self.match_filter(who).await;
         let circumstances = Circumstances {
             now_unix: self.offline.now_unix(),
@@ -304,10 +305,10 @@ impl RuleAccess {
                 .get(&(who.user.clone(), who.uid))
                 .cloned(),
         };
-        if self.evaluator.users.is_ready(&self.groups) {
+        if self.evaluator.users.is_ready(&groups) {
             return self.evaluator.decide(who, &circumstances);
         }
-        let (judge, who, groups) = (Arc::clone(&self.evaluator), who.clone(), self.groups.clone());
+        let (judge, who, groups) = (Arc::clone(&self.evaluator), who.clone(), groups.into_owned());
         let number = RequestNumber::current();
         let decided = spawn_blocking(move || {
             let _entered = number.enter();
@@ -316,6 +317,16 @@ impl RuleAccess {
         });
         let decided = decided.await;
         decided.unwrap_or(Err(UserLookupError::Ending))
+    }
+
+    /// Returns the groups of the rules, by their names in the rules and in the directory.
+    fn groups_for(&self, who: &LoginRequest) -> Cow<'_, [String]> {
+        let natives = who.rule_groups.iter().map(|(_, native)| native);
+        let natives: Vec<_> = natives.filter(|native| !native.is_empty()).cloned().collect();
+        match natives.is_empty() {
+            true => Cow::Borrowed(&self.groups),
+            false => Cow::Owned([&self.groups[..], &natives].concat()),
+        }
     }
 
     /// Returns the filter of this login without templates, and its outcome.
@@ -389,16 +400,17 @@ impl AccessEvaluator {
             None => None,
         };
         let account = bytes.as_deref().and_then(Account::from_bytes);
-        let name = self.users.rule_name(&who.user);
+        let names = [&who.host_user, &who.user].map(|name| self.users.rule_name(name));
         let facts = AccessFacts {
-            name: &name,
+            name: &names[0],
+            directory_name: &names[1],
             service: &who.service,
             remote_host: &who.remote_host,
             host_names: &self.host_names,
             now_unix: circumstances.now_unix,
             account: account.as_ref(),
             membership: &|list, group| match &person {
-                Some(person) => self.users.membership(person, list, group),
+                Some(person) => self.membership(person, list, group, &who.rule_groups),
                 None => Membership::Unknown,
             },
             filter: &circumstances.filter,
@@ -417,6 +429,31 @@ impl AccessEvaluator {
         Ok((decision, bytes))
     }
 
+    /// Returns whether a user is in a group of a list, where local overrides may give other names to groups. An allowed
+    /// group has its name on this host. A denial also means the name in the directory: an override must not open the
+    /// host.
+    fn membership(
+        &self,
+        person: &user_index::IndexedUser,
+        list: ListKind,
+        group: &str,
+        renamed: &[(String, String)],
+    ) -> Membership {
+        let find = |name: &str| match name {
+            "" => Membership::NoSuchGroup,
+            name => self.users.membership(person, list, name),
+        };
+        let native = renamed.iter().find(|(name, _)| name == group).map(|(_, native)| native);
+        match (native, list) {
+            (None, _) => find(group),
+            (Some(native), ListKind::Allow) => find(native),
+            (Some(native), ListKind::Deny) => [find(group), find(native)]
+                .into_iter()
+                .max_by_key(|found| denial_rank(*found))
+                .unwrap_or(Membership::Unknown),
+        }
+    }
+
     /// Returns the user. `None` if the directory is unreachable and its users are unknown, as after a loss of the
     /// cache. The publisher has just stated that the domain serves that name and uid. Other facts are then unknown to
     /// the rules.
@@ -432,6 +469,16 @@ impl AccessEvaluator {
                 if is_away && !is_known { Ok(None) } else { Err(untold) }
             }
         }
+    }
+}
+
+/// Orders results for groups of one denial. The last one decides.
+fn denial_rank(found: Membership) -> u8 {
+    match found {
+        Membership::NoSuchGroup => 0,
+        Membership::NotMember => 1,
+        Membership::Ambiguous | Membership::Unknown => 2,
+        Membership::Member => 3,
     }
 }
 
@@ -517,6 +564,7 @@ mod tests {
         let ruled = RuleAccess::new(rules, Vec::new(), people, directory, Arc::new(offline));
         let who = LoginRequest {
             user: b"alice".to_vec(),
+            host_user: b"alice".to_vec(),
             uid: uid_of("alice"),
             ..LoginRequest::default()
         };
@@ -602,12 +650,54 @@ mod tests {
         RuleAccess::new(rules, names, people, Arc::new(SilentDirectory), Arc::new(offline))
     }
 
+    /// Overrides give alice the name al, and the group staff the name crew.
+    #[tokio::test]
+    async fn access_lists_name_entries_of_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = engine(DomainMode::Replicate);
+        refresh(&engine, &["alice"], &[("staff", &["alice"]), ("crew", &[])], "1");
+        engine.online("ldap://server", None);
+        let renamed = [("crew", "staff"), ("staff", "")];
+        let who = LoginRequest {
+            user: b"alice".to_vec(),
+            host_user: b"al".to_vec(),
+            uid: uid_of("alice"),
+            rule_groups: renamed.map(|(name, native)| (name.into(), native.into())).to_vec(),
+            ..LoginRequest::default()
+        };
+        let none = AccessLists::default;
+        for (lists, wanted) in [
+            (AccessLists { allowed_users: names("al"), ..none() }, AuthResult::Success),
+            (AccessLists { allowed_users: names("alice"), ..none() }, AuthResult::Denied),
+            (AccessLists { denied_users: names("al"), ..none() }, AuthResult::Denied),
+            (AccessLists { denied_users: names("alice"), ..none() }, AuthResult::Denied),
+            (AccessLists { allowed_groups: names("crew"), ..none() }, AuthResult::Success),
+            (AccessLists { allowed_groups: names("staff"), ..none() }, AuthResult::Denied),
+            (AccessLists { denied_groups: names("crew"), ..none() }, AuthResult::Denied),
+            (AccessLists { denied_groups: names("staff"), ..none() }, AuthResult::Denied),
+        ] {
+            let people = UserIndex::new(Arc::clone(&engine), DomainMode::Replicate, true);
+            let people = Arc::new(people);
+            let offline = OfflineAuth::open(
+                folder.path(),
+                None,
+                Arc::clone(&people),
+                Some(engine.subscribe()),
+            );
+            let rules = listed(lists);
+            let shown = format!("{rules:?}");
+            let (silent, offline) = (Arc::new(SilentDirectory), Arc::new(offline));
+            let ruled = RuleAccess::new(rules, Vec::new(), people, silent, offline);
+            assert_eq!(ruled.decide(&who).await.result, wanted, "{shown}");
+        }
+    }
+
     fn put_alice(engine: &Arc<Engine>, day: &str) {
         let mut alice = user("alice", uid_of("alice"));
         if let roster_provider::DirectoryEntry::User(alice) = &mut alice {
             let values = [(AccountFact::LastChange, day), (AccountFact::MaxDays, "90")];
             for (fact, value) in values {
-                alice.account.add(fact, std::borrow::Cow::Owned(value.as_bytes().to_vec()));
+                alice.account.add(fact, Cow::Owned(value.as_bytes().to_vec()));
             }
         }
         engine.put(USERS, named("alice"), alice);

@@ -76,6 +76,10 @@ pub struct LoginRequest {
     pub uid: u32,
     /// The uid on this host, which owns files of the session.
     pub host_uid: u32,
+    /// The name on this host, which access rules compare.
+    pub host_user: Vec<u8>,
+    /// As [`ServedUser::rule_groups`].
+    pub rule_groups: Vec<(String, String)>,
     /// The PAM service.
     pub service: String,
     /// The remote host; may be empty.
@@ -458,6 +462,9 @@ pub struct ServedUser {
     pub directory_name: Vec<u8>,
     /// The uid in the directory, likewise.
     pub directory_uid: u32,
+    /// The groups in access rules of the domain that have other names in the directory: the name in the rule, and the
+    /// name in the directory. The latter is empty if this host serves no group under the name in the rule.
+    pub rule_groups: Vec<(String, String)>,
 }
 
 /// State of the snapshot.

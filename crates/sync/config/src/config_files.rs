@@ -198,6 +198,12 @@ impl ConfigFiles {
         self.files.iter().map(|file| &*file.path)
     }
 
+    /// Returns whether the main file was read. Without it, only drop-ins count.
+    #[must_use]
+    pub fn has_main_file(&self) -> bool {
+        self.paths().any(|path| path == self.main)
+    }
+
     /// Reports files and directories that a user other than root could change.
     #[must_use]
     pub fn check_ownership(&self) -> Vec<Diagnostic> {
@@ -292,6 +298,7 @@ mod tests {
         assert!(read().unwrap_err().is_missing());
         fs::write(&main, "").unwrap();
         assert_eq!(read().unwrap().paths().count(), 1);
+        assert!(read().unwrap().has_main_file());
 
         let drop_ins = folder.path().join("r.toml.d");
         symlink("/no/such/directory", &drop_ins).unwrap();
@@ -329,6 +336,7 @@ mod tests {
         let drop_in = drop_ins.join("a.toml");
         fs::write(&drop_in, "").unwrap();
         assert_eq!(read().unwrap().paths().collect::<Vec<_>>(), [&drop_in]);
+        assert!(!read().unwrap().has_main_file());
         fs::set_permissions(&drop_in, fs::Permissions::from_mode(0o666)).unwrap();
         assert_eq!(read().unwrap().check_ownership().len(), 1);
         // The administrator wrote a main file, and its keys are lost.

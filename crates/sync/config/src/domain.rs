@@ -389,11 +389,16 @@ fn serving(
 }
 
 fn shells(section: &mut TomlSection<'_, '_, '_, '_>) -> ShellRules {
-    let rules = ShellRules {
-        allowed: section.optional_value(&keys::DOMAIN_ALLOWED_SHELLS).unwrap_or_default(),
-        refused: section.value(&keys::DOMAIN_REFUSED_SHELLS),
-        replacement: section.value(&keys::DOMAIN_REPLACEMENT_SHELL),
-    };
+    let replacement: String = section.value(&keys::DOMAIN_REPLACEMENT_SHELL);
+    let unlisted = section.value_or(&keys::DOMAIN_UNLISTED_SHELL, replacement.clone());
+    let allowed = section.optional_value(&keys::DOMAIN_ALLOWED_SHELLS).unwrap_or_default();
+    let refused = section.value(&keys::DOMAIN_REFUSED_SHELLS);
+    let rules = ShellRules { allowed, refused, replacement, unlisted };
+    if !section.has(&keys::DOMAIN_ALLOWED_SHELLS) && section.has(&keys::DOMAIN_UNLISTED_SHELL) {
+        let text = "has no effect without allowed_shells";
+        let error = CodedError::new(&codes::REPLACEMENT_SHELL_UNUSED, text);
+        section.warning(&keys::DOMAIN_UNLISTED_SHELL, error);
+    }
     let has_rules =
         section.has(&keys::DOMAIN_ALLOWED_SHELLS) || section.has(&keys::DOMAIN_REFUSED_SHELLS);
     if !has_rules && section.has(&keys::DOMAIN_REPLACEMENT_SHELL) {

@@ -761,6 +761,13 @@ declare_keys! {
         KeyDefault::Value("\"/usr/sbin/nologin\""),
         "Shell instead of one that allowed_shells or refused_shells does not allow.",
     );
+    DOMAIN_UNLISTED_SHELL: String = table_key(
+        ConfigTable::Domain,
+        "unlisted_shell",
+        ValueKind::Shell,
+        KeyDefault::Follows("the value of replacement_shell"),
+        "Shell instead of one that allowed_shells lacks. replacement_shell then counts for refused_shells only.",
+    );
     DOMAIN_ENUMERATE: bool = table_key(
         ConfigTable::Domain,
         "enumerate",
@@ -1339,17 +1346,20 @@ declare_keys! {
     ACCESS_ALLOWED_USERS: Vec<String> = list_key(
         ConfigTable::Access,
         "allowed_users",
-        "Users that may log in. With this key or allowed_groups, all other users are denied.",
+        "Users that may log in. With this key or allowed_groups, all other users are denied. An overridden user has the \
+         name of this host.",
     );
     ACCESS_ALLOWED_GROUPS: Vec<String> = list_key(
         ConfigTable::Access,
         "allowed_groups",
-        "Groups of the domain with members that may log in. Nested and primary groups count.",
+        "Groups of the domain with members that may log in. Nested and primary groups count. An overridden group has \
+         the name of this host.",
     );
     ACCESS_DENIED_USERS: Vec<String> = list_key(
         ConfigTable::Access,
         "denied_users",
-        "Users that may not log in, whatever other keys say.",
+        "Users that may not log in, whatever other keys say. For an overridden user, the name in the directory denies, \
+         too.",
     );
     ACCESS_DENIED_GROUPS: Vec<String> = list_key(
         ConfigTable::Access,

@@ -71,6 +71,18 @@ impl LocalOverrides {
     pub fn is_empty(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
+
+    /// Returns the names in the directory that find no entry on this host, because an override gives the entry another
+    /// name, each with that name. The keys are in the form of [`NameConfig::override_key`].
+    pub(crate) fn replaced_names(&self, names: &NameConfig, is_user: bool) -> BTreeMap<&str, &str> {
+        let users = self.users.iter().map(|(key, user)| (key, &user.name));
+        let groups = self.groups.iter().map(|(key, group)| (key, &group.name));
+        let all: Vec<_> = if is_user { users.collect() } else { groups.collect() };
+        let given = all.iter().filter_map(|(_, given)| given.as_deref());
+        let given: BTreeSet<String> = given.map(|given| names.override_key_text(given)).collect();
+        let replaced = all.into_iter().filter(|(key, _)| !given.contains(*key));
+        replaced.filter_map(|(key, given)| Some((&**key, given.as_deref()?))).collect()
+    }
 }
 
 impl OverridesConfig {

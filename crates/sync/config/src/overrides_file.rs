@@ -6,13 +6,15 @@ use crate::diagnostic::{SourceIndex, with_position};
 use crate::domain::domain_path;
 use crate::load::{ParsedConfig, parse_errors};
 use crate::overrides::{LocalOverrides, OverrideReader, OverridesConfig};
-use crate::ownership::check_ownership;
-use crate::toml_section::LoadReport;
+use crate::ownership::check_opened_file;
+use crate::toml_section::{LoadReport, bare_or_quoted};
 use crate::{DomainConfig, NameConfig};
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Severity};
-use std::fs::{self, File};
+use rustix::fs::OFlags;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -28,11 +30,13 @@ pub fn read_overrides_file(
     let Some(path) = &overrides.file else { return Ok(overrides.entries.clone()) };
     let whole =
         |error| vec![with_position(Severity::Error, (path.clone(), 0, 0), String::new(), error)];
-    check_ownership(path).map_err(whole)?;
-    let bytes = read_bytes(path).map_err(|error| {
+    let failed = |error: io::Error| {
         let text = format!("the file cannot be read: {error}");
         whole(CodedError::new(&codes::OVERRIDES_FILE_UNREADABLE, text))
-    })?;
+    };
+    let (file, metadata) = open_regular(path).map_err(failed)?;
+    check_opened_file(path, &metadata).map_err(whole)?;
+    let bytes = read_bytes(file).map_err(failed)?;
     if bytes.len() > TEXT_BYTES_MAX {
         let text = format!("this file has more than {TEXT_BYTES_MAX} bytes");
         return Err(whole(CodedError::new(&codes::CONFIG_TOO_LARGE, text)));
@@ -44,13 +48,20 @@ pub fn read_overrides_file(
     Ok(found)
 }
 
-/// Reads a regular file. Another type of file, such as a pipe, might block.
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("the path is not a regular file"));
+/// Opens a regular file without a wait for the writer of a pipe.
+fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    match metadata.is_file() {
+        true => Ok((file, metadata)),
+        false => Err(io::Error::other("the path is not a regular file")),
     }
+}
+
+fn read_bytes(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -80,14 +91,55 @@ fn parse_overrides(
 }
 
 impl ParsedConfig {
-    /// Returns the mistakes in the files with overrides. rosterd uses the configuration in spite of them, and serves the
-    /// last valid overrides.
+    /// Returns the mistakes in overrides and their files that depend on other keys or on files. rosterd uses the
+    /// configuration in spite of them, and serves the last valid overrides.
     #[must_use]
-    pub fn check_overrides_files(&self) -> Vec<Diagnostic> {
-        let problems = |domain: &DomainConfig| {
-            read_overrides_file(&domain.name, &domain.names, &domain.local_overrides).err()
+    pub fn check_overrides(&self) -> Vec<Diagnostic> {
+        let problems = |domain: &DomainConfig| match read_overrides_file(
+            &domain.name,
+            &domain.names,
+            &domain.local_overrides,
+        ) {
+            Ok(overrides) => self.check_rule_names(domain, &overrides),
+            Err(problems) => {
+                let refused = |problem| Diagnostic { severity: Severity::Refusal, ..problem };
+                problems.into_iter().map(refused).collect()
+            }
         };
-        let found = self.config.domains.iter().filter_map(problems).flatten();
-        found.map(|problem| Diagnostic { severity: Severity::Refusal, ..problem }).collect()
+        self.config.domains.iter().flat_map(problems).collect()
+    }
+
+    /// Reports names in access rules that an override replaces. Such a name allows no login.
+    fn check_rule_names(
+        &self,
+        domain: &DomainConfig,
+        overrides: &LocalOverrides,
+    ) -> Vec<Diagnostic> {
+        let access = format!("{}.access", domain_path(&domain.name));
+        let services = domain.access.services.iter().map(|(service, lists)| {
+            (format!("{access}.service.{}", bare_or_quoted(service)), lists)
+        });
+        let replaced = |is_user| overrides.replaced_names(&domain.names, is_user);
+        let (users, groups) = (replaced(true), replaced(false));
+        let tables = std::iter::once((access.clone(), &domain.access.lists)).chain(services);
+        let mut problems = Vec::new();
+        for (table, lists) in tables {
+            for (key, replaced, names) in [
+                ("allowed_users", &users, &lists.allowed_users),
+                ("allowed_groups", &groups, &lists.allowed_groups),
+                ("denied_users", &users, &lists.denied_users),
+                ("denied_groups", &groups, &lists.denied_groups),
+            ] {
+                for name in names.iter().flatten() {
+                    // Lists of rules have the same form as keys of overrides.
+                    let Some(given) = replaced.get(&**name) else { continue };
+                    let text = format!("an override gives the entry {name:?} the name {given:?}");
+                    let error = CodedError::new(&codes::HIDDEN_NAME_IN_RULE, text);
+                    let place = (&*table, key);
+                    problems.push(self.value_diagnostic(Severity::Warning, place, error));
+                }
+            }
+        }
+        problems
     }
 }

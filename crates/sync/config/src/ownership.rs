@@ -26,13 +26,26 @@ const UNMAPPED: u32 = 65_534;
 /// # Errors
 /// The defect and its fix.
 pub fn check_ownership(path: &Path) -> Result<(), CodedError> {
-    let own = geteuid().as_raw();
     // Permissions of devices have other reasons.
     if let Ok(metadata) = fs::metadata(path)
         && metadata.is_file()
     {
-        check_metadata(path, path, &metadata, own)?;
+        check_metadata(path, path, &metadata, geteuid().as_raw())?;
     }
+    check_directories(path)
+}
+
+/// Checks the file that was opened at `path`, which another file may have replaced since, and the directories above it.
+///
+/// # Errors
+/// The defect and its fix.
+pub(crate) fn check_opened_file(path: &Path, metadata: &Metadata) -> Result<(), CodedError> {
+    check_metadata(path, path, metadata, geteuid().as_raw())?;
+    check_directories(path)
+}
+
+fn check_directories(path: &Path) -> Result<(), CodedError> {
+    let own = geteuid().as_raw();
     for directory in directories(path) {
         if let Ok(metadata) = fs::symlink_metadata(&directory)
             && metadata.is_dir()
@@ -135,6 +148,26 @@ mod tests {
                  content of DIR/roster.toml, then run `chmod go-w DIR/roster.toml`. [RST-1105]"
             )
         );
+    }
+
+    /// The file of the path may have been replaced since it was opened.
+    #[test]
+    fn ownership_opened_file_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("o.toml"), folder.path().join("other"));
+        fs::write(&file, "").unwrap();
+        set_mode(&file, 0o666);
+        let opened = fs::File::open(&file).unwrap().metadata().unwrap();
+        fs::write(&other, "").unwrap();
+        set_mode(&other, 0o644);
+        fs::rename(&other, &file).unwrap();
+        assert!(check_ownership(&file).is_ok());
+        let error = check_opened_file(&file, &opened).unwrap_err();
+        assert_eq!(error.message, &codes::FILE_WRITABLE_BY_OTHERS);
+        let opened = fs::File::open(&file).unwrap().metadata().unwrap();
+        assert!(check_opened_file(&file, &opened).is_ok());
+        set_mode(folder.path(), 0o777);
+        assert!(check_opened_file(&file, &opened).is_err(), "the directory");
     }
 
     #[test]

@@ -31,8 +31,10 @@ pub struct ShellRules {
     pub allowed: AllowedShells,
     /// Shells that are replaced although they are allowed: absolute paths.
     pub refused: Vec<String>,
-    /// The shell instead of those that are not allowed: an absolute path. Empty without rules.
+    /// The shell instead of refused ones: an absolute path. Empty without rules.
     pub replacement: String,
+    /// The shell instead of those that are not allowed, likewise.
+    pub unlisted: String,
 }
 
 /// `allowed_shells = …`.

@@ -6,7 +6,7 @@ use roster_config::{
     parse, read_overrides_file,
 };
 use roster_messages::table::config;
-use roster_messages::{Diagnostic, Message};
+use roster_messages::{Diagnostic, Message, Severity};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -155,7 +155,7 @@ fn overrides_file_not_usable_has_code() {
     assert_eq!(code(), &config::FILE_WRITABLE_BY_OTHERS);
 
     let text = format!("{DOMAIN}overrides_file = '{}'\n", path.display());
-    let found = parse(&text).unwrap().check_overrides_files();
+    let found = parse(&text).unwrap().check_overrides();
     assert_eq!(found[0].message, &config::FILE_WRITABLE_BY_OTHERS);
 }
 
@@ -186,4 +186,33 @@ fn overrides_of_ids_need_mirror() {
         found.iter().all(|(_, message)| *message != &config::OVERRIDE_ID_ON_DEMAND),
         "{found:?}"
     );
+}
+
+#[test]
+fn overrides_hidden_name_in_rule_is_warned() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("overrides.toml");
+    fs::write(&path, "[group.dev]\nname = 'crew'\n").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let text = format!(
+        "overrides_file = '{}'\n\
+         [domain.corp.override.user]\nalice.name = 'al'\nbob.name = 'eve'\neve.name = 'bob'\n\
+         zoe.name = 'zoe'\nliv.uid = 6000\n\
+         [domain.corp.access]\nallowed_users = ['al', 'bob', 'zoe', 'liv', 'x']\n\
+         denied_users = ['alice@corp']\ndenied_groups = ['crew', 'staff']\n\
+         [domain.corp.access.service.sshd]\nallowed_groups = ['dev']\nallowed_users = ['alice']\n",
+        path.display()
+    );
+    let found = parse(&format!("{DOMAIN}{text}")).unwrap().check_overrides();
+    let found: Vec<_> = found
+        .iter()
+        .map(|problem| (&*problem.key, problem.severity, problem.message, problem.line > 1))
+        .collect();
+    let warned = |key| (key, Severity::Warning, &config::HIDDEN_NAME_IN_RULE, true);
+    let wanted = [
+        "domain.corp.access.denied_users",
+        "domain.corp.access.service.sshd.allowed_users",
+        "domain.corp.access.service.sshd.allowed_groups",
+    ];
+    assert_eq!(found, wanted.map(warned));
 }

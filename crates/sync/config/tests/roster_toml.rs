@@ -154,6 +154,7 @@ fn every_key_can_be_set() {
         allowed_shells = ["/bin/bash", "/bin/zsh"]
         refused_shells = ["/bin/zsh"]
         replacement_shell = "/bin/false"
+        unlisted_shell = "/bin/sh"
         allow_empty_home = false
         enumerate = false
         mass_deletion_threshold = 1
@@ -835,6 +836,10 @@ fn contradiction_has_code_of_its_condition() {
         (
             &corp("replacement_shell = '/bin/sh'\nenumerate = false"),
             &[("domain.corp.replacement_shell", &config::REPLACEMENT_SHELL_UNUSED)],
+        ),
+        (
+            &corp("refused_shells = ['/bin/csh']\nunlisted_shell = '/bin/sh'\nenumerate = false"),
+            &[("domain.corp.unlisted_shell", &config::REPLACEMENT_SHELL_UNUSED)],
         ),
         (
             &corp("refused_shells = ['/bin/../sh']"),

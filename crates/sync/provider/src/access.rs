@@ -71,8 +71,10 @@ pub enum FilterOutcome {
 /// The known facts of a login.
 #[derive(Clone, Copy)]
 pub struct AccessFacts<'a> {
-    /// The user's name.
+    /// The user's name on this host.
     pub name: &'a str,
+    /// The user's name in the directory. A denial means it, too: a local override must not open the host.
+    pub directory_name: &'a str,
     /// The name of the PAM service.
     pub service: &'a str,
     /// The remote host as the program reports it. Empty for a local login.
@@ -519,9 +521,10 @@ impl RuleChecks {
     }
 
     fn check_lists(&mut self, at: &str, lists: &AccessLists, facts: &AccessFacts<'_>) {
-        let named = |users: &[String]| users.iter().any(|user| user == facts.name);
+        let has = |users: &[String], name| users.iter().any(|user| user == name);
+        let named = |users: &[String]| has(users, facts.name);
         if let Some(rule) = &lists.denied_users {
-            let (verdict, saw) = match named(rule) {
+            let (verdict, saw) = match named(rule) || has(rule, facts.directory_name) {
                 true => (AccessDecision::Denied, "the user is in the list"),
                 false => (AccessDecision::Allowed, "the user is not in the list"),
             };

@@ -164,6 +164,23 @@ impl DomainOverrides {
         given.is_some_and(is_other) && !self.given(kind).names.contains_key(&*key)
     }
 
+    /// Returns those of these groups that have other names in the directory, each with that name. It is empty if this
+    /// host serves no group under the given name.
+    #[must_use]
+    pub fn renamed_groups<'g>(
+        &self,
+        groups: impl Iterator<Item = &'g str>,
+    ) -> Vec<(String, String)> {
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let renamed = |group: &str| {
+            let (name, kind) = (group.as_bytes(), LookupKind::GroupByName);
+            let is_hidden = self.hides(&Query::GroupByName(name.to_vec()));
+            let native = if is_hidden { b"" } else { self.native_name(kind, name) };
+            (native != name).then(|| (group.to_owned(), text(native)))
+        };
+        groups.filter_map(renamed).collect()
+    }
+
     /// Returns the overrides that apply to none of these entries: users, then groups, by name.
     #[must_use]
     pub fn unused<'e>(
@@ -445,6 +462,13 @@ mod tests {
         state.set_overrides(0, overrides(&text));
         let applied = apply_image(&mut state, 0, twenty_without(0, 2)).expect("well formed");
         assert!(matches!(applied, ImageOutcome::Changed(_)), "{applied:?}");
+        // An override that is rejected serves no entry, so it hides no removal.
+        let mut state = succeeded(&before, &["corp"]);
+        let users = (0..20).map(|number| format!("u{number}.uid = {number}\n"));
+        let text = format!("[domain.corp.override.user]\n{}", users.collect::<String>());
+        state.set_overrides(0, overrides(&text));
+        let applied = apply_image(&mut state, 0, twenty_without(0, 2)).expect("well formed");
+        assert!(matches!(applied, ImageOutcome::Deferred(_)), "{applied:?}");
         // Removals of the directory are held all the same.
         let mut state = succeeded(&before, &["corp"]);
         state.set_overrides(0, overrides("[domain.corp.override.user.u1]\nname = 'x1'\n"));
@@ -492,5 +516,14 @@ mod tests {
             name(LookupKind::GroupByName, "g")
         );
         assert_eq!(given.native_request(&Query::GroupByGid(6000)), Query::GroupByGid(6000));
+    }
+
+    #[test]
+    fn overrides_translate_groups_of_rules() {
+        let text = "[domain.corp.override.group]\na.name = 'b'\nb.name = 'c'\nd.name = 'd'\n\
+                    e.gid = 7000\n";
+        let found = overrides(text).renamed_groups(["a", "b", "c", "d", "e", "f"].into_iter());
+        let wanted = [("a", ""), ("b", "a"), ("c", "b")];
+        assert_eq!(found, wanted.map(|(name, native)| (name.to_owned(), native.to_owned())));
     }
 }

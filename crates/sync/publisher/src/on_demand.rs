@@ -90,6 +90,7 @@ fn served_user(domain: &DomainState, user: &ModelUser) -> ServedUser {
         uid: user.uid,
         directory_name: native.name().to_vec(),
         directory_uid: native.uid,
+        rule_groups: domain.renamed_rule_groups(),
     }
 }
 
@@ -1590,6 +1591,7 @@ mod tests {
                 name,
                 uid,
                 directory_uid: uid,
+                rule_groups: Vec::new(),
             })))
         };
         assert_eq!(anew.mirrored_user(b"alice"), user("corp", 5001));
@@ -1691,6 +1693,7 @@ mod tests {
             uid: 6002,
             directory_name: b"bob".to_vec(),
             directory_uid: 6002,
+            rule_groups: Vec::new(),
         };
         assert_eq!(find_user(&directory, b"bob").await, Ok(Some(served)));
     }

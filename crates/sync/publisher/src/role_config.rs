@@ -29,6 +29,8 @@ pub struct DomainRules {
     pub names: config::NameConfig,
     /// Values of single entries that replace those of the directory.
     pub overrides: config::OverridesConfig,
+    /// Names of groups in access rules, in the form in which the domain compares them.
+    pub rule_groups: Vec<String>,
     /// Whether the backend mirrors the directory or queries it on demand.
     pub mode: config::DomainMode,
     /// Share of the users, or of the groups, that may be removed at once.

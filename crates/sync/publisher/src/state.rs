@@ -26,7 +26,7 @@ use roster_passwd_format::User;
 use roster_provider::mass_deletion::{RemovalDecision, RemovalGuard};
 use roster_snapshot::Snapshot;
 use roster_snapshot_build::{self as snapshot, TooLarge};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -75,6 +75,8 @@ pub struct DomainState {
     /// The treatment of unknown names while no server of an on-demand domain replies.
     pub(super) when_away: WhenAway,
     pub(super) rules: Rules,
+    /// Names of groups in access rules.
+    rule_groups: BTreeSet<String>,
     pub(super) entries: DomainModel,
     /// Records in the model that no fetched state has yet.
     pub(super) overlay: LookupOverlay,
@@ -386,8 +388,16 @@ impl PublisherState {
             (None, entry) => known.contains(&entry_identity(entry)),
         };
         let mut kept = EntryCounts::default();
-        // An administrator may have changed an override since the snapshot.
-        let is_kept = |entry: ModelEntry<'_>| entry.has_given_identity() || is_served(entry);
+        // An administrator may have changed an override since the snapshot. One that is rejected serves no entry.
+        let is_admitted = |entry: ModelEntry<'_>| match (&self.locals, entry) {
+            (None, _) => true,
+            (Some(locals), ModelEntry::User(user)) => domain.rules.user(user, locals).is_ok(),
+            (Some(locals), ModelEntry::Group(group)) => domain.rules.group(group, locals).is_ok(),
+        };
+        let is_kept = |entry: ModelEntry<'_>| match entry.has_given_identity() {
+            true => is_admitted(entry),
+            false => is_served(entry),
+        };
         for (_, entry) in entries.entries().filter(|(_, entry)| is_kept(*entry)) {
             match entry {
                 ModelEntry::User(_) => kept.users += 1,
@@ -485,9 +495,10 @@ impl PublisherState {
             .filter(|_| domain.has_overrides())?;
         // The rules reject a name and a uid of an override, so these are the directory's.
         let name = alone.to_vec();
-        let (uid, domain) = (user.uid, domain.name.clone());
-        let directory_name = name.clone();
-        Some(ServedUser { domain, name, uid, directory_name, directory_uid: uid })
+        let (uid, directory_name) = (user.uid, name.clone());
+        let rule_groups = domain.renamed_rule_groups();
+        let domain = domain.name.clone();
+        Some(ServedUser { domain, name, uid, directory_name, directory_uid: uid, rule_groups })
     }
 
     /// Returns the domain at a position, and the domains with a lower priority.
@@ -684,6 +695,7 @@ impl DomainState {
             when_away,
             serving,
             overrides,
+            rule_groups,
             ..
         } = rules.clone();
         let given = Arc::new(match overrides.file {
@@ -706,6 +718,7 @@ impl DomainState {
                 serving,
                 reserved: Arc::clone(given.reserved()),
             },
+            rule_groups: rule_groups.into_iter().collect(),
             entries,
             overlay: LookupOverlay::default(),
             rejected: Vec::new(),
@@ -717,6 +730,13 @@ impl DomainState {
             confirmed_removals: None,
             errors: DomainErrors::default(),
         }
+    }
+
+    /// Returns the groups in access rules that have other names in the directory, as
+    /// [`ServedUser::rule_groups`].
+    pub(super) fn renamed_rule_groups(&self) -> Vec<(String, String)> {
+        let groups = self.rule_groups.iter().map(String::as_str);
+        self.entries.overrides().renamed_groups(groups)
     }
 
     fn may_be_outdated(&self) -> bool {

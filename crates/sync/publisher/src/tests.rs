@@ -200,6 +200,7 @@ pub(super) fn config(domains: &[&str]) -> PublisherRoleConfig {
         max_id: 4_000_000_000,
         names: NameConfig::default(),
         overrides: roster_config::OverridesConfig::default(),
+        rule_groups: Vec::new(),
         mode: mode(name),
         mass_deletion: 0.5,
         negative: Duration::from_secs(10),
@@ -1490,6 +1491,7 @@ fn refused_shell_is_replaced_after_locals_change() {
             allowed: AllowedShells::EtcShells,
             refused: Vec::new(),
             replacement: "/no".to_owned(),
+            unlisted: "/no".to_owned(),
         };
         let image = Image::full().user(1, "alice", 5001, 5001);
         apply_image(&mut state, 0, image).expect("well formed");

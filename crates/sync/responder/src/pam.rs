@@ -509,6 +509,8 @@ impl PamResponder {
                     user,
                     uid: found.directory_uid,
                     host_uid: found.uid,
+                    host_user: found.name,
+                    rule_groups: found.rule_groups,
                     service: printable_field(request.service),
                     remote_host: printable_field(request.remote_host),
                     terminal: printable_field(request.terminal),
@@ -560,6 +562,8 @@ impl PamResponder {
             user: found.directory_name,
             uid: found.directory_uid,
             host_uid: found.uid,
+            host_user: found.name,
+            rule_groups: found.rule_groups,
             request: request_number,
             ..LoginRequest::default()
         };
@@ -666,6 +670,7 @@ mod tests {
             uid,
             directory_name: b"alice".to_vec(),
             directory_uid: uid,
+            rule_groups: Vec::new(),
         }
     }
 

@@ -104,15 +104,21 @@ mod pam_handle {
         pub user: CString,
         pub lines: RefCell<Vec<String>>,
         pub data: RefCell<HashMap<CString, Secret>>,
+        /// The canonical name and the ids for a name.
+        pub users: HashMap<CString, (CString, (u32, u32))>,
+        /// The name that the module set.
+        pub set: RefCell<Option<CString>>,
         pub call: PhantomData<&'c ()>,
     }
 
     impl CallHandle<'_> {
-        pub fn canonical_name(&self, _user: &CStr) -> Option<&CStr> {
-            None
+        pub fn canonical_name(&self, user: &CStr) -> Option<&CStr> {
+            self.users.get(user).map(|(name, _)| &**name)
         }
 
-        pub fn set_user(&self, _user: &CStr) {}
+        pub fn set_user(&self, user: &CStr) {
+            self.set.replace(Some(user.to_owned()));
+        }
 
         pub fn user(&self) -> Result<&CStr, PamCode> {
             Ok(&self.user)
@@ -154,8 +160,8 @@ mod pam_handle {
 
         pub fn set_variable(&self, _: &CStr) {}
 
-        pub fn ids(&self, _: &CStr) -> Option<(u32, u32)> {
-            Some((2000, 2000))
+        pub fn ids(&self, user: &CStr) -> Option<(u32, u32)> {
+            self.users.get(user).map(|(_, ids)| *ids)
         }
 
         pub fn delay_failure(&self, _: u32) {}
@@ -205,6 +211,8 @@ fn pam_module_failure_is_logged_with_code() {
             user: user.to_owned(),
             lines: RefCell::default(),
             data: RefCell::new([(name.to_owned(), Secret::copy_of(bytes).expect("memory"))].into()),
+            users: [(user.to_owned(), (user.to_owned(), (2000, 2000)))].into(),
+            set: RefCell::default(),
             call: PhantomData,
         };
         let mut options = ModuleOptions::from_flags(0);
@@ -217,5 +225,34 @@ fn pam_module_failure_is_logged_with_code() {
         for (line, message) in lines.iter().zip(messages) {
             assert!(line.ends_with(&format!(" [{message}]")), "{line}");
         }
+    }
+}
+
+/// Another name service may have found the name that the program gave.
+#[test]
+fn pam_canonical_name_needs_equal_ids() {
+    let alice = (2000, 2000);
+    for (of_typed, of_canonical, is_set) in [
+        (alice, Some(alice), true),
+        ((2001, 2000), Some(alice), false),
+        ((2000, 2001), Some(alice), false),
+        (alice, None, false),
+    ] {
+        let typed = (c"ALICE".to_owned(), (c"alice".to_owned(), of_typed));
+        let canonical = of_canonical.map(|ids| (c"alice".to_owned(), (c"alice".to_owned(), ids)));
+        let handle = CallHandle {
+            user: c"ALICE".to_owned(),
+            lines: RefCell::default(),
+            data: RefCell::default(),
+            users: [typed].into_iter().chain(canonical).collect(),
+            set: RefCell::default(),
+            call: PhantomData,
+        };
+        let options = ModuleOptions::from_flags(0);
+        let user = pam_user::PamUser::from_handle(&handle, &options);
+        let Ok(user) = user else { panic!("the module handles the user") };
+        user.use_canonical_name();
+        let set = handle.set.take();
+        assert_eq!(set.as_deref(), is_set.then_some(c"alice"), "{of_typed:?} {of_canonical:?}");
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{Daemon, lives, poll_until, refused, signal};
 use roster_bus::interfaces::{MonitorProxy, PublisherProxy};
 use roster_bus::zbus::{self, Connection};
-use roster_messages::table::config::{CONFIG_MISSING, RESPONDER_PATH_TOO_LONG};
+use roster_messages::table::config::{CONFIG_MISSING, MAIN_FILE_LOST, RESPONDER_PATH_TOO_LONG};
 use roster_messages::table::daemon::{
     BUS_SOCKET_REMOVED, KEYTAB_MARK_UNWRITABLE, LOG_LEVEL_UNKNOWN, NOT_A_DIRECTORY,
     PACKAGER_FILE_UNWRITABLE, PROCESS_SETUP_FAILED, RELOAD_REJECTED, ROLE_NO_REPLY, ROLE_RESTARTED,
@@ -169,6 +169,31 @@ fn reload_obeys_drop_ins_and_names_them() {
     fs::remove_dir_all(daemon.path("roster.toml.d")).unwrap();
     reload(&daemon).unwrap();
     assert_eq!(daemon.status().unwrap().domains, ["lab", "far"]);
+}
+
+/// Drop-ins alone may lack the rules of the main file, for example while an editor replaces it.
+#[test]
+fn reload_without_main_file_is_rejected() {
+    let mut daemon = Daemon::start(&["lab"]);
+    let before = daemon.children();
+    let main = daemon.path("roster.toml");
+    fs::create_dir(daemon.path("roster.toml.d")).unwrap();
+    fs::rename(&main, daemon.path("roster.toml.d/10-all.toml")).unwrap();
+    let refused = reload(&daemon).unwrap_err();
+    let file = format!("{}: the file is missing", main.display());
+    assert!(refused.contains(&file) && refused.contains(MAIN_FILE_LOST.code), "{refused}");
+    assert!(daemon.status().unwrap().config_error.contains(MAIN_FILE_LOST.code));
+    assert_eq!(daemon.children(), before);
+    // A start accepts drop-ins alone, and so do reloads after it.
+    signal(daemon.pid(), Signal::TERM);
+    assert_eq!(daemon.ended(), Some(0));
+    daemon.launch();
+    daemon.wait_until_all_run();
+    reload(&daemon).unwrap();
+    daemon.write("roster.toml", "");
+    reload(&daemon).unwrap();
+    fs::remove_file(&main).unwrap();
+    assert!(reload(&daemon).unwrap_err().contains(MAIN_FILE_LOST.code));
 }
 
 #[test]

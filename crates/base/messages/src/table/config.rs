@@ -453,8 +453,9 @@ crate::messages! {
         cause: "rosterd rejects users whose shell has a \"..\".",
         fix: "Write the path without \"..\".";
     REPLACEMENT_SHELL_UNUSED = 1781, "replacement shell without effect",
-        cause: "allowed_shells and refused_shells decide which shells are replaced, and the domain has neither.",
-        fix: "Set one of these keys, or remove replacement_shell.";
+        cause: "allowed_shells and refused_shells decide which shells are replaced. unlisted_shell requires the former, \
+                replacement_shell one of both.",
+        fix: "Set such a key, or remove replacement_shell or unlisted_shell.";
     EMPTY_HOME_UNUSED = 1782, "allow_empty_home without effect",
         cause: "home and fallback_home give a home directory to users without one.",
         fix: "Remove allow_empty_home, or the other key.";
@@ -475,4 +476,11 @@ crate::messages! {
     OVERRIDE_ID_ON_DEMAND = 1794, "override of an id in an on-demand domain",
         cause: "An on-demand domain does not know all entries of a name. The first known one would get the id, and its files.",
         fix: "Remove uid and gid from the overrides, or set mode = \"replicate\".";
+    HIDDEN_NAME_IN_RULE = 1795, "access rule with a name that an override replaces",
+        cause: "allowed_users and allowed_groups compare names of this host, and an override gives the entry another name.",
+        fix: "Write the name that the override gives.";
+
+    MAIN_FILE_LOST = 1796, "main file of the configuration has disappeared",
+        cause: "rosterd was started with the file, and only drop-ins are left. They may lack rules of the file.",
+        fix: "Restore the file, then run `systemctl reload rosterd`. For drop-ins alone, restart rosterd.";
 }

@@ -325,7 +325,7 @@ pub(crate) const SHELL_FALLBACK: &str = "/bin/sh";
 pub(crate) const NOLOGIN_SHELL: &str = "/sbin/nologin";
 
 /// SSSD serves a shell of /etc/shells, replaces a vetoed one and one of `allowed_shells` that is missing there, and
-/// serves nologin for any other. Roster has one replacement for all.
+/// serves nologin for any other.
 fn allowed_shells(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
@@ -335,40 +335,41 @@ fn allowed_shells(
     let name = domain.section.clone();
     let is_any = |(_, setting): &(String, Setting)| ini::list(&setting.value).contains(&"*");
     let allows_any = allowed.as_ref().is_some_and(is_any);
+    let has_rules = vetoed.is_some() || allowed.is_some();
     if let Some((owner, setting)) = &vetoed {
         domain.keys.set("refused_shells", list(&ini::list(&setting.value)));
         conversion.mapped(owner, setting, format!("{name}.refused_shells"));
     }
     if let Some((owner, setting)) = &allowed {
-        domain.keys.set("allowed_shells", quoted("/etc/shells"));
         conversion.mapped(owner, setting, format!("{name}.allowed_shells"));
     }
-    let has_rules = vetoed.is_some() || allowed.is_some();
-    let replaces_all = allowed.is_none() || allows_any;
+    // Without both settings SSSD serves any shell.
+    if has_rules {
+        domain.keys.set("allowed_shells", quoted("/etc/shells"));
+    }
+    let uses_fallback = vetoed.is_some() || allows_any;
     let shell = fallback.as_ref().map_or(SHELL_FALLBACK, |(_, setting)| &*setting.value);
-    if has_rules && replaces_all {
+    if uses_fallback {
         domain.keys.set("replacement_shell", quoted(shell));
     }
+    if has_rules && !allows_any {
+        let key = if uses_fallback { "unlisted_shell" } else { "replacement_shell" };
+        domain.keys.set(key, quoted(NOLOGIN_SHELL));
+    }
     match &fallback {
-        Some((owner, setting)) if has_rules && replaces_all => {
+        Some((owner, setting)) if uses_fallback => {
             conversion.mapped(owner, setting, format!("{name}.replacement_shell"));
         }
         Some((owner, setting)) => {
-            let note = "Roster replaces all shells that are not allowed by replacement_shell.";
+            let note = "Only a shell of allowed_shells that /etc/shells lacks would have it. Roster serves nologin.";
             conversion.dropped(owner, setting, note);
         }
         None => {}
     }
-    if has_rules && !replaces_all {
-        domain.keys.set("replacement_shell", quoted(NOLOGIN_SHELL));
+    if allowed.is_some() && !allows_any {
         conversion.plan.note(
-            "SSSD replaces a vetoed shell, and a shell of allowed_shells that /etc/shells lacks, by shell_fallback, and \
-             other shells by nologin. Roster replaces all by replacement_shell, here nologin.",
-        );
-    } else if has_rules && !allows_any {
-        conversion.plan.note(
-            "With vetoed_shells SSSD replaces a shell that /etc/shells lacks by nologin. Roster serves it, unless you set \
-             allowed_shells = \"/etc/shells\".",
+            "SSSD replaces a shell of allowed_shells that /etc/shells lacks by shell_fallback, and other shells that the \
+             file lacks by nologin. Roster replaces both by nologin.",
         );
     }
 }

@@ -42,6 +42,7 @@ const NO_MATCH: &FilterOutcome = &FilterOutcome::Now(false);
 fn facts<'a>(name: &'a str, service: &'a str) -> AccessFacts<'a> {
     AccessFacts {
         name,
+        directory_name: name,
         service,
         remote_host: "",
         host_names: &[],
@@ -440,4 +441,28 @@ fn access_password_changed_here_is_not_old() {
     assert_eq!(decision(Some(TODAY)), AccessDecision::Allowed);
     assert_eq!(decision(Some(TODAY - 91)), AccessDecision::MustChange);
     assert_eq!(decision(Some(0)), AccessDecision::MustChange);
+}
+
+/// A local override gives alice the name al. An old rule must not open the host.
+#[test]
+fn access_overridden_user_has_name_of_host() {
+    let list = |name: &str| Some(vec![name.to_owned()]);
+    let overridden = AccessFacts { directory_name: "alice", ..facts("al", "sshd") };
+    for (name, allowed, denied) in [
+        ("al", AccessDecision::Allowed, AccessDecision::Denied),
+        ("alice", AccessDecision::Denied, AccessDecision::Denied),
+        ("bob", AccessDecision::Denied, AccessDecision::Allowed),
+    ] {
+        let none = AccessLists::default;
+        for (lists, wanted) in [
+            (AccessLists { allowed_users: list(name), ..none() }, allowed),
+            (AccessLists { denied_users: list(name), ..none() }, denied),
+        ] {
+            let access = AccessConfig { lists, ..AccessConfig::default() };
+            assert_eq!(decide(&access, &overridden).decision, wanted, "{access:?}");
+            let services = [("sshd".to_owned(), access.lists.clone())].into_iter().collect();
+            let access = AccessConfig { services, ..AccessConfig::default() };
+            assert_eq!(decide(&access, &overridden).decision, wanted, "{access:?}");
+        }
+    }
 }

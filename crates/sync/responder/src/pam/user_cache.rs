@@ -77,6 +77,7 @@ mod tests {
             uid: 2000,
             directory_name: b"alice".to_vec(),
             directory_uid: 2000,
+            rule_groups: Vec::new(),
         }
     }
 

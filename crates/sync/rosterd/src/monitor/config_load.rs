@@ -92,6 +92,8 @@ pub struct LoadedConfig {
     pub read_at: SystemTime,
     /// Warnings about probable mistakes.
     pub warnings: Vec<CodedLine>,
+    /// Whether the main file exists, and not only drop-ins.
+    pub has_main_file: bool,
 }
 
 impl LoadedConfig {
@@ -108,10 +110,11 @@ impl LoadedConfig {
         warnings.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
         warnings.extend(parsed.check_keytabs(was_used, credentials));
         warnings.extend(parsed.check_client_certificates(SystemTime::now(), credentials));
-        warnings.extend(parsed.check_overrides_files());
+        warnings.extend(parsed.check_overrides());
         let trusted_uids = trusted_uids(&parsed, &mut warnings)?;
         let (config, read_at) = (parsed.config, SystemTime::now());
-        Ok(Self { config, secrets, trusted_uids, read_at, warnings: problem_lines(&warnings) })
+        let (warnings, has_main_file) = (problem_lines(&warnings), files.has_main_file());
+        Ok(Self { config, secrets, trusted_uids, read_at, warnings, has_main_file })
     }
 
     /// Whether any domain uses a keytab.

@@ -122,6 +122,7 @@ impl Monitor {
             trusted_uids: self.config.loaded.trusted_uids.clone(),
             read_at: self.config.loaded.read_at,
             warnings: Vec::new(),
+            has_main_file: self.config.loaded.has_main_file,
         };
         let (domains, what) = (changed.join(", "), described(failure));
         match self.apply_config(settings) {

@@ -197,6 +197,7 @@ fn domain_rules(domain: &DomainConfig) -> DomainRules {
         min_id: domain.min_id,
         max_id: domain.max_id,
         overrides: domain.local_overrides.clone(),
+        rule_groups: domain.access.groups().map(ToOwned::to_owned).collect(),
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
         negative: domain.negative,
@@ -233,6 +234,7 @@ mod tests {
                 trusted_uids: Vec::new(),
                 read_at: SystemTime::UNIX_EPOCH,
                 warnings: Vec::new(),
+                has_main_file: true,
             };
             let error = plan(&settings, &users, Path::new("/run/roster")).err().unwrap();
             assert_eq!(error.message, &daemon::RESPONDER_USER_MISSING);

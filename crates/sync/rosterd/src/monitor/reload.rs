@@ -14,6 +14,7 @@ use super::{Monitor, SupervisedProcess, runtime_dirs, startup};
 use roster_bus::bus_names::RoleName;
 use roster_bus::interfaces::PublisherProxy;
 use roster_bus::zbus::object_server::SignalEmitter;
+use roster_messages::table::config as config_messages;
 use roster_messages::{CodedError, log, table::daemon as messages};
 use roster_role::error_code::{CodedErrors, CodedLine};
 use roster_snapshot_build::floor_file;
@@ -55,7 +56,10 @@ impl Monitor {
         if self.end_deadline.is_some() {
             return Err(CodedError::new(&messages::MONITOR_STOPS, "reload: not done").into());
         }
-        let outcome = settings.and_then(|settings| self.apply_config(*settings));
+        let outcome = settings.and_then(|settings| {
+            self.reject_lost_main_file(&settings)?;
+            self.apply_config(*settings)
+        });
         if self.report.is_ready_sent {
             let _ = sd_notify::notify(&[NotifyState::Ready]);
         }
@@ -72,6 +76,19 @@ impl Monitor {
             }
         }
         outcome
+    }
+
+    /// Fails if the main file has disappeared. An editor may be replacing it, and drop-ins alone may allow logins that
+    /// the main file denies. A start accepts drop-ins alone.
+    fn reject_lost_main_file(&self, settings: &LoadedConfig) -> Result<(), CodedError> {
+        if settings.has_main_file || !self.config.loaded.has_main_file {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: the file is missing, and the running configuration contains it",
+            self.config.path.display()
+        );
+        Err(CodedError::new(&config_messages::MAIN_FILE_LOST, text))
     }
 
     pub(super) fn apply_config(&mut self, settings: LoadedConfig) -> Result<(), CodedErrors> {
