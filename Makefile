@@ -7,6 +7,11 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 export PREFIX DESTDIR LIBDIR
 
+# For `make module` and `make programs`: another glibc or processor than that of this machine, see scripts/cross-build.
+GLIBC ?=
+ARCH ?=
+export GLIBC ARCH
+
 # Arguments for `make bench`, `make test`, `make fuzz`.
 ARGS ?=
 # The commit that `make counts` compares with.
@@ -38,19 +43,29 @@ help: ## show this help
 
 build: programs module ## build the programs and the NSS and PAM modules
 
-programs:
+programs: ## build the programs alone; GLIBC=2.28 ARCH=aarch64 KRB5_ROOT=… for another glibc or processor
+ifneq ($(GLIBC)$(ARCH),)
+	@scripts/need cross
+	@scripts/cross-build programs
+else
 	@scripts/need build
 	$(CARGO) build --release --locked
 	$(CARGO) rustc $(CLIENT) --locked -- -C target-feature=+crt-static -C relocation-model=static
 	@touch -- $(PROGRAM)
+endif
 
 # Each module is built separately, without the crate features of other programs.
-module: ## build the NSS and PAM modules alone
+module: ## build the NSS and PAM modules alone; GLIBC=2.17 ARCH=aarch64 for another glibc or processor
+ifneq ($(GLIBC)$(ARCH),)
+	@scripts/need cross
+	@scripts/cross-build modules
+else
 	@scripts/need build
 	$(CARGO) build --package roster-nss --profile module --locked
 	$(CARGO) build --package roster-pam --profile module --locked
 	@umask 022 && cp -- $(CARGO_TARGET_DIR)/module/libnss_roster.so $(MODULE).new && mv -f -- $(MODULE).new $(MODULE)
 	@umask 022 && cp -- $(CARGO_TARGET_DIR)/module/libpam_roster.so $(PAM_MODULE).new && mv -f -- $(PAM_MODULE).new $(PAM_MODULE)
+endif
 
 demo: ## time id and getent on 10,000 users beside glibc's files; then the daemon, and a change seen
 	@scripts/demo

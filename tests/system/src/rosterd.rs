@@ -37,14 +37,17 @@ pub const LOCAL_GROUP: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:100
 pub const FIRST_ROLE_UID: u32 = 990;
 
 /// Starts `$1` with the configuration `$3`, in a private mount namespace, from a place that every user can reach,
-/// `roster` being beside it. If there is a directory `$4`, it is /etc/pam.d.
+/// `roster` being beside it. If there is a directory `$4`, it is /etc/pam.d. Further arguments are a command that executes
+/// the daemon.
 const INSTALLED_SCRIPT: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/bin /run/libexec/roster
 cp "$1" "$2" "$5" /run/bin
 ln "/run/bin/${5##*/}" /run/libexec/roster
 mount -t overlay -o lowerdir=/run/libexec:/usr/libexec overlay /usr/libexec
 if [ -d "$4" ]; then mount --bind "$4" /etc/pam.d; fi
-exec /run/bin/rosterd --config "$3"
+config=$3
+shift 5
+exec "$@" /run/bin/rosterd --config "$config"
 "#;
 
 /// A table `[domain.NAME]` of roster.toml.
@@ -229,7 +232,7 @@ impl Rosterd {
             let mut command = self.host.command("sh");
             command.args(["-ec", INSTALLED_SCRIPT, "installed"]);
             command.arg(rosterd_program()).arg(roster_program()).arg(self.config());
-            command.arg(self.host.path("pam.d")).arg(krb5_program());
+            command.arg(self.host.path("pam.d")).arg(krb5_program()).args(&self.wrapper);
             self.process = Some(ServerProcess::start(&mut command, &self.host.path("rosterd.log")));
             self.wait_for_mounts();
             return;
@@ -259,6 +262,12 @@ impl Rosterd {
         let unshare = find_tool("unshare", "util-linux").display().to_string();
         let mounts = if rustix::process::geteuid().is_root() { "-m" } else { "-Urm" };
         self.wrapper = [&unshare, mounts, "sh", "-ec", script, "within"].map(str::to_owned).into();
+    }
+
+    /// From the next launch on, this program executes an [installed](Self::installed) daemon, given its command line.
+    pub fn set_launcher(&mut self, program: &Path) {
+        assert!(self.installed, "a start script does that for other daemons");
+        self.wrapper = vec![program.to_str().expect("a plain path").to_owned()];
     }
 
     /// Replaces the domains of the configuration without a reload.

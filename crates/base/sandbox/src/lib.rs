@@ -13,8 +13,8 @@
 mod calls;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
+    PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -119,6 +119,14 @@ pub fn apply(needs: &SandboxSpec) -> String {
         Err(error) => format!("no seccomp ({error})"),
     };
     format!("{files}, {calls}")
+}
+
+/// Returns whether the kernel has Landlock, and permits its use.
+#[must_use]
+pub fn is_landlock_available() -> bool {
+    let required = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let handled = required.handle_access(AccessFs::Execute);
+    handled.is_ok_and(|ruleset| ruleset.create().is_ok())
 }
 
 /// Applies landlock to files, TCP, signals to other processes, and abstract sockets.

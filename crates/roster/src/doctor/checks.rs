@@ -11,7 +11,7 @@ use crate::finding::{Finding, ok, problem, split_code, warning};
 use crate::nsswitch::{self, DatabaseLine, SERVICE, StatusAction};
 use crate::output::{count_with_noun, duration};
 use crate::paths::CONFIG;
-use roster_messages::table::host;
+use roster_messages::table::{host, status};
 use roster_snapshot::Floor;
 use roster_snapshot::floor::DEFAULT_MIN_ID;
 use roster_snapshot_build::floor_file;
@@ -28,6 +28,7 @@ const DENIALS_SHOWN: usize = 3;
 pub fn check_all(facts: &HostState) -> Vec<Finding> {
     let checks = [
         libc,
+        kernel,
         nsswitch,
         module,
         snapshot,
@@ -64,6 +65,15 @@ fn libc(facts: &HostState) -> Vec<Finding> {
             warning(CHECK, &host::GLIBC_NOT_FOUND, "the library directories have no glibc")
         }
     }]
+}
+
+fn kernel(facts: &HostState) -> Vec<Finding> {
+    let findings = facts.missing_kernel_features.iter().map(|feature| {
+        let (name, version) = feature.name_and_version();
+        let text = format!("the kernel has no {name} (Linux {version}): {}", feature.loss());
+        warning("kernel", &status::KERNEL_FEATURE_MISSING, text)
+    });
+    findings.collect()
 }
 
 fn nsswitch(facts: &HostState) -> Vec<Finding> {
@@ -651,10 +661,10 @@ mod tests {
         DaemonState, ElfMachine, NssModuleFile, NssModules, ParentDir, SecurityModules, Selinux,
         SnapshotContent,
     };
+    use crate::doctor::kernel_features::KernelFeature;
     use crate::finding::FindingLevel;
     use roster_config::VerificationProblem;
     use roster_messages::Message;
-    use roster_messages::table::status;
     use roster_snapshot::layout::SnapshotKind;
     use std::path::PathBuf;
     use std::time::{Duration, UNIX_EPOCH};
@@ -673,6 +683,7 @@ mod tests {
         HostState {
             nsswitch: ReadResult::Present(NSSWITCH.to_owned()),
             libc: Libc::Glibc(2, 36),
+            missing_kernel_features: Vec::new(),
             modules: NssModules {
                 files: vec![NssModuleFile {
                     path: "/usr/lib/libnss_roster.so.2".into(),
@@ -1293,5 +1304,15 @@ mod tests {
         });
         assert_worst(Warning, host::GLIBC_NOT_FOUND.code, |f| f.libc = Libc::Unknown);
         assert_worst(Problem, host::LIBC_IS_MUSL.code, |f| f.libc = Libc::Musl);
+    }
+
+    #[test]
+    fn kernel_without_feature_named_with_loss() {
+        let code = status::KERNEL_FEATURE_MISSING.code;
+        let found = worst(|facts| facts.missing_kernel_features = vec![KernelFeature::Landlock]);
+        assert_eq!(found.0, FindingLevel::Warning);
+        for part in ["no Landlock (Linux 5.13)", "nothing from TCP ports", code] {
+            assert!(found.1.contains(part), "{found:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! of limited size, and no wait for a device or pipe. A failed read is part of the state. The module evaluates nothing:
 //! [`checks`](super::checks) does.
 
+use super::kernel_features::KernelFeature;
 use crate::finding::Finding;
 use crate::get::EXIT_NOT_FOUND;
 use crate::paths::{CONFIG, RUN_DIR, STATE_DIR};
@@ -96,6 +97,8 @@ impl<T> From<io::Result<T>> for ReadResult<T> {
 pub struct HostState {
     pub nsswitch: ReadResult<String>,
     pub libc: Libc,
+    /// Of the running kernel, if the host is not a mounted root.
+    pub missing_kernel_features: Vec<KernelFeature>,
     /// Whether the C library has a client of nscd.
     pub has_nscd_client: bool,
     pub modules: NssModules,
@@ -299,6 +302,7 @@ impl HostState {
         Ok(Self {
             nsswitch: host.text("/etc/nsswitch.conf").into(),
             libc: host.libc(),
+            missing_kernel_features: if here { KernelFeature::missing() } else { Vec::new() },
             has_nscd_client: host.has_nscd_client(),
             modules: host.modules(),
             snapshot: host.snapshot(Path::new(DEFAULT_SNAPSHOT), SnapshotKind::Accounts, None),

@@ -5,6 +5,7 @@
 
 mod checks;
 mod collect;
+mod kernel_features;
 mod snapshot_checks;
 
 use crate::finding::{Finding, FindingLevel, marked_line};

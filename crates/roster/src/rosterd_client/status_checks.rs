@@ -12,7 +12,7 @@ use crate::output::{count_with_noun, printable};
 use crate::unserved::list_names;
 use roster_bus::interfaces::{
     DomainStatus, MonitorStatus, PublishedDomain, PublisherStatus, RejectedEntry, RejectionCount,
-    SupervisedRole,
+    RoleStatus, SupervisedRole,
 };
 use roster_messages::Message;
 use roster_messages::table::{directory, status};
@@ -70,6 +70,27 @@ const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 20] = [
     check_earlier_domain,
 ];
 
+/// A part of the sandbox of a role.
+struct SandboxPart {
+    name: &'static str,
+    /// Its mark in the status of a role without it.
+    mark: &'static str,
+    loss: &'static str,
+}
+
+const SANDBOX_PARTS: [SandboxPart; 2] = [
+    SandboxPart {
+        name: "Landlock",
+        mark: "no landlock",
+        loss: "only their users and file modes restrict files, and nothing restricts TCP ports",
+    },
+    SandboxPart {
+        name: "seccomp",
+        mark: "no seccomp",
+        loss: "nothing restricts system calls and kinds of sockets",
+    },
+];
+
 /// A domain as its backend and the publisher see it.
 struct ExaminedDomain<'r> {
     now: u64,
@@ -90,6 +111,7 @@ pub fn check(report: &StatusReport) -> Vec<Finding> {
         }
         Err(finding) => findings.push(finding.clone()),
     }
+    findings.extend(SANDBOX_PARTS.iter().filter_map(|part| check_sandbox(&report.roles, part)));
     match &report.publisher {
         Ok(publisher) => {
             findings.extend(PUBLISHER_CHECKS.iter().filter_map(|check| check(publisher)));
@@ -123,6 +145,15 @@ fn check_configuration(now: u64, monitor: &MonitorStatus) -> Option<Finding> {
             "{config} has errors; rosterd keeps the configuration read {read}:\n    {mistakes}"
         );
         problem(CHECK, &status::CONFIGURATION_REJECTED, text)
+    })
+}
+
+fn check_sandbox(roles: &[RoleStatus], part: &SandboxPart) -> Option<Finding> {
+    let without = roles.iter().filter(|role| role.sandbox.contains(part.mark));
+    let names: Vec<_> = without.map(|role| &*role.role).collect();
+    (!names.is_empty()).then(|| {
+        let text = format!("{} run without {}: {}", names.join(", "), part.name, part.loss);
+        warning(CHECK, &status::SANDBOX_INCOMPLETE, text)
     })
 }
 
@@ -495,6 +526,15 @@ fn since_text(now: u64, unix: u64) -> String {
 mod tests {
     use super::super::status_fixture::{NOW, change, found, refuse, report, said};
     use super::*;
+
+    #[test]
+    fn status_role_without_landlock_named() {
+        let mut report = report();
+        report.roles[0].sandbox = "no landlock (the kernel has none), seccomp".to_owned();
+        let finding = found(&report, &status::SANDBOX_INCOMPLETE);
+        assert_eq!(finding.level, FindingLevel::Warning);
+        assert!(finding.text.starts_with("backend:corp run without Landlock"), "{finding}");
+    }
 
     #[test]
     fn status_unreadable_local_accounts_are_problem() {

@@ -24,6 +24,7 @@
 //! a new [`GenerationTable`] replaces the old one, at most [`STATES_MAX`] times in a process.
 #![allow(unsafe_code)]
 
+use crate::atomics::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use crate::enumerate;
 use crate::mapped_snapshot::{MappedSnapshot, PrivateSnapshot, load};
 use crate::snapshot_path::SnapshotPath;
@@ -32,7 +33,6 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::Ordering::SeqCst;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use libc::c_int;
 use roster_snapshot::Snapshot;
 use roster_snapshot::layout::SnapshotKind;
@@ -137,7 +137,7 @@ impl HeldSnapshot {
 }
 
 impl SnapshotSource {
-    const fn new(kind: SnapshotKind) -> Self {
+    pub const fn new(kind: SnapshotKind) -> Self {
         let (state, states) = (AtomicPtr::new(ptr::null_mut()), AtomicU32::new(0));
         Self { kind, state, states }
     }

@@ -12,6 +12,7 @@
 
 #![no_std]
 
+mod atomics;
 mod enumerate;
 mod exports;
 mod generations;

@@ -37,6 +37,8 @@ fn main() -> ExitCode {
         ["serve"] => (server::serve(), &login::KRB5_SERVE_FAILED),
         ["bind"] => (bind_server::serve(), &login::KRB5_BIND_FAILED),
         ["session", ref operation @ ..] => {
+            // They belong to the program of the login.
+            fork::close_inherited();
             let done = match *operation {
                 ["store", uid, gid] => session_ccache::store(uid, gid),
                 ["refresh", uid, gid, name] => session_ccache::refresh(uid, gid, name),

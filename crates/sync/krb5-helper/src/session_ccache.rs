@@ -16,7 +16,7 @@ use roster_messages::table::login;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat, renameat, unlinkat};
 use rustix::io::Errno;
-use rustix::process::{Gid, PidfdFlags, Uid, geteuid, pidfd_open, setsid};
+use rustix::process::{Gid, Pid, PidfdFlags, Uid, geteuid, pidfd_open, setsid};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::fs::File;
@@ -38,6 +38,8 @@ const RENEWAL_PAUSE: Duration = Duration::from_secs(60);
 /// Interval of checks of a cache, which may be removed or have another ticket, and of the clock, which advances while
 /// the host sleeps.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// The start time in a line of /proc/PID/stat, counted from the field behind the name: field 22 of proc(5).
+const START_TIME_FIELD: usize = 19;
 
 /// Makes a cache with the ticket from standard input, and prints its name. If the ticket is renewable, a process stays
 /// in the background to renew it, as long as the caller's process and the cache exist.
@@ -64,7 +66,7 @@ pub fn store(uid: &str, gid: &str) -> io::Result<()> {
     output.flush()?;
     if tickets.renew
         && let Some(session) = session
-        && let Ok(session) = pidfd_open(session, PidfdFlags::empty())
+        && let Ok(session) = SessionProcess::open(session)
     {
         fork::fork(&[], || {
             let _ = memory_lock::lock();
@@ -72,6 +74,52 @@ pub fn store(uid: &str, gid: &str) -> io::Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// The process of a session. Its end ends the renewals.
+enum SessionProcess {
+    /// Its end is an event.
+    Pidfd(OwnedFd),
+    /// Before Linux 5.3 its end is seen at the next check. Another process with its number has another start time.
+    Number { pid: Pid, started: u64 },
+}
+
+impl SessionProcess {
+    fn open(pid: Pid) -> io::Result<Self> {
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) => Ok(Self::Pidfd(process)),
+            Err(Errno::NOSYS | Errno::PERM) => Ok(Self::Number { pid, started: start_time(pid)? }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns whether the process ends within that time.
+    fn ends_within(&self, time: Duration) -> io::Result<bool> {
+        let time = Timespec::try_from(time).map_err(io::Error::other)?;
+        let polled = match self {
+            Self::Pidfd(process) => {
+                poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&time)).map(|ready| ready > 0)
+            }
+            Self::Number { pid, started } => {
+                poll(&mut [], Some(&time)).map(|_| start_time(*pid).ok() != Some(*started))
+            }
+        };
+        match polled {
+            Err(Errno::INTR) => Ok(false),
+            polled => Ok(polled?),
+        }
+    }
+}
+
+/// Returns the start time of a process, in clock ticks since the start of the host.
+fn start_time(pid: Pid) -> io::Result<u64> {
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let line = std::fs::read_to_string(&path)?;
+    // The name of the program, in parentheses, may have any character.
+    let fields = line.rsplit_once(')').map(|(_, fields)| fields);
+    let started = fields.and_then(|fields| fields.split_whitespace().nth(START_TIME_FIELD));
+    let started = started.and_then(|field| field.parse().ok());
+    started.ok_or_else(|| io::Error::other(format!("{path}: invalid line")))
 }
 
 /// Writes the ticket from standard input to an existing cache, if it has the same principal.
@@ -242,7 +290,7 @@ fn random_letters() -> io::Result<String> {
 
 /// Renews the ticket-granting ticket of a cache until the session's process ends, the cache is removed, or its ticket
 /// is no longer renewable.
-fn renew(context: &LibraryContext, name: &str, session: &OwnedFd) -> io::Result<()> {
+fn renew(context: &LibraryContext, name: &str, session: &SessionProcess) -> io::Result<()> {
     // The caller waits for the end of the output.
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -266,7 +314,7 @@ fn renew(context: &LibraryContext, name: &str, session: &OwnedFd) -> io::Result<
                 Some(pause) => pause.min(CHECK_INTERVAL),
             }
         };
-        if wait_for_exit(session, pause)? {
+        if session.ends_within(pause)? {
             return Ok(());
         }
     }
@@ -290,17 +338,6 @@ fn until_renewal(now: u64, times: TicketTimes) -> Option<Duration> {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
-}
-
-/// Returns whether a process ends within that time.
-fn wait_for_exit(process: &OwnedFd, time: Duration) -> io::Result<bool> {
-    let time = Timespec::try_from(time).map_err(io::Error::other)?;
-    let mut polled = [PollFd::new(process, PollFlags::IN)];
-    match poll(&mut polled, Some(&time)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn replace_ticket(cache: &Ccache<'_>, name: &str, ticket: KerberosTicket<'_>) -> io::Result<()> {
@@ -345,6 +382,21 @@ mod tests {
         assert_eq!(create(&link).unwrap_err(), Errno::EXIST);
         assert!(replace_file(&link, b"ticket").is_err());
         assert!(!aim.exists());
+    }
+
+    #[test]
+    fn session_end_without_pidfd_seen_by_start_time() {
+        let own = rustix::process::getpid();
+        let started = start_time(own).unwrap();
+        let ends = |pid, started| {
+            SessionProcess::Number { pid, started }.ends_within(Duration::ZERO).unwrap()
+        };
+        assert!(!ends(own, started));
+        assert!(ends(own, started - 1), "a later process with the same number");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        child.wait().unwrap();
+        assert!(ends(pid, started));
     }
 
     #[test]

@@ -11,7 +11,8 @@ use roster_krb5_helper::session_ticket::SessionTicket;
 use roster_messages::table::login;
 use roster_system_tests::servers::{Kcm, Kdc};
 use roster_system_tests::test_host::find_tool;
-use roster_system_tests::{c_program_with, program_under_test, wait_until};
+use roster_system_tests::{c_program, c_program_with, program_under_test, wait_until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -168,6 +169,29 @@ fn a_cache_is_the_users_alone_and_goes_when_it_is_told_to() {
     world.does(&["delete", &name], b"");
     world.does(&["delete", &other], b"");
     assert_eq!(fs::read_dir(world.folder.path()).unwrap().count(), 0);
+}
+
+/// The helper keeps no descriptor of the program of the login, which may have a listening socket or a terminal.
+#[test]
+fn session_inherited_descriptors_closed_on_any_kernel() {
+    let world = World::new(3600);
+    let program = program_under_test("roster-krb5", env!("CARGO_BIN_EXE_roster-krb5"));
+    for launcher in ["env", c_program("old_kernel").to_str().unwrap()] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
+        let mut command = world.on_host(launcher);
+        command.arg(&program).args(["session", "store", &UID.to_string(), &GID.to_string()]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        drop(writer);
+        wait_until(SOON, "no process has the descriptor", || {
+            let mut polled = [PollFd::new(&reader, PollFlags::IN)];
+            poll(&mut polled, Some(&Timespec::default())).unwrap();
+            polled[0].revents().contains(PollFlags::HUP)
+        });
+        assert!(child.try_wait().unwrap().is_none(), "{launcher}: it waits for the ticket");
+        drop(child.stdin.take());
+        assert!(!child.wait().unwrap().success(), "{launcher}");
+    }
 }
 
 #[test]

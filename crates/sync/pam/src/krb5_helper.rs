@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs `roster-krb5 session` and reads its output. The helper inherits no signal handlers, descriptors or variables of
-//! the program, and has 5 seconds.
+//! Runs `roster-krb5 session` and reads its output. The helper inherits no signal handlers or variables of the program,
+//! and has 5 seconds.
+//!
+//! It closes all inherited descriptors first. This process cannot close them between fork and exec: posix_spawn(3) has
+//! no such action before glibc 2.34, and other threads open and close descriptors at any time.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int};
@@ -132,7 +135,6 @@ impl SpawnSetup {
                     libc::O_WRONLY,
                     0,
                 ),
-                libc::posix_spawn_file_actions_addclosefrom_np(files, FIRST_FREE_FD),
                 libc::posix_spawnattr_setsigdefault(attributes, all.as_ptr()),
                 libc::posix_spawnattr_setsigmask(attributes, none.as_ptr()),
                 libc::posix_spawnattr_setflags(attributes, flags as _),

@@ -2,15 +2,18 @@
 //! The listening socket of the daemon: systemd's, or one that the daemon creates and removes. `gate` restricts access
 //! to it.
 
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use roster_messages::CodedError;
 use roster_messages::table::commands;
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain};
-use rustix::net::{AddressFamily, listen};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, listen, recvmsg,
+};
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,6 +22,27 @@ use std::path::{Path, PathBuf};
 const FIRST_SYSTEMD_FD: i32 = 3;
 /// Connections that wait for accept(2). Each may hang at its close, and the gate excludes its user only after that.
 const BACKLOG: i32 = 128;
+
+/// Returns a copy of the first descriptor of systemd. std has no safe conversion from a number to an owned descriptor, so
+/// this process sends the descriptor to itself. pidfd_getfd(2) would need Linux 5.6.
+fn copy_systemd_fd() -> Result<OwnedFd, Errno> {
+    let into_errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let (receiver, sender) = UnixStream::pair().map_err(into_errno)?;
+    let rights = [ControlMessage::ScmRights(&[FIRST_SYSTEMD_FD])];
+    let bytes = [IoSlice::new(&[0])];
+    sendmsg::<UnixAddr>(sender.as_raw_fd(), &bytes, &rights, MsgFlags::empty(), None)
+        .map_err(|error| Errno::from_raw_os_error(error as i32))?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let into = &mut [IoSliceMut::new(&mut byte)];
+    recvmsg(&receiver, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let rights = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+        _ => None,
+    });
+    rights.ok_or(Errno::BADF)
+}
 
 pub(super) struct ExecSocket {
     listener: UnixListener,
@@ -38,15 +62,12 @@ impl ExecSocket {
             let text = "systemd: LISTEN_FDS is not 1";
             return Err(io::Error::other(CodedError::new(&commands::SYSTEMD_SOCKET_COUNT, text)));
         }
-        // std has no safe conversion from a number to an owned descriptor.
-        let own = pidfd_open(getpid(), PidfdFlags::empty())?;
         let is_unix_listener = |fd: &OwnedFd| match socket_domain(fd) {
             Ok(AddressFamily::UNIX) => socket_acceptconn(fd),
             Ok(_) => Ok(false),
             Err(error) => Err(error),
         };
-        let handed = pidfd_getfd(own, FIRST_SYSTEMD_FD, PidfdGetfdFlags::empty());
-        let fd = match handed.and_then(|fd| Ok(is_unix_listener(&fd)?.then_some(fd))) {
+        let fd = match copy_systemd_fd().and_then(|fd| Ok(is_unix_listener(&fd)?.then_some(fd))) {
             Ok(Some(fd)) => fd,
             // The descriptor is closed, or that of another file.
             Ok(None) | Err(Errno::BADF | Errno::NOTSOCK) => {

@@ -84,6 +84,14 @@ crate::messages! {
     OLD_FILES_IN_USE = 3026, "processes use an older module or snapshot format",
         cause: "The processes started before an upgrade of Roster. They see no later changes of the snapshot.",
         fix: "Restart the services of these processes.";
+    SANDBOX_INCOMPLETE = 3080, "roles run without a part of their sandbox",
+        cause: "The kernel has no Landlock (Linux 5.13) or no seccomp filters, or they are disabled. Users and file modes \
+                still restrict the roles.",
+        fix: "Use a kernel with both, or accept it: docs/internals/sandbox.md lists what is lost.";
+    KERNEL_FEATURE_MISSING = 3081, "the kernel lacks a system call that Roster uses",
+        cause: "The kernel is older than the call, or a filter around this program refuses it with ENOSYS.",
+        fix: "Use a newer kernel, or do without the feature: docs/reference/platforms.md lists them.";
+
     REFERRALS_NOT_FOLLOWED = 3720, "a directory refers to another server",
         cause: "The other server holds a part of the search bases. Roster does not serve the entries there.",
         fix: "Configure the other server as a separate domain, or narrow `base` if the part is not needed.";
