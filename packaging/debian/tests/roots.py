@@ -99,7 +99,7 @@ def how_to_commands(url):
     if not block:
         sys.exit("roots.py: docs/how-to/install.md has no block with roster.asc.")
     commands = [line[2:] for line in block.group(1).splitlines() if line.startswith("# ")]
-    return "\n".join(commands).replace("https://packages.example.com/roster", url)
+    return "\n".join(commands).replace("https://packages.example.com/roster", url) + "\n"
 
 
 def run_steps(root, arguments):
