@@ -37,12 +37,9 @@ PACKAGES = {
 HOMEPAGE = "https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
 # Names of files with the text of a licence. A crate with this licence alone may call the file LICENSE.
 TEXTS = {
-    "0BSD": "LICENSE-0BSD",
-    "BSD-2-Clause": "LICENSE-BSD",
     "BSD-3-Clause": "LICENSE-BSD",
     "ISC": "LICENSE-ISC",
     "Unicode-3.0": "LICENSE-UNICODE",
-    "Unlicense": "UNLICENSE",
     "Zlib": "LICENSE-ZLIB",
 }
 COPYRIGHT_LINES_MAX = 40
@@ -107,16 +104,22 @@ def holders(item):
     return found or item["authors"] or [f"the developers of {item['name']}"]
 
 
+def chosen(item):
+    """The licences under which the packages distribute the crate: MIT and Apache-2.0 of several to choose from."""
+    parts = []
+    for part in re.sub(r"[()]", "", expression(item)).split(" AND "):
+        offered = part.split(" OR ")
+        parts.append([name for name in offered if name in ("MIT", "Apache-2.0")] or offered[:1])
+    return parts
+
+
 def dep5_expression(item):
-    """A licence in the form of Debian: with `or` and `and`, and parentheses written as commas."""
-    text = expression(item).replace(" WITH LLVM-exception", "-with-LLVM-exception")
-    text = text.replace(" OR ", " or ").replace(" AND ", " and ")
-    return re.sub(r"\(([^()]*)\) and", r"\1, and", text)
+    """The chosen licences in the form of Debian, in which a comma stands for parentheses."""
+    return ", and ".join(dict.fromkeys(" or ".join(sorted(part, reverse=True)) for part in chosen(item)))
 
 
 def licence_names(items):
-    words = {word for item in items for word in re.split(r"[ ,]+", dep5_expression(item))}
-    return sorted(words - {"or", "and", ""} | {"MIT", "Apache-2.0"})
+    return sorted({name for item in items for part in chosen(item) for name in part} | {"MIT", "Apache-2.0"})
 
 
 def as_paragraph(text):
@@ -126,12 +129,9 @@ def as_paragraph(text):
 
 
 def licence_text(name, items):
-    if name.startswith("Apache-2.0"):
-        text = "On Debian systems, /usr/share/common-licenses/Apache-2.0 has the text of the licence."
-        if "LLVM" in name:
-            text += "\nThe LLVM exception: parts of the software that a compiler embeds into the result of a\ncompilation need no attribution."
-        return as_paragraph(text)
-    if name in ("MIT", "MIT-0"):
+    if name == "Apache-2.0":
+        return as_paragraph("On Debian systems, /usr/share/common-licenses/Apache-2.0 has the text of the licence.")
+    if name == "MIT":
         text = (TREE / "LICENSES/MIT.txt").read_text()
         return as_paragraph(text.split("\n\n", 2)[2])
     if name == "CC0-1.0":
@@ -151,6 +151,7 @@ def licence_text(name, items):
 def print_copyright(package):
     print(f"Format: {HOMEPAGE}\nUpstream-Name: Roster")
     print("Comment: The paragraphs after the first one are about crates that are linked into the programs.")
+    print(" Of several licences to choose from, those of Roster are taken where a crate offers them.")
     print("\nFiles: *\nCopyright: 2026 The Roster developers\nLicense: MIT or Apache-2.0")
     crates = [item for item in of_package(package) if not is_own(item)]
     groups = {}
