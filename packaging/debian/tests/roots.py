@@ -38,23 +38,42 @@ RELEASES = {
 # Programs of the test. The rest is what the release and the packages bring.
 TEST_PROGRAMS = "apt,ca-certificates,libpam-runtime,sudo,systemd,slapd,ldap-utils,pamtester,python3,perl-base,procps"
 STEPS_TIMEOUT_S = 600
-RUN_IN_ROOT = """set -e
+# Of a tenth of a second each.
+ATTEMPTS = 600
+# Arguments: the root, then the command.
+ENTER_ROOT = """set -e
 mount --make-rprivate /
 mount --bind "$0" "$0"
 mount -t proc proc "$0/proc"
 mount --bind "$0/proc/sys" "$0/proc/sys"
 mount -o remount,bind,ro "$0/proc/sys"
-mount --rbind /dev "$0/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$0/tmp"
 mount -t tmpfs -o mode=755 tmpfs "$0/run"
 mkdir -p "$0/run/lock"
 cp /etc/resolv.conf /etc/hosts "$0/etc/"
 cd "$0"
 mkdir -p mnt/outside
+{devices}
 pivot_root . mnt/outside
 umount -l mnt/outside
-exec setsid -w env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive {exec}
 """
+RUN_IN_ROOT = ENTER_ROOT.format(devices="mount --rbind /dev dev", exec='setsid -w "$@"')
+# systemd gets its own devices, so that it cannot write to terminals of the machine, and its own control groups.
+BOOT_ROOT = ENTER_ROOT.format(
+    devices="""mount -t sysfs -o ro sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs -o mode=755 tmpfs dev
+mkdir dev/shm dev/pts
+mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+mkfifo dev/console
+cat <>dev/console &
+for device in null zero full random urandom tty; do touch dev/$device; mount --bind /dev/$device dev/$device; done
+echo 0123456789abcdef0123456789abcdef >etc/machine-id""",
+    exec="container=roster-test /lib/systemd/systemd --system --log-target=console --show-status=0",
+)
+NAMESPACES = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
 
 
 def archive(name, folder):
@@ -102,18 +121,85 @@ def how_to_commands(url):
     return "\n".join(commands).replace("https://packages.example.com/roster", url) + "\n"
 
 
-def run_steps(root, arguments):
-    command = ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "bash", "-c", RUN_IN_ROOT, str(root)]
-    log = root.parent / "log"
-    with log.open("wb") as output:
-        code = subprocess.run(
-            [*command, "bash", "/opt/roster-test/steps", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            timeout=STEPS_TIMEOUT_S,
-        ).returncode
-    return code, log.read_text(errors="replace")
+def unpack(source, folder, address):
+    """A root from the archive, with the scripts of the test and the commands of the how-to."""
+    root = pathlib.Path(folder) / "root"
+    root.mkdir()
+    subprocess.run(["tar", "-xpf", str(source), "-C", str(root), "--numeric-owner"], check=True)
+    inside = root / "opt/roster-test"
+    inside.mkdir(parents=True)
+    for file in ("functions", "steps", "booted", "lookups.py"):
+        shutil.copy(HERE / file, inside / file)
+    (inside / "install-before").write_text(how_to_commands(f"{address}/before"))
+    # Old releases have no directory for keys of repositories.
+    (root / "etc/apt/keyrings").mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def run_steps(root):
+    command = [*NAMESPACES, "bash", "-c", RUN_IN_ROOT, str(root), "bash", "/opt/roster-test/steps", str(free_port())]
+    return run(command)
+
+
+def run(command):
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=STEPS_TIMEOUT_S
+    )
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+class ControlGroup:
+    """A group of the unified hierarchy, which is removed with all processes in it."""
+
+    def __init__(self):
+        mounts = (line.split() for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines())
+        mounted = next(fields[4] for fields in mounts if fields[fields.index("-") + 1] == "cgroup2")
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="roster-packages-", dir=mounted))
+
+    def __enter__(self):
+        return self.path
+
+    def __exit__(self, *_):
+        (self.path / "cgroup.kill").write_text("1")
+        for _ in range(ATTEMPTS):
+            try:
+                for folder, _, _ in os.walk(self.path, topdown=False):
+                    os.rmdir(folder)
+                return
+            except OSError:
+                time.sleep(0.1)
+
+
+def run_booted(root):
+    """Boots systemd in the root, without a network, and runs the steps there."""
+    with ControlGroup() as group, tempfile.TemporaryFile() as log:
+        join = 'echo $$ >"$0/cgroup.procs" && exec "$@"'
+        boot = ["sh", "-c", join, str(group), *NAMESPACES, "--net", "--cgroup", "bash", "-c", BOOT_ROOT, str(root)]
+        with subprocess.Popen(boot, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as machine:
+            try:
+                enter = ["nsenter", "-m", "-p", "-i", "-u", "-C", "-t", str(systemd_pid(machine)), "--"]
+                environment = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"]
+                wait = "systemctl is-system-running --wait; systemctl list-units --state=failed --no-legend"
+                run([*enter, *environment, "sh", "-c", wait])
+                return run([*enter, *environment, "bash", "/opt/roster-test/booted"])
+            except LookupError as error:
+                log.seek(0)
+                return 1, f"{error}\n{log.read().decode(errors='replace')}"
+            finally:
+                machine.kill()
+
+
+def systemd_pid(machine):
+    """Process 1 of the namespaces, once it is systemd."""
+    for _ in range(ATTEMPTS):
+        try:
+            child = pathlib.Path(f"/proc/{machine.pid}/task/{machine.pid}/children").read_text().split()[0]
+            if pathlib.Path(f"/proc/{child}/comm").read_text().strip() == "systemd":
+                return int(child)
+        except (OSError, IndexError):
+            pass
+        time.sleep(0.1)
+    raise LookupError("systemd did not start")
 
 
 def parse_steps(log):
@@ -132,18 +218,16 @@ def main():
     source = archive(name, out / "roots")
     made = time.monotonic()
     server = serve(out / "test")
-    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=out / "test") as folder:
-        root = pathlib.Path(folder) / "root"
-        root.mkdir()
-        subprocess.run(["tar", "-xpf", str(source), "-C", str(root), "--numeric-owner"], check=True)
-        inside = root / "opt/roster-test"
-        inside.mkdir(parents=True)
-        for file in ("steps", "lookups.py"):
-            shutil.copy(HERE / file, inside / file)
-        url = f"http://127.0.0.1:{server.server_port}"
-        (inside / "install-before").write_text(how_to_commands(f"{url}/before"))
-        (inside / "install-after").write_text(how_to_commands(f"{url}/after"))
-        code, log = run_steps(root, [str(free_port()), url])
+    url = f"http://127.0.0.1:{server.server_port}"
+    code, log = 0, ""
+    for part, address in ((run_steps, url), (run_booted, "file:/opt/roster-test")):
+        with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=out / "test") as folder:
+            root = unpack(source, folder, address)
+            if part is run_booted:
+                for repository in ("before", "after"):
+                    shutil.copytree(out / "test" / repository, root / "opt/roster-test" / repository)
+            ended, output = part(root)
+        code, log = code or ended, log + output
     server.shutdown()
     steps = parse_steps(log)
     failed = [step["name"] for step in steps if step["state"] != "ok"]
