@@ -27,8 +27,8 @@ PAM_MODULE := $(CARGO_TARGET_DIR)/module/pam_roster.so
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f)
 # roster-exec has no standard library. A separate build has no crate features of other programs.
 CLIENT := --package roster-exec --bin roster-exec --no-default-features --features program --profile client
-# Other users read the results, so the umask of the caller must not count.
-CARGO := umask 022 && cargo
+# Other users read the results, so the umask of the caller must not count. No path of this machine is in the results.
+CARGO := umask 022 && RUSTFLAGS="$$(scripts/remap-paths) $$RUSTFLAGS" cargo
 
 # Targets have absolute paths. make splits them at spaces.
 $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cannot deal with: move the tree or set CARGO_TARGET_DIR))
@@ -36,10 +36,10 @@ $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cann
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help build programs module demo test test-busy test-long bench bench-base counts lint fuzz mutants install uninstall clean
+.PHONY: help build programs module demo test test-busy test-long bench bench-base counts lint fuzz mutants install uninstall packages package-repository test-packages clean
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 build: programs module ## build the programs and the NSS and PAM modules
 
@@ -105,6 +105,17 @@ install: $(PROGRAM) $(MODULE) $(PAM_MODULE) ## install under DESTDIR= PREFIX=/us
 
 uninstall: ## remove what `make install` with the same DESTDIR= PREFIX= put there
 	@scripts/uninstall
+
+packages: build ## build the Debian packages in target/packages/deb, with bills of materials
+	@scripts/need packages
+	@scripts/packages deb
+
+package-repository: packages ## make a signed apt repository in target/packages/repository
+	@scripts/packages repository
+
+test-packages: packages ## install, upgrade, remove and purge the packages in ROOT=debian-12 or another release
+	@scripts/need test-packages
+	@scripts/packages test $(or $(ROOT),debian-12)
 
 clean: ## remove everything that was built, the tools too
 	cargo clean
