@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Formats the output of commands: numbers, sizes, tables, errors, and a progress bar. Colours and bars are for terminals
-//! only; files and pipes receive plain text.
+//! Formats the output of commands: numbers, sizes, tables, errors, and a progress bar. Colours and bars are for
+//! terminals only; files and pipes receive plain text. The texts are in the modules of the commands, such as `inspect`.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use roster_messages::CodedError;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of a short program with one thread. The allocator takes pieces from the kernel and gives none back. Within a
-//! piece it hands out memory in order, and can free or enlarge only the last allocation.
+//! piece it hands out memory in order, and can free or enlarge only the last allocation. `entry_point` starts the
+//! program that uses it.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Start and end of the program without a C library. The kernel leaves arguments and variables on the stack.
+//! Start and end of the program without a C library. The kernel leaves arguments and variables on the stack. `args`
+//! parses the arguments.
 //!
 //! A program with a C library asks the processor for its features at the start. On a virtual machine the hypervisor
 //! answers each of these questions, which takes 0.55 of 0.62 ms (glibc 2.36, static). This program needs none of them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A terminal (pty) for the command. A process that outlives the command as another user then cannot read later input
-//! of the caller's terminal. This program copies bytes, sizes and signals between the two.
+//! of the caller's terminal. This program copies bytes, sizes and signals between the two. `connection` sends the end
+//! of the terminal to the daemon.
 //!
 //! Meanwhile the caller's terminal is raw: only the command's terminal edits lines, echoes, and knows the keys of
 //! signals. It is the controlling terminal of no process, so this program sends the signals of its keys.

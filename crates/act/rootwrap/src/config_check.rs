@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `check` of a rootwrap policy: mistakes, and rules that strict mode reads differently. It evaluates no command
-//! and prints nothing.
+//! and prints nothing. `evaluate` decides about commands.
 
 mod executables;
 mod mode_differences;

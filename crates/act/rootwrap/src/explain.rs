@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The explanation of a decision: each rule with its reason, and the deciding one. It runs nothing.
+//! The explanation of a decision: each rule with its reason, and the deciding one. It runs nothing. `evaluate` makes
+//! the decision.
 
 use crate::evaluate::{AllowedCommand, MismatchReason, Refusal, evaluate_rules};
 use crate::filters::FilterRule;

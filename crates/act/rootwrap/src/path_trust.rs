@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Trust in a path: only root and the present user may be able to change it. It depends on owner and mode of the file,
-//! and of all directories and links on the way. Callers decide about the consequence.
+//! and of all directories and links on the way. Callers decide about the consequence. `host_facts` reads the owners and
+//! modes.
 
 use crate::host_facts::{FileKind, FileStatus, HostFacts};
 use crate::python_strings::{is_absolute, join};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Words in the syntax of bash, for messages and logs. This module starts no shell.
+//! Words in the syntax of bash, for messages and logs. This module starts no shell. `explain` and `audit_record` print
+//! them.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write};

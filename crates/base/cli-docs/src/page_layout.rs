@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lays out the source of a man page as `mandoc -Tlint` demands. Knows the macros of man(7), and no page.
+//! Lays out the source of a man page as `mandoc -Tlint` demands. Knows the macros of man(7), and no page. `page_text`
+//! has the prose.
 
 /// Maximum length of a text line in bytes.
 const LINE_BYTES_MAX: usize = 80;

@@ -2,7 +2,7 @@
 //! Closes descriptors that a client has sent. Closing the last descriptor of a socket with SO_LINGER waits as long as
 //! the client chooses. Closing a connection with such an unreceived descriptor waits too, so any client could block
 //! every thread. A timer therefore sends a signal that ends the wait. The kernel still sends the socket's remaining
-//! data.
+//! data. `socket_options` rejects descriptors before they arrive.
 //!
 //! A FUSE file system of the sender can block the closing thread as long as its server chooses. Signals do not end that
 //! wait. The closing then counts for the sender, and the thread holds no lock.

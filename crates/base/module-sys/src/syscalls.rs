@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls without libc functions that are cancellation points. A cancelled thread therefore cannot leave a call
-//! unfinished.
+//! unfinished. `unix_client` connects with them.
 #![allow(unsafe_code)]
 
 use core::ffi::CStr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A connection to a socket of the daemon, with a deadline for all operations. Failures have no details, because a
-//! caller inside another program cannot act on them.
+//! caller inside another program cannot act on them. The frames are those of `roster-wire`.
 #![forbid(unsafe_code)]
 
 use crate::syscalls::{self, Descriptor};

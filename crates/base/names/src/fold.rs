@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simple case folding of names. Bytes that are not UTF-8 stay as they are.
+//! Simple case folding of names. Bytes that are not UTF-8 stay as they are. `fold_table` has the characters, and
+//! `qualified` names with a domain.
 
 use crate::fold_table::RUNS;
 #[cfg(feature = "alloc")]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The seccomp filter: system calls and sockets that a process gives up. Refused calls fail with EPERM, so a library
-//! that tries one continues without it.
+//! that tries one continues without it. Rules for files and ports are in the parent module; `roster-role` selects both.
 
 use crate::{NetlinkProtocol, SandboxSpec};
 use seccompiler::{

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the release that changed a figure: measures releases between a good and a bad one by bisection.
+//! Finds the release that changed a figure: measures releases between a good and a bad one by bisection. `compare`
+//! judges the figures, and `commands` starts the bisection.
 //!
 //! A command installs a release, and a child process measures it with a plan. The state is in a file after each release,
 //! so an interrupted bisection continues. This module makes no requests.

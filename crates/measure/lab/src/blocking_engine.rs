@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine of requests that block their thread: each user has a thread, and a request is a function of its number.
-//! This module knows no protocol.
+//! This module knows no protocol. `nss` and `dlopen` have the functions.
 
 use crate::load_thread::{Engine, RequestProgress};
 use crate::poll::{Poller, ReadyEvent};

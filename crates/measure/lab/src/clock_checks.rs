@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of this host's clocks: the cost of a read, a change of the time, and a suspended host. This module does not
-//! set clocks.
+//! set clocks. `run_load` makes the checks around a run.
 
 use crate::report::Warning;
 use roster_messages::table::lab;

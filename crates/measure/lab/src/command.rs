@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine of commands: each request is a process, from its start to its end. The output of commands is discarded.
+//! `commands::engines` selects it, and `poll` waits for the processes.
 //!
 //! posix_spawn(3) starts processes without a copy of memory. A pidfd reports their end, so one thread serves any number.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The limit of open files. A shell's default is about a thousand, and each user has a connection. This module raises
-//! the soft limit only as far as needed, because measured commands inherit it.
+//! the soft limit only as far as needed, because measured commands inherit it. `run_load` decides how many are needed.
 
 use crate::coded::{Coded, ensure_coded};
 use crate::load_thread::Engine;

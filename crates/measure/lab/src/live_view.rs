@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The live view: a progress bar with current rate, percentiles and failures, on a terminal only. The report has the
+//! The live view: a progress bar with current rate, percentiles and failures, on a terminal only. `report` has the
 //! final figures.
 
 use crate::load_thread::RunSpec;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Non-blocking connections of engines, with or without TLS: routes, TLS settings, and how connections close. This
-//! module knows no protocol.
+//! module knows no protocol. `ldap` and `message_engine` have the protocols.
 
 use crate::coded::{Coded, ensure_coded};
 use crate::request_error::{RequestError, SystemCall};

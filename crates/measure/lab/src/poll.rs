@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The epoll of a thread: waits for sockets and processes of many users, and for times finer than the milliseconds of
-//! epoll. Engines read the sockets.
+//! epoll. Engines, such as `message_engine`, read the sockets.
 //!
 //! Most waits have no timeout, because setting a timer before each one costs more than the system call, especially in a
 //! virtual machine. A periodic timer ends them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processor time and memory of a server on this host, by its process or its systemd unit. On a shared machine the
-//! processor time per request is the reliable figure. Servers of other hosts are not watched.
+//! processor time per request is the reliable figure. Servers of other hosts are not watched. `report` prints them.
 
 use crate::coded::{Coded, ensure_coded};
 use anyhow::Result;

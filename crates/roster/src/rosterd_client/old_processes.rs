@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds processes that use files of an older version: a module that was replaced while they ran, or a snapshot of an
 //! older format. Both continue to work, without later changes of the snapshot. The module reads `/proc` only, and sees
-//! the processes that this user may examine. The fix is a restart of the unit.
+//! the processes that this user may examine. The fix is a restart of the unit. `status` prints them.
 
 use crate::finding::{Finding, warning};
 use crate::output::{count_with_noun, printable};

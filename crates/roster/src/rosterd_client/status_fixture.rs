@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Test data: the report of a daemon without faults, and changes to it.
+//! Test data: the report of a daemon without faults, and changes to it. Only the tests of `status` and `status_checks`
+//! use it.
 
 use super::status_checks::check;
 use super::status_report::{RoleReply, StatusReport, local_users};

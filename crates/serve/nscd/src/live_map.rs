@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations on a map in use: lookups in the way of clients, and changes while clients read.
+//! Operations on a map in use: lookups in the way of clients, and changes while clients read. `map_builder` makes the
+//! map, and `dispatch` uses the operations.
 //!
 //! Records are only added, to the free part of the data. Expired records leave their chains. Their space is reused only
 //! after clients were notified that all records moved.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The helper process. It queries all name services of the host, as a program without nscd would.
+//! The helper process. It queries all name services of the host, as a program without nscd would. `helper_pool` sends
+//! the queries, and `starter` starts the process.
 //!
 //! `__nss_configure_lookup` sets the services of a database, as `getent --service` does. glibc then does not use nscd
 //! for that database in this process. A helper therefore never waits for the server that waits for it.

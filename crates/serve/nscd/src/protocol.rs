@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests and replies of version 2 of nscd's protocol, in native byte order. A connection carries one request. This
-//! module has no access to accounts and makes no system calls.
+//! module has no access to accounts and makes no system calls. `connections` has the bytes of a client, and `dispatch`
+//! the replies.
 
 /// Protocol version, in every request and reply.
 pub const VERSION: i32 = 2;

@@ -2,7 +2,7 @@
 //! The process that starts helpers. Helpers run modules of other name services, so they have a dedicated user that
 //! cannot open the maps. After the server has dropped its privileges, it cannot start processes of that user. The
 //! starter has the helpers' user from its start, and no capabilities. It accepts one kind of request, "one more
-//! helper", and exits with the server.
+//! helper", and exits with the server. `nss_helper` is the helper.
 //!
 //! Each request carries the helper's socket and one end of a pipe. The server holds the other end. When the server
 //! closes it, the starter kills this helper; the server itself is not permitted to.

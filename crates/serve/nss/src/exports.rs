@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions that glibc calls, with names that glibc derives from the service name. Each one converts its pointers
-//! to references and calls safe code.
+//! to references and calls safe code. `generations` has the snapshot, and `result_buffer` writes the results.
 //!
 //! The unsafe code relies on these promises of glibc (nss/nsswitch.h, and the manual's chapter "Adding another Service
 //! to NSS"). Names end with a NUL. The result and `errnop` are writable. `buffer` has `buflen` writable bytes. No other

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queries the responder for incomplete records.
+//! Queries the responder for incomplete records. `exports` decides whether a record is incomplete.
 //!
 //! Each request uses one connection, which is closed after the reply, so no descriptor remains open. The snapshot is
 //! not pinned meanwhile, and the needed parts are copied. A process with waiting threads can therefore still unmap old

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locates the snapshot file and decides whether to trust it.
+//! Locates the snapshot file and decides whether to trust it. `mapped_snapshot` opens the file.
 //!
 //! The default is in a directory that root made. `ROSTER_SNAPSHOT` may name another file, if the process is
 //! unprivileged and no other user could have written the file. A process of root ignores the variable, which an

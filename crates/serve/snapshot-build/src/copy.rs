@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The copy of a published snapshot of accounts in memory. Programs map it instead of the file. Lookups then do not
-//! depend on a disk: an unreadable sector would raise SIGBUS in a mapping.
+//! depend on a disk: an unreadable sector would raise SIGBUS in a mapping. The publisher decides when it is made;
+//! `roster-nss` maps it.
 //!
 //! The name of a copy is the format version and the inode number of its file. Programs use a copy if its owner, length,
 //! mode and modification time equal those of the file. The copy of the next snapshot may exist beside the current one.

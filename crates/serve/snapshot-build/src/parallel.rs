@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs work in several threads if the host has several processors. There is no pool: threads live as long as the work.
-//! If no thread can be started, the calling thread does all the work.
+//! If no thread can be started, the calling thread does all the work. `builder` and `invert_memberships` cut the work.
 
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a whole snapshot and verifies its consistency.
+//! Reads a whole snapshot and verifies its consistency. `roster_snapshot` has the lookups.
 //!
 //! Lookups check only the data that they read. This module checks everything: the hash of the file, every record and
 //! list, and that the index finds every entry.

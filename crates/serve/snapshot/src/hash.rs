@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hashes and checksums of the format. They detect damage, but not an attacker: a writer of the file can compute them
-//! too.
+//! too. `index` searches by hash.
 //!
 //! Hashes and the checksums of records use a 64 × 64 → 128 bit multiplication. Its two halves are combined by exclusive
 //! or. This is the fastest portable step that mixes well. The checksums of lists are sums, because they are computed

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The byte layout of the file. All integers are little-endian and need no alignment. Every record has a fixed size,
-//! and records are in source order. `docs/reference/snapshot-format.md` describes the format.
+//! and records are in source order. `docs/reference/snapshot-format.md` describes the format. `header` reads the
+//! sections.
 
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The entries that an enumeration returns. Lookups do not use this module.
+//! The entries that an enumeration returns. Lookups do not use this module: they use `index` and `spellings`.
 
 use crate::{Damage, Snapshot};
 use core::ops::Range;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names and ids that local overrides give to entries of a domain. No other entry of the domain may have them, whether
-//! the overridden entry exists or not. So the result does not depend on the entries that are known.
+//! the overridden entry exists or not. So the result does not depend on the entries that are known. The publisher
+//! applies the overrides (`local_overrides`).
 
 use crate::{Id, Refusal};
 use roster_config::{LocalOverrides, NameConfig};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Selects the KDCs of a realm: tracks the available ones, and the preferred one.
+//! Selects the KDCs of a realm: tracks the available ones, and the preferred one. `helper` sends the requests, and
+//! `kdc_availability` tracks the replies.
 //!
 //! libkrb5 queries one after the other, and waits for each. A missing reply may therefore be due to one silent KDC. The
 //! realm counts as unavailable only after parallel probes of all KDCs without a reply.

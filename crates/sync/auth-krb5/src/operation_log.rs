@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log lines of Kerberos operations: one debug line for each, and a warning for a slow one. `roster-krb5` writes no
-//! log. Its backend logs for it, with the number of the request.
+//! log. Its backend logs for it, with the number of the request. `kdc_selection` measures the operations.
 
 use roster_krb5_helper::ipc::{HelperOperation, HelperReply, HelperRequest};
 use roster_krb5_helper::realm::Realm;

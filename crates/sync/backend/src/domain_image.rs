@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The image for a publisher: everything, or changes, as a sealed memfd.
+//! The image for a publisher: everything, or changes, as a sealed memfd. `roster_bus::domain_image` has the format, and
+//! `change_batch` the changes.
 //!
 //! A full image is streamed from the cache, combined with batches that are not written yet. This process therefore
 //! never has a copy of the domain in memory.

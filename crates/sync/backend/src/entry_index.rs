@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The entries of a domain in memory, without their records.
+//! The entries of a domain in memory, without their records. `roster_domain_cache` has the records.
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Refreshes a mirror completely from time to time. The refresh finds changes that a server did not
-//! report.
+//! Refreshes a mirror completely from time to time. The refresh finds changes that a server did not report. The
+//! provider reads the directory, and `engine` compares.
 
 use super::engine::Engine;
 use roster_provider::jitter;

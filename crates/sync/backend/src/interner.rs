@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers for names and DNs in member lists, without duplicates. A name and a DN of the same bytes have two numbers.
+//! `engine` has the lists.
 //!
 //! A full mirror calls this millions of times, so the texts are in one buffer and the table holds only numbers. Each
 //! process seeds the hash with a random value. A directory can therefore not choose texts with colliding hashes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directory entries that cannot be parsed as users or groups: a bounded list for the administrator, and the total
-//! number.
+//! number. `engine` fills it, and `dbus` sends it.
 
 use roster_domain_cache::{EntryKey, Rejection};
 use std::collections::{BTreeMap, HashMap, HashSet};

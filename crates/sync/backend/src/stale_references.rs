@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Member references that may be stale: the entry was deleted, renamed, or just added.
+//! Member references that may be stale: the entry was deleted, renamed, or just added. `list_reread` reads the lists.
 //!
 //! A server may have changed the lists, and some do so later and silently (OpenLDAP's overlay refint). Other servers
 //! leave them as they are. The backend does not know which kind it has. It therefore reads the lists again a few times,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An index for logins: users by name, and the members of the groups in rules.
+//! An index for logins: users by name, and the members of the groups in rules. `access` evaluates the rules.
 //!
 //! Follows the engine by its changes, as a publisher does, and stores only numbers. Records and accounts are read from
 //! the cache or the batches. If an answer is uncertain, for example because two entries have one name, the index

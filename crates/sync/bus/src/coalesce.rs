@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Equal requests in flight share one call: only the first one is made, and the others wait for its reply.
+//! Equal requests in flight share one call: only the first one is made, and the others wait for its reply. The callers,
+//! such as `on_demand` of the publisher, choose the key.
 //!
 //! The call runs in a dedicated task, so that a requester that stops waiting does not affect the others. When the
 //! called role ends, the bus ends the call with an error, and with it every wait.

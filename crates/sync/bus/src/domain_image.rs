@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The domain image: how a backend sends its domain to the publisher, in full or as changes.
+//! The domain image: how a backend sends its domain to the publisher, in full or as changes. The backend's
+//! `domain_image` writes it, and the publisher's `domain_model` applies it.
 //!
 //! `docs/internals/exchange-format.md` describes the format. The reader trusts nothing. A hijacked backend can write
 //! any bytes. It causes an error, or records that the publisher checks like all others. Replies to lookups and the

@@ -2,6 +2,7 @@
 //! Sends passwords between two roles. They go through a pipe with its read end in the message, not in the message
 //! itself. dbus-daemon and the libraries of both ends copy and retain messages, and wipe nothing. The kernel owns a
 //! pipe's pages and never swaps them. A read removes the data, and nothing remains when both ends are closed.
+//! `interfaces` has the calls that carry the pipe.
 //!
 //! All data fits into the pipe and is written before the descriptor is sent. The reader therefore never waits.
 

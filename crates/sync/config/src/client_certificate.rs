@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The client certificate of a domain, `tls_cert` and `tls_key`. The monitor reads the files and passes their texts on.
+//! `secret_files` reads the files.
 //!
 //! A defect of the files is an error like that of a password file. An expired certificate stops its domain only: other
 //! domains of the host do not depend on it.

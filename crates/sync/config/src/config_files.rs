@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files of a configuration: their paths, order and bytes.
+//! The files of a configuration: their paths, order and bytes. `load` parses them, and `merge` combines them.
 //!
 //! The vendor's files come first, then the main file, then its drop-ins. A later file overrides an earlier one, key by
 //! key. The main file may be absent if there is any other file. This module reads bytes only. [`parse_files`](crate::parse_files) parses them.

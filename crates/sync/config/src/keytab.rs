@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's keytab, by which a KDC proves its identity, and this host its own at a directory. This module decides
-//! whether a domain needs it, whether it is readable, and its effect on logins. It opens no keys: libkrb5 does that in `roster-krb5`.
+//! whether a domain needs it, whether it is readable, and its effect on logins. It opens no keys: libkrb5 does that in
+//! `roster-krb5`. `secret_files` reads the file.
 //!
 //! Without a keytab, any host that answers as a KDC can log in as any user. KDCs are unverified only with
 //! `krb5_validate = "off"`, or with `"auto"` on a host that never had a keytab. All other cases deny logins.

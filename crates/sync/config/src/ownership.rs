@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that only root can change a file on which rosterd depends.
+//! Checks that only root can change a file on which rosterd depends. `config_files` and `overrides_file` call it.
 //!
 //! The check looks at owner and mode of the file and of all directories above it. It reads no contents, and it changes
 //! nothing.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cached credentials of successful logins, for logins while the directory is unreachable.
+//! Cached credentials of successful logins, for logins while the directory is unreachable. `file` has one of the files,
+//! and `values` the encoding. The backend's `offline_auth` checks passwords.
 //!
 //! They are in two dedicated files in the domain's directory, which only the backend's user and root can read. The
 //! files hold hashes, counters of failures, and times. Other crates decide about logins. Unlike the cache, the

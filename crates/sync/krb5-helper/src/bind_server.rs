@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `roster-krb5 bind`: SASL GSSAPI binds for one backend, each in a separate process.
+//! `roster-krb5 bind`: SASL GSSAPI binds for one backend, each in a separate process. `bind_exchange` has the exchange,
+//! and `seal_relay` the encryption.
 //!
 //! The backend sends the descriptors of each connection. A copy of this process gets tickets with a key of this host
 //! and exchanges tokens with the directory server through the backend. It then encrypts a connection without TLS.

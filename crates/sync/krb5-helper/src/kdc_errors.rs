@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The meaning of KDC errors for a login: one table, without the library.
+//! The meaning of KDC errors for a login: one table, without the library. `auth_request` and `bind_exchange` apply it.
 
 use roster_messages::Message;
 use roster_messages::table::{directory, login};

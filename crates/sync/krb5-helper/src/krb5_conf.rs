@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the krb5.conf(5) text for libkrb5 from the checked fields of a caller. Callers and files of the host
-//! cannot add a line.
+//! Builds the krb5.conf(5) text for libkrb5 from the checked fields of a caller. Callers and files of the host cannot
+//! add a line. `realm` has the fields, and `libkrb5` parses the text.
 
 use roster_krb5_helper::realm::Realm;
 use std::fmt::Write as _;

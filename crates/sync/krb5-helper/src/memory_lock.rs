@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Protects the memory of this program's processes, which has passwords and session keys. It is not part of core dumps
-//! and not swapped, and other processes of the same user cannot read it.
+//! and not swapped, and other processes of the same user cannot read it. `sandbox` restricts the process otherwise.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A realm as fields: its name, its servers, and whether DNS may name more. Callers of `roster-krb5` send these fields.
-//! Only the program converts them to the text of a krb5.conf.
+//! Only the program converts them to the text of a krb5.conf. `krb5_conf` makes the text.
 //!
 //! That text can name plug-ins, which libkrb5 loads. A decoded field therefore has no character that could end its line
 //! or begin a section.

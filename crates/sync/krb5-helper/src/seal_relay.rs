@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Relays LDAP between a backend and a directory server, encrypted on the side of the server (RFC 4422, 3.7). Each
-//! message has a length of four bytes, followed by that many bytes.
+//! message has a length of four bytes, followed by that many bytes. `gss` encrypts, and `bind_exchange` makes the
+//! context before.
 //!
 //! Each direction holds a bounded number of bytes, and reads no more until they are written. An error in either direction
 //! ends the process, and with it the connection.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of krb5.conf that a domain with Kerberos logins needs: the default realm and the servers of realms.
+//! `source_file` reads the files, and `sssd` uses the result.
 //!
 //! `include` and `includedir` are followed one level deep at a time, up to [`FILES_MAX`] files. A file that is missing is
 //! left out, as libkrb5 does for `includedir` only; `include` of a missing file is an error.

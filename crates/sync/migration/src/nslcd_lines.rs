@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lines of nslcd.conf: a keyword and its arguments. This module opens no file.
+//! The lines of nslcd.conf: a keyword and its arguments. This module opens no file: `source_file` does. `nslcd`
+//! converts the options.
 
 use crate::syntax::{SETTINGS_MAX, SyntaxError, text_of_file};
 

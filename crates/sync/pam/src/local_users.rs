@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks for a local user in the text of /etc/passwd. The C library would query the directory. The module does not
-//! handle users in that file.
+//! handle users in that file. `pam_user` decides by it.
 #![forbid(unsafe_code)]
 
 use core::ffi::CStr;

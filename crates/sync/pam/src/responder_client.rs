@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queries the responder: one connection a request, 30 seconds in total. After any failure there is no reply, and that
-//! is never a success. Only another version of the daemon is reported separately.
+//! is never a success. Only another version of the daemon is reported separately. `service_functions` uses the reply.
 #![forbid(unsafe_code)]
 
 use roster_module_sys::unix_client::UnixClient;

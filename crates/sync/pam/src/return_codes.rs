@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Converts results to PAM's return codes: one exhaustive match for each of the module's functions. Only a success
-//! becomes a success; an unknown result is a failure.
+//! becomes a success; an unknown result is a failure. `service_functions` returns them.
 #![forbid(unsafe_code)]
 
 use core::ffi::c_int;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ticket of a user's session. The module stores the ticket of a login until the program requests credentials. It
 //! then passes it to the program `roster-krb5`, which writes it to a cache as the user. The module does not parse it.
+//! `krb5_helper` starts the program.
 #![forbid(unsafe_code)]
 
 use crate::krb5_helper;

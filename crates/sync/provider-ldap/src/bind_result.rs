@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interprets a server's reply to a user's bind or to a change of password. Pure.
+//! Interprets a server's reply to a user's bind or to a change of password. Pure. `user_bind` sends the bind.
 //!
 //! Before a password is verified, all accounts give the same message to the user. Only the log and the result state
 //! that an account is locked or disabled.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection to one server: LDAP messages over TCP, TLS or a local socket.
+//! One connection to one server: LDAP messages over TCP, TLS or a local socket. `message` has the encoding, and
+//! `server_selection` chooses the server.
 //!
 //! The caller pulls messages. Unread messages stay at the server, so there is no unbounded queue, and a slow reader
 //! slows the server down. All are read in place, in one buffer that grows with the largest message, up to

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Distinguished names (RFC 4514) in one canonical form, so that equal bytes mean the same entry.
+//! Distinguished names (RFC 4514) in one canonical form, so that equal bytes mean the same entry. `search_region` and
+//! `containers` compare them.
 //!
 //! The form is lower case. It has no space around separators and single spaces elsewhere. The parts of a multi-valued
 //! RDN are sorted. Characters with several notations are written as `\xx`. Most servers send this form, so the common

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Search filters as they are sent: the configured filters, and filters for names from other sources. A name enters a
 //! filter only as the raw value of an equality match, never as text. No character of it can therefore have a meaning.
+//! `filter_text` has the form for logs.
 
 use crate::ber::BerWriter;
 use roster_config::ldap_filter::{self, FilterExpr as Read, MatchOperator};

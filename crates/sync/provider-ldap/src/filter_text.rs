@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The text of an encoded filter for log lines, in the form of RFC 4515, with a bound.
+//! The text of an encoded filter for log lines, in the form of RFC 4515, with a bound. `operation_log` prints it.
 //!
 //! People type passwords where names belong. A filter that matches no entry is therefore shown without the values of its
 //! equality matches.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Single lookups in the directory: their searches, and the entries that they report.
+//! Single lookups in the directory: their searches, and the entries that they report. `lookup_connection` sends the
+//! searches, and `schema` parses the entries.
 //!
 //! A name enters a filter as a raw value. An entry counts only if it has exactly the requested name, by the domain's
 //! rule on case. The groups of a user take one search. If lists may have DNs, each hundred of these groups takes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The connection of lookups. It runs many searches at once, independently of the mirror.
+//! The connection of lookups. It runs many searches at once, independently of the mirror. `lookup` has the searches.
 //!
 //! One task owns the connection and returns each result to its requester. A bounded number of searches is in flight,
 //! and others wait in a queue. A server may close an idle connection: the next search opens another.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! LDAP's messages (RFC 4511) and the extensions in use. Encodes requests, and parses responses without a copy. Knows
-//! no connection and has no state. The extensions are:
+//! no connection and has no state. The extensions are: `ber` has the elements, and `connection` the bytes.
 //!
 //! - paged results (RFC 2696)
 //! - content synchronization (RFC 4533)

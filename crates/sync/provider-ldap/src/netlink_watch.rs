@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watches the host's network: reports changes of links, addresses or routes, as announced by the kernel. After a
 //! change the provider retries an unreachable server at once, and sends a keepalive on an open connection. The report
-//! has no details of the change.
+//! has no details of the change. `follow_loop` and `lookup_connection` wait for it.
 
 use parking_lot::Mutex;
 use rustix::io::Errno;

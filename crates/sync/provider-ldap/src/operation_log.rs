@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log lines of a connection: one debug line for each search, bind, extended operation and password change, and a
-//! warning for each slow one. Passwords are not part of any line.
+//! warning for each slow one. Passwords are not part of any line. `connection` measures the operations.
 
 use crate::filter::EncodedFilter;
 use crate::filter_text::{FilterValues, filter_text};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The servers to which a directory refers for parts of the search bases. Referrals are not followed: they would send
-//! the bind to a server that the directory chooses. The status names these servers.
+//! the bind to a server that the directory chooses. The status names these servers. `track_sink` and
+//! `lookup_connection` find them.
 
 use crate::ber::{BerReader, tag};
 use crate::message::{LdapResult, ResponseOperation, code};

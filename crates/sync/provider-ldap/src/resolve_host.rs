@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Resolves the host names of servers by the C library. The sources are /etc/hosts and the others in the `hosts:` line
-//! of nsswitch.conf, as for every other program of the host.
+//! of nsswitch.conf, as for every other program of the host. `connection` connects to the addresses.
 //!
 //! A call of the C library cannot be cancelled. If the name servers are unreachable, it occupies a thread for half a
 //! minute. A bounded number of threads therefore serves only this, so that disk writes never wait for DNS.

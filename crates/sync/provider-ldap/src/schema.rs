@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Converts the attributes of an entry to a user or a group, by the configured names of attributes.
+//! Converts the attributes of an entry to a user or a group, by the configured names of attributes. `search` decides
+//! which search an entry belongs to.
 //!
 //! It only checks that the entry is readable: one name, one id. The publisher decides whether the entry is served. If
 //! possible, fields are slices of the message.

@@ -2,7 +2,7 @@
 //! Reports possible changes of files: written in place, replaced, removed or created. The same holds for each directory
 //! and symbolic link on the path to a file, and for mounts over it. A report states that the files should be read, and
 //! whether they were written in place, but not their content. Changes are invisible in directories that this user may
-//! not list.
+//! not list. `files` reads the files, and `stable_file` decides whether they are complete.
 //!
 //! A new target of a path is watched as soon as the event is taken from the queue. A change is retained until it is
 //! reported, so that a wait can be cancelled at any point without loss.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Validates ssh keys of a directory in the authorized_keys format of sshd(8), before they are sent to sshd.
+//! Validates ssh keys of a directory in the authorized_keys format of sshd(8), before they are sent to sshd. `access`
+//! decides about logins by key.
 //!
 //! A line is accepted only if all of it is understood. Its type must be known, its key must have that type and be
 //! strong enough, and the policy must allow its options. A restriction is never dropped: a key with a disallowed option

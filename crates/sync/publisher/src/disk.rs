@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks that the snapshot can be read from its disk, and maintains its copy in memory, which programs map.
+//! `roster_snapshot_build::copy` makes the copy.
 //!
 //! Programs that map the copy do not notice an unreadable sector. The next boot would, and so would programs without a
 //! copy. So the publisher reads the whole file when it starts and then every [`READ_EVERY`], around the page cache if

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Follows the file with local overrides of one domain. A valid file counts from the moment on at which no program has
-//! written it for [`STABLE_FOR`], because a file that is written in place is incomplete for a moment. After a mistake the
-//! last valid overrides stay.
+//! written it for [`STABLE_FOR`], because a file that is written in place is incomplete for a moment. After a mistake
+//! the last valid overrides stay. `local_overrides` applies the overrides.
 
 use super::PublisherTasks;
 use super::local_overrides::DomainOverrides;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The record of the snapshots that this publisher wrote, in a small file beside them. A new process recognizes its own
-//! snapshot by it. Entries in a snapshot of another writer do not count as served.
+//! snapshot by it. Entries in a snapshot of another writer do not count as served. `own` compares the snapshot in
+//! place.
 //!
 //! The file has a line with generation and checksum for each snapshot. It is on the disk before a snapshot takes its
 //! place, and also lists the one before. The snapshot in place is therefore always in the record.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queries of an on-demand domain for groups that replace private groups, or that reject their users.
+//! Queries of an on-demand domain for groups that replace private groups, or that reject their users. `on_demand` has
+//! the lookups of programs.
 //!
 //! A lookup does the same for its entry. These queries are for users that came with other entries, and for groups that
 //! the directory got later. A mirrored domain needs none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The earliest time of the next publication. Pure; time is passed in. This module publishes nothing.
+//! The earliest time of the next publication. Pure; time is passed in. `state` decides whether a publication is due.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds the image of a snapshot from merged domains, and resolves members. A reference of a domain's group leads only
-//! to served users of that domain, directly or through its nested groups.
+//! to served users of that domain, directly or through its nested groups. `merge` decides which entries are served.
 
 use super::domain_model::DomainModel;
 use super::memory_limit;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The publisher's state: the entries of each domain, the host's own accounts, and the results of the last merge.
-//! Decides when to publish. Does no input or output.
+//! Decides when to publish. Does no input or output. `merge` compares the domains, and `snapshot_build` builds the
+//! image.
 
 use super::domain_model::{
     DomainImage, DomainModel, ImageRejection, MissingMembers, private_group_owner, record_number,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Client sockets. Nearly all clients have sent the request before the accept, and have buffer space for the reply. A
 //! connection is therefore registered with the runtime only if it has to wait. This saves a third of the system calls
-//! of a request.
+//! of a request. `accept_loop` accepts, and `connection_limits` counts.
 
 use roster_fd_passing::peer_credentials;
 use roster_messages::{CodedError, table::daemon};

@@ -2,7 +2,7 @@
 //! Connection limits by user. All users may connect, so each user has a share. Root's share is larger, because all
 //! services of root use one user id. A connection without a request yet is worth less than a new one: when a share is
 //! used up, its oldest silent connection is closed. Only a few requests of one user are processed at a time. One user
-//! with slow requests would otherwise delay all others.
+//! with slow requests would otherwise delay all others. `accept_loop` applies them.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Serves the counters of all roles as Prometheus text, over HTTP on a loopback port or a unix socket. Off unless
-//! `[metrics]` is configured. It has no counters: it queries every role over the bus.
+//! `[metrics]` is configured. It has no counters: it queries every role over the bus. `roster_role` has the counters of
+//! a role.
 //!
 //! It implements the smallest subset of HTTP that scrapers need: one GET a connection, with a reply in HTTP/1.0 and a
 //! close.

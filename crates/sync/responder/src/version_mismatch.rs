@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Logs requests of modules with another protocol version. A program retains its loaded module, and packages are
-//! replaced one after the other, so this happens. It must not fill the log.
+//! replaced one after the other, so this happens. It must not fill the log. `roster-wire` has the versions.
 
 use parking_lot::Mutex;
 use roster_messages::{log, table::daemon};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a role in this process.
+//! Runs a role in this process. `role` has the interface to the role's code, and `sandbox` the rights.
 //!
 //! Standard output of the process is the listening socket of the role. A role without one gets a file instead, for
 //! the exit message.

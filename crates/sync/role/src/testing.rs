@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Helpers of unit tests: an event loop and a bus. Released programs do not contain them.
+//! Helpers of unit tests: an event loop and a bus. Released programs do not contain them. `role` and the crates of
+//! roles use them; released programs do not contain them.
 
 use roster_bus::zbus::{self, Connection};
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks whether a role can still read the files that it follows.
+//! Checks whether a role can still read the files that it follows. `process` ends the role.
 //!
 //! Landlock rules hold for the directories of the time when the role dropped its rights, not for their names. A
 //! directory that appeared later, replaced another or is the new target of a link cannot be read. The process cannot

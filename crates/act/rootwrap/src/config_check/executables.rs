@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Warnings about executables that compat mode runs, and that strict mode does not trust, or with untrusted
-//! interpreters.
+//! interpreters. `path_trust` and `interpreter` decide about the trust.
 
 use crate::diagnostic::warning;
 use crate::evaluate::trusted_dirs;

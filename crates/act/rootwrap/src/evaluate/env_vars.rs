@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classes of environment variables by their danger. Strict mode passes a few known ones on. Programs load code by
 //! others, or read them as files or options that are equal to code. No rule can set or keep those, in strict mode or
-//! for roster-exec.
+//! for roster-exec. The parent module `evaluate` applies the classes.
 //!
 //! A prefix excludes a family that grows with versions. Variables that only one program reads are the responsibility of
 //! the rule. docs/reference/rootwrap-differences.md has the list.

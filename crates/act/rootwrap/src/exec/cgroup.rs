@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cgroup for each command with a timeout. It contains all processes of the command, in any process group and
-//! session. cgroup.kill (Linux 5.14) ends them at once, and no process can escape.
+//! session. cgroup.kill (Linux 5.14) ends them at once, and no process can escape. `supervise` decides when a command
+//! is killed.
 //!
 //! The cgroups are in a directory of this process below its own cgroup. The process locks the directory as long as it
 //! lives. An unlocked one belonged to a killed process, and the next process ends and removes it. A cgroup ends with

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An executable that was opened and checked before its execution.
+//! An executable that was opened and checked before its execution. `path_trust` has the rules for owners and modes.
 //!
 //! The process holds the directory and executes the checked name in it. A later replacement of a directory above then
 //! has no effect. Execution by the descriptor of the file would change the name of the process.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A pool of waiting stages of one kind. After the first use it starts the next stage ahead, while no client waits.
+//! `setuid_stage` is the process itself.
 
 use super::cgroup::Cgroups;
 use super::setuid_stage::ReadyStage;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors 0 to 2 of a command, and the check whether a caller may pass them. This module reads and writes none of
-//! them.
+//! them: `command_io` and the callers of roster-exec do.
 
 use roster_messages::CodedError;
 use roster_messages::table::commands;

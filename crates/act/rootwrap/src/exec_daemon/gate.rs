@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Access to the socket. A file system of the caller (FUSE) can delay the close of a connection without limit, and no
 //! signal ends that. The gate excludes a user with many such connections by an entry in the access list of the socket.
-//! Root bypasses access lists and is never excluded.
+//! Root bypasses access lists and is never excluded. `resource_limits` has the limits of connections that the gate lets
+//! through.
 
 use super::subuid_owners::SubuidOwners;
 use crate::access_list::{AccessList, AccessRights, CONNECT, READ_WRITE};

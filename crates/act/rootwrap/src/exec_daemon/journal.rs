@@ -2,7 +2,7 @@
 //! Sends records to the journal. The record of a start is sent before the command starts, if the journal has space,
 //! because the command may kill this daemon. Other records wait in two queues for a thread, so that no caller waits.
 //! The queue of allowed commands goes first. Full queues drop records and count them. Without a journal the records go
-//! to standard error.
+//! to standard error. `audit_record` has the fields.
 
 use super::audit_record::{AuditRecord, ExecOutcome, put_field};
 use super::counters::Counters;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lookups of users and groups through the name service, directories included. A lookup cannot be cancelled and may
 //! block without limit. Each one therefore has its own thread, and their number is limited. Callers wait for a limited
-//! time. Concurrent lookups of one key share a thread.
+//! time. Concurrent lookups of one key share a thread. `connection` requests the lookups.
 
 use crate::exec::{Account, Executor};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};

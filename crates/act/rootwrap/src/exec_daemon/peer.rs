@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process at the other end of a connection, as reported by the kernel. It knows no policy.
+//! The process at the other end of a connection, as reported by the kernel. It knows no policy. `rule_match` has the
+//! policy.
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};

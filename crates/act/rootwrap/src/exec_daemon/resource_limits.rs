@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits of connections, commands and bytes of requests, for each user and for all. A new connection may evict one
-//! that has sent nothing. A connection with a command is never evicted.
+//! that has sent nothing. A connection with a command is never evicted. `gate` admits connections before.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use roster_exec::protocol::{CommandReply, DenyCode};

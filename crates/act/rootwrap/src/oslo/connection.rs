@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One client's connection: the proof of the key, one request to the manager of objects, and then commands in sequence.
+//! `request` parses, `evaluate` decides, and `command_io` has the streams of a command.
 //!
 //! There is only one object, without state. It gets a new name for each request, because the client takes two objects
 //! with one name for the same.

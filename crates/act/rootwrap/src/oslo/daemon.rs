@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The daemon for clients of oslo.rootwrap: its socket and key, admission, and its end.
+//! The daemon for clients of oslo.rootwrap: its socket and key, admission, and its end. `connection` serves one client.
 //!
 //! One thread waits for connections, signals, the end of the client, and the idle time. Each connection has its own
 //! thread. A user without this right is rejected before any data. A connection without a proof of the key is evicted

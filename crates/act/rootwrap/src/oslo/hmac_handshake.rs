@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The proof of the key by both sides, as in Python's multiprocessing. The server challenges the client, then the
 //! client the server. Python up to 3.11 only knows MD5. From 3.12 on a challenge and its answer name their digest.
+//! `connection` reads the requests after it.
 
 use super::frame::{receive, send};
 use hmac::digest::KeyInit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The output of a command until its length is known: in memory, and beyond a limit in a file without a name. The
-//! buffer counts the length of its JSON text as it grows.
+//! buffer counts the length of its JSON text as it grows. `command_io` fills it.
 
 use super::surrogateescape::{ByteCount, SurrogateEncoder};
 use rustix::buffer::spare_capacity;

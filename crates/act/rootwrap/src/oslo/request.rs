@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request of a client, `[null or an object, method, arguments, {}]`, parsed while it arrives.
+//! A request of a client, `[null or an object, method, arguments, {}]`, parsed while it arrives. `frame` has the bytes,
+//! and `connection` the answer.
 //!
 //! The words of a command are limited and stored. Its standard input follows them, and is read in pieces as text or
 //! base64. Only the form of the Python client is accepted, so nothing nests deeper.

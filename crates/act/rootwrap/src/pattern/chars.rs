@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sets of characters with a fast test for one character. They know nothing of positions in a text.
+//! Sets of characters with a fast test for one character. They know nothing of positions in a text. `matcher` has the
+//! positions.
 
 use super::parse::{CharClass, CharSet, SetItem};
 use crate::python_strings::is_space;

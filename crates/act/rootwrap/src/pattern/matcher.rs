@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The matcher: it follows a program over a word, with its own stack and a count of steps. It matches as CPython's
 //! engine. It enters look-around, possessive and atomic parts only once. No turn of a repetition begins at the position
-//! of the optional turn before it.
+//! of the optional turn before it. `program` compiles an expression.
 
 use super::chars::is_in;
 use super::parse::{Anchor, CharClass, Greediness};

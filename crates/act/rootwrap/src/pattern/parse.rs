@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parser of CPython 3.11's syntax: the result is a tree with resolved flags, names and escapes. It rejects what
-//! CPython rejects, and a few constructs that are named as unsupported. It matches nothing.
+//! CPython rejects, and a few constructs that are named as unsupported. It matches nothing. `program` compiles the
+//! tree.
 
 use super::PatternFault;
 use std::collections::HashMap;

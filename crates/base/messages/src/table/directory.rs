@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log lines of backends: directory servers, mappings, the cache of a domain. Also the reasons of entries that are not
-//! served.
+//! served. Refused logins are in `login`, and the publisher's lines in `daemon`.
 
 crate::messages! {
     // Servers of a directory.

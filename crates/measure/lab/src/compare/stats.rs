@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Confidence intervals of differences. This module makes no system calls.
+//! Confidence intervals of differences. This module makes no system calls. The parent module `compare` writes sentences
+//! about them.
 //!
 //! A run has batches. Their means are nearly normal, and nearly independent if a batch is much longer than a request.
 //! The logarithm of the ratio of two means has an interval with Student's quantile of Welch's degrees of freedom.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls an NSS module as the C library does (nss/nss.h, "Adding another Service to NSS" in its manual), without
-//! nsswitch.conf and caches.
+//! nsswitch.conf and caches. `nss` has the lookups through the C library.
 #![allow(unsafe_code)]
 
 use crate::coded::Coded;

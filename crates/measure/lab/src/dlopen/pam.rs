@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls PAM (Linux-PAM's security/pam_appl.h) as login programs do. The library is loaded on demand, so the lab runs on
-//! hosts without PAM.
+//! Calls PAM (Linux-PAM's security/pam_appl.h) as login programs do. The library is loaded on demand, so the lab runs
+//! on hosts without PAM. `blocking_engine` calls it for each request.
 #![allow(unsafe_code)]
 
 use crate::coded::Coded;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Kerberos engine: logins (AS-REQ, with or without pre-authentication) and service tickets (TGS-REQ).
+//! The Kerberos engine: logins (AS-REQ, with or without pre-authentication) and service tickets (TGS-REQ). `key_setup`
+//! prepares a run, and `message_engine` sends the requests.
 //!
 //! No two requests of a run have the same bytes unless --same-bytes is set, because a KDC caches its replies. Replies
 //! are not decrypted, because that is the work of a client.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Encodes search filters (RFC 4515). Values may have variable parts, which are inserted after the filter is parsed: an
-//! identity cannot change the structure of the filter. Extensible matches are not supported.
+//! identity cannot change the structure of the filter. Extensible matches are not supported. `ber` has the encoding,
+//! and the parent module `ldap` the request.
 
 use crate::ber::{self, MessageTemplate};
 use crate::template::Template;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The probes of SSSD, and the times of its backends from their events. SSSD has no number of a request in all probes:
-//! each stage is joined by the common arguments of its begin and end, and reported separately.
+//! each stage is joined by the common arguments of its begin and end, and reported separately. `collect` reads the
+//! events, and `rosterd_probes` has the probes of rosterd.
 
 use super::bpftrace_script::{EventTexts, Probe, ProbeEvent};
 use super::{RequestStage, StageTimes};

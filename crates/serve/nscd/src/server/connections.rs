@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Client connections: the state of each request, the unsent part of each reply, and the deadlines. This module does
-//! not look up entries.
+//! not look up entries: `dispatch` does.
 
 use super::map_files::RETIRED_MAX;
 use super::unmapped_clients::PeerCredentials;

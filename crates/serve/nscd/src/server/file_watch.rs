@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports possible changes of files: a replacement, or a close after a write. A writer in place truncates the file
 //! first, so a write is reported only when the file is closed. The periodic check finds changes of symbolic links in
-//! the path.
+//! the path. `map_rebuild` decides about a rebuild.
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use std::collections::HashMap;

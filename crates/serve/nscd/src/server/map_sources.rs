@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the sources of maps and builds maps, in a dedicated thread without a time limit.
+//! Reads the sources of maps and builds maps, in a dedicated thread without a time limit. `map_builder` makes the
+//! bytes, and `map_rebuild` starts the thread.
 
 use crate::map_builder::{MapError, MapPlan, MapSources, ServiceLayer};
 use crate::nsswitch::{Service, ServiceLine, ServiceLines};

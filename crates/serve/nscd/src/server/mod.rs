@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The server. It sends maps to clients, answers requests over the socket, rebuilds maps after changes, and queries
-//! helpers for other entries.
+//! helpers for other entries. `dispatch` answers, `map_rebuild` rebuilds, and `helper_pool` has the helpers.
 //!
 //! One thread handles all events, and another builds maps. A new map replaces the old one between two events, so that
 //! no client reads the old state after the new one. A client gets its reply as soon as its request is complete, and

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records programs that do not read the map although it has their entries, for administrators that look for slow
 //! programs. Clients that read maps cause no work here. The record is only reported, because a program chooses its own
-//! name.
+//! name. `admin_requests` sends the report.
 
 use roster_messages::table::host;
 use std::collections::{HashMap, VecDeque};

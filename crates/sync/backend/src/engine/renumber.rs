@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Renumbers entries. Each number is assigned once, and on demand an entry that returns gets a new one, so the numbers
 //! would run out. If most of them are unused, the entries get the first numbers, in their old order. A publisher
-//! fetches everything from a new process and never sees both.
+//! fetches everything from a new process and never sees both. `cache_load` decides whether it is due.
 
 use super::super::entry_index::{CachedKind, EntrySlot, MemberForms};
 use super::{digest, entry_header};

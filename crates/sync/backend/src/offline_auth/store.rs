@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Manages the two files of credentials, and changes in memory that could not be written.
+//! Manages the two files of credentials, and changes in memory that could not be written. `offline_auth` checks the
+//! passwords, and `credentials` has the files.
 //!
 //! A database refuses everything after its first error. The files are therefore opened again, with pauses, as for the
 //! cache. Until then changes wait in memory, and reads return the file with these changes. Removed passwords and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decides by section and name which values of settings are secrets. Their values are never printed and never written as
-//! comments. The value of a setting with an unknown name is hidden by the calling code.
+//! Decides by section and name which values of settings are secrets. Their values are never printed and never written
+//! as comments. The value of a setting with an unknown name is hidden by the calling code. `section` applies the
+//! decision.
 
 /// Stands for the value of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";

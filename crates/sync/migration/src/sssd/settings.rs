@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of the settings that no code converts: a note about Roster's behaviour, or a stop.
+//! The table of the settings that no code converts: a note about Roster's behaviour, or a stop. Code for the other
+//! settings is in `domain`, `directory`, `login` and `access`.
 //!
 //! A name may end with `*`, which stands for any rest. The first row that matches counts. A setting without a row stops
 //! the conversion: a newer SSSD may restrict logins by it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries with a duplicate UUID: several entries share a key that should identify one entry. Faulty imports and
 //! restored files cause them. Without this check, a later entry would replace the first, and one of two users would be
-//! lost.
+//! lost. `known_entries` has the keys.
 //!
 //! The first entry in a listing is served, and the others are reported. An entry that is renamed during the listing
 //! looks like a duplicate UUID. The listing is therefore repeated once if it shows a new duplicate UUID.

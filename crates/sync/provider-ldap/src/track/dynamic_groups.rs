@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads dynamic groups. The server computes their members by a search that the group names, as OpenLDAP's overlays
 //! dynlist and autogroup do. A change of a member does not change the group, so the server does not report it, and the
-//! group's stamp stays the same.
+//! group's stamp stays the same. `track_factory` makes this track.
 //!
 //! All dynamic groups are read soon after a connection is made, and then at intervals. They are found by their object
 //! classes, which every server indexes. If they are few, they are also read soon after the change of any user or group.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queue of entries that a persistent search reported, each to be read in its present state. A persistent search
 //! with the filter of the mirror would not report an entry that stops matching. It therefore watches all entries below
-//! the base. A read of the entry with the filter shows whether it still matches.
+//! the base. A read of the entry with the filter shows whether it still matches. `poll` sends the searches.
 
 use roster_provider::EntryId;
 use std::collections::{HashMap, VecDeque};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Liveness of the followed server: when it is checked, and how long it may be silent.
+//! Liveness of the followed server: when it is checked, and how long it may be silent. `keepalive` has the search, and
+//! `follow_loop` waits.
 //!
 //! While a response is due, the server may work on it and read nothing else. Then a second connection checks it.
 //! Otherwise a keepalive does.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals among the tracks of a domain. The track that acts on a signal takes it. This module starts no search.
+//! Signals among the tracks of a domain. The track that acts on a signal takes it. This module starts no search:
+//! `track_sink` passes the signals to the tracks.
 
 use roster_provider::SearchId;
 use std::collections::HashSet;

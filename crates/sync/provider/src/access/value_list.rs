@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares a list of hosts or services of an entry with the host or the service of a login.
+//! Compares a list of hosts or services of an entry with the host or the service of a login. The parent module `access`
+//! decides.
 //!
 //! `!value` denies, whatever else is listed. A value or `*` allows. Case does not matter.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cache of large replies. A program that reads a large group with a small buffer doubles the buffer until the group
 //! fits, and each attempt is a request. A new reply for each attempt can take longer than the program waits. No clock
-//! here: the time is an argument.
+//! here: the time is an argument. `reply_cache` combines it with `negative_cache`.
 
 use super::ReplyFrame;
 use roster_bus::interfaces::MESSAGE_BYTES_MAX;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cache of missing entries, so that repeated requests for the same missing name are cheap. No clock here: the time is
-//! an argument.
+//! an argument. `reply_cache` combines it with `large_reply_cache`.
 
 use roster_names::{equals_folded, fold, is_folded, qualified_forms};
 use roster_request::LookupKind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cache of replies: missing entries, and large replies. A reply is stored only without a change signal since its
-//! request. No clock here: the time is an argument.
+//! request. No clock here: the time is an argument. `negative_cache` and `large_reply_cache` have the two kinds.
 
 use super::ReplyFrame;
 use super::large_reply_cache::LargeReplyCache;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The log record of a request: the kind, the client, the user, the origin and the result. Passwords are never logged. Unknown
-//! names are not logged either, because they may be passwords. The origin is logged only if a program of root or of a
-//! trusted user sends it.
+//! The log record of a request: the kind, the client, the user, the origin and the result. Passwords are never logged.
+//! Unknown names are not logged either, because they may be passwords. The origin is logged only if a program of root
+//! or of a trusted user sends it. `reply` has the result.
 
 use super::RequestScope;
 use super::reply::PamReply;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits the concurrent password checks of one user. The others wait without effect on other users: a thousand guesses
-//! at alice's password do not delay bob.
+//! at alice's password do not delay bob. `rate_limit` limits the number of attempts.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;

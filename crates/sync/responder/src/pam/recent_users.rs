@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Users that were served recently. A user that was removed from the directory may still be known to a program or to a
 //! cache in front of Roster. Such a user must not count as unknown, which would leave the decision to other modules.
-//! Pure: time is an argument.
+//! Pure: time is an argument. `user_cache` has the domains of users.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

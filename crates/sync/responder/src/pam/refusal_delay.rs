@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shortest time until a refusal. The time must not reveal whether a user exists, is locked, or has cached credentials.
 //! A directory does less work for an unknown name than for a wrong password. All refusals are therefore delayed to
-//! twice the 75th percentile of recent times for wrong passwords. Pure: no clock here.
+//! twice the 75th percentile of recent times for wrong passwords. Pure: no clock here. The parent module `pam` waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

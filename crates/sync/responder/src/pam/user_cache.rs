@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cache of users with their domains. A login sends several requests within seconds. The publisher signals when a user
 //! may have changed. A cached user is valid until then, for a limited time. Unknown names are not cached. Pure: time is
-//! an argument.
+//! an argument. `recent_users` has removed users.
 
 use roster_bus::interfaces::ServedUser;
 use roster_names::equals_folded;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The monitor's connection to the bus. Joins the bus once it listens, and reports ready roles, ping replies and the
-//! loss of the bus. Runs in tasks beside the monitor's loop, which never waits for the bus.
+//! loss of the bus. Runs in tasks beside the monitor's loop, which never waits for the bus. `role_proxy` has the calls,
+//! and `supervision` decides.
 
 use super::config_load::LoadedConfig;
 use super::dbus;

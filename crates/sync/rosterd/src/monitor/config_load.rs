@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the configuration and the files that it names, which only the monitor may read.
+//! Reads the configuration and the files that it names, which only the monitor may read. `roster_config` parses the
+//! files, and `reload` applies the result.
 
 use roster_config::{Config, ConfigFiles, DomainSecrets, KeytabState, ParsedConfig};
 use roster_messages::table::{config as codes, daemon};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration of the bus: permissions to connect, to own names, and to send messages.
+//! The configuration of the bus: permissions to connect, to own names, and to send messages. `role_users` assigns the
+//! users.
 //!
 //! If each role has a separate user, a role may own only its own name, and sends signals of its interface only from its
 //! own object. It may make only the calls that its work needs. Root, the user of the monitor and the administrator, may

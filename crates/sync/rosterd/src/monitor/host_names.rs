@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The names of this host, for access rules. They come from the kernel and from `/etc/hosts`, never from DNS: a forged
-//! reply could give this host the name of another one.
+//! reply could give this host the name of another one. `process_plan` passes them to backends.
 
 use rustix::system::uname;
 use std::fs::File;

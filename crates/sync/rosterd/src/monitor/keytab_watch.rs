@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watches keytabs and client certificates. This host's keys change while the daemon runs: it joins a realm, or a tool
 //! of the realm or of an authority gives it a new key. KDCs and servers use the new key at once, or reject the old one
-//! soon. The files are therefore read with every round of pings, and backends restart with new keys.
+//! soon. The files are therefore read with every round of pings, and backends restart with new keys. `watched_keys`
+//! reads the files.
 //!
 //! These tools write in place. New content therefore counts only when the monitor reads it a second time. A missing or unreadable file
 //! changes nothing here, and neither does a certificate without its key. At a reload or a start it refuses logins, or

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Assigns a user to each role.
+//! Assigns a user to each role. `spawn` starts the processes.
 //!
 //! Every role has a separate user, so that the kernel isolates the roles, and the bus can identify senders. All have
 //! the primary group of the bus. It opens the directory of the bus's socket to roles only. Other users could otherwise

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Directories and sockets for the roles: their owners, and a lock against other monitors.
+//! Directories and sockets for the roles: their owners, and a lock against other monitors. `role_users` has the owners.
 //!
 //! The state directory and the directory of caches in it belong to root. The directory of snapshots belongs to the
 //! publisher, and the directory of a domain's cache to its backend. Roles could have planted files there. Everything

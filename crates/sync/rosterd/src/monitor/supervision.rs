@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides when a role is started, stopped, killed and restarted: a pure state machine for each process, without clock
-//! and without processes.
+//! and without processes. `spawn` starts and ends the processes.
 //!
 //! A role that ends is restarted, first soon and then with growing pauses, without a limit. A role that hangs is killed
 //! and restarted: it does not become ready, or does not reply.
