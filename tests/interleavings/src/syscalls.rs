@@ -12,7 +12,7 @@ use std::sync::Mutex;
 /// The file checks for a new generation once in 50 ms, so each second look is a check.
 const TICK_MS: u64 = 25;
 
-/// It orders no accesses of threads.
+/// The time, which orders no accesses of threads.
 static CLOCK_MS: AtomicU64 = AtomicU64::new(0);
 /// Tables of generations, which the file never frees, by address.
 static ALLOCATED: Mutex<Vec<(usize, Layout)>> = Mutex::new(Vec::new());

@@ -32,7 +32,7 @@ OWN_TESTS = {
 }
 ROSTER_PROGRAMS = {"roster", "rosterd", "roster-lab", "roster-rootwrap", "roster-rootwrap-daemon", "roster-exec"}
 OTHER_PROGRAMS = set(
-    "bpftrace cargo curl diff docker getent grep hostname install jq journalctl kadmin kinit klist ln make pamtester "
+    "/usr/lib/apt/apt-helper apt-get bpftrace cargo curl diff docker echo getent grep hostname id install jq journalctl kadmin kinit klist ln make pamtester "
     "pam-auth-update "
     "restorecon semodule sort systemctl systemd-sysusers systemd-tmpfiles tee tr".split()
 )
@@ -40,6 +40,8 @@ OTHER_PROGRAMS = set(
 
 # Commands that the booted host cannot run: words at their beginning, and the missing part.
 NOT_RUN = {
+    ("/usr/lib/apt/apt-helper",): "a repository of packages",
+    ("apt-get",): "a repository of packages",
     ("bpftrace",): "tracing of the machine's kernel",
     ("cargo",): "a build",
     ("docker",): "images from a registry",

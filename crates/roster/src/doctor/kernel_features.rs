@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls that Roster uses if the kernel has them. docs/reference/platforms.md has the same table.
+//! System calls that Roster uses if the kernel has them. docs/reference/platforms.md has the same table. `checks` reports
+//! the missing ones.
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;

@@ -73,7 +73,7 @@ const DOMAIN_CHECKS: [fn(&ExaminedDomain<'_>) -> Option<Finding>; 20] = [
 /// A part of the sandbox of a role.
 struct SandboxPart {
     name: &'static str,
-    /// Its mark in the status of a role without it.
+    /// The mark in the status of a role without this part.
     mark: &'static str,
     loss: &'static str,
 }

@@ -78,7 +78,7 @@ pub fn store(uid: &str, gid: &str) -> io::Result<()> {
 
 /// The process of a session. Its end ends the renewals.
 enum SessionProcess {
-    /// Its end is an event.
+    /// A descriptor that reports the end as an event.
     Pidfd(OwnedFd),
     /// Before Linux 5.3 its end is seen at the next check. Another process with its number has another start time.
     Number { pid: Pid, started: u64 },
