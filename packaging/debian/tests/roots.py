@@ -38,7 +38,7 @@ RELEASES = {
 # Programs of the test. The rest is what the release and the packages bring.
 TEST_PROGRAMS = "apt,ca-certificates,libpam-runtime,sudo,systemd,slapd,ldap-utils,pamtester,python3,perl-base,procps"
 STEPS_TIMEOUT_S = 600
-# Of a tenth of a second each.
+# Each attempt is followed by a pause of a tenth of a second.
 ATTEMPTS = 600
 # Arguments: the root, then the command.
 ENTER_ROOT = """set -e
