@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -38,7 +39,7 @@ RELEASES = {
 # Programs of the test. The rest is what the release and the packages bring.
 TEST_PROGRAMS = "apt,ca-certificates,libpam-runtime,sudo,systemd,slapd,ldap-utils,pamtester,python3,perl-base,procps"
 STEPS_TIMEOUT_S = 600
-# Each attempt takes a tenth of a second.
+# Each attempt is followed by a pause of a tenth of a second.
 ATTEMPTS = 600
 # Arguments: the root, then the command.
 ENTER_ROOT = """set -e
@@ -73,7 +74,8 @@ for device in null zero full random urandom tty; do touch dev/$device; mount --b
 echo 0123456789abcdef0123456789abcdef >etc/machine-id""",
     exec="container=roster-test /lib/systemd/systemd --system --log-target=console --show-status=0",
 )
-NAMESPACES = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
+# They end with this script, even if it is killed.
+NAMESPACES = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
 
 
 def archive(name, folder):
@@ -213,6 +215,8 @@ def main():
         sys.exit(f"{__doc__}\nreleases: {', '.join(RELEASES)}")
     if os.geteuid() != 0:
         sys.exit("roots.py: installing packages in a root takes root. Run the command as root.")
+    # Otherwise the roots and control groups stay after a signal.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     name, out = sys.argv[1], pathlib.Path(sys.argv[2])
     started = time.monotonic()
     source = archive(name, out / "roots")
