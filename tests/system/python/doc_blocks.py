@@ -32,9 +32,9 @@ OWN_TESTS = {
 }
 ROSTER_PROGRAMS = {"roster", "rosterd", "roster-lab", "roster-rootwrap", "roster-rootwrap-daemon", "roster-exec"}
 OTHER_PROGRAMS = set(
-    "bpftrace cargo curl diff docker getent grep hostname install jq journalctl kadmin kinit klist ln make pamtester "
+    "ansible-galaxy authselect bpftrace cargo curl diff dnf docker export getent grep hostname install jq journalctl kadmin kinit klist ln make pamtester "
     "pam-auth-update "
-    "restorecon semodule sort systemctl systemd-sysusers systemd-tmpfiles tee tr".split()
+    "restorecon semodule skopeo sort systemctl systemd-sysusers systemd-tmpfiles tee tr".split()
 )
 
 
