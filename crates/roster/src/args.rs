@@ -225,6 +225,8 @@ pub struct NsswitchEditArgs {
     pub file: PathBuf,
 
     /// Print the change without editing the file
+    ///
+    /// The exit status is 2 if there is a change to make, otherwise 0.
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -65,8 +65,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
         Command::Inspect(args) => inspect::inspect(&args.file, args.json, out).map(|()| 0),
         Command::Verify(args) => inspect::verify(&args.file, args.json, out).map(well),
         Command::Get(args) => get::run(args.database, &args.keys, &args.snapshot, args.json, out),
-        Command::Enable(args) => nsswitch_edit::enable(&args.edit, args.shadow, out).map(|()| 0),
-        Command::Disable(args) => nsswitch_edit::disable(&args.edit, out).map(|()| 0),
+        Command::Enable(args) => nsswitch_edit::enable(&args.edit, args.shadow, out),
+        Command::Disable(args) => nsswitch_edit::disable(&args.edit, out),
         Command::Doctor(args) => doctor::run(&args.root, args.json, out).map(well),
         Command::Status(args) => rosterd_client::status::run(&args.bus.run_dir, args.json, out),
         Command::Domain(args) => match &args.command {
@@ -91,11 +91,14 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
     }
 }
 
-/// Prints the message of clap and exits. `get` has the exit statuses of getent, where 2 means "not found".
+/// Prints the message of clap and exits. 2 means "not found" in `get`, as in getent, and "would change" in a dry run of
+/// `enable` and `disable`.
 fn exit_usage_error(error: &clap::Error) -> ! {
-    let is_get = std::env::args_os().nth(1).is_some_and(|command| command == "get");
+    let has_other_meaning = std::env::args_os()
+        .nth(1)
+        .is_some_and(|command| ["get", "enable", "disable"].iter().any(|name| command == *name));
     let _ = error.print();
-    let code = if is_get && error.use_stderr() {
+    let code = if has_other_meaning && error.use_stderr() {
         i32::from(get::EXIT_WRONG_USE)
     } else {
         error.exit_code()

@@ -12,22 +12,38 @@ use anyhow::Result;
 use roster_config::ConfigFiles;
 use roster_messages::CodedError;
 use roster_messages::table::{host, tools};
+use roster_snapshot::Floor;
 use roster_snapshot_build::floor_file;
 use similar::{ChangeTag, TextDiff};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// Exit status of a dry run that found a change to make.
+const WOULD_CHANGE: u8 = 2;
+
 /// Adds roster to the lines of nsswitch.conf. Writes the floor of ids before, which programs apply to the snapshot.
-pub fn enable(options: &NsswitchEditArgs, shadow: bool, out: &mut dyn Write) -> Result<()> {
+/// Returns the exit status.
+pub fn enable(options: &NsswitchEditArgs, shadow: bool, out: &mut dyn Write) -> Result<u8> {
     let original = open_editable(&options.file)?;
     let text = nsswitch::enable(&original.text, shadow);
     let text = text.map_err(|rejection| rejection.coded(&options.file))?;
-    if options.file == Path::new(NSSWITCH)
-        && !options.dry_run
-        && let Some(warning) = write_floor(Path::new(CONFIG), floor_file::path(), out)?
-    {
-        print_warning(&warning);
+    let mut is_floor_current = true;
+    if options.file == Path::new(NSSWITCH) {
+        let floor = floor_file::path();
+        let configured = match configured_floor(Path::new(CONFIG), floor) {
+            // A user without access to the configuration may try what root would do.
+            Err(error) if options.dry_run => ConfiguredFloor::Unknown(error),
+            configured => configured?,
+        };
+        match configured {
+            ConfiguredFloor::Unknown(warning) => print_warning(&warning),
+            ConfiguredFloor::Known(value) if options.dry_run => {
+                is_floor_current = show_floor(floor, &value, out)?;
+            }
+            ConfiguredFloor::Known(value) => write_floor(floor, &value, out)?,
+            ConfiguredFloor::NotConfigured => {}
+        }
     }
     if text == original.text {
         writeln!(out, "{}: Roster is already enabled", options.file.display())?;
@@ -58,39 +74,71 @@ pub fn enable(options: &NsswitchEditArgs, shadow: bool, out: &mut dyn Write) -> 
             print_stderr(format_args!("roster: warning: {finding}"));
         }
     }
-    Ok(())
+    let is_current = is_floor_current && text == original.text;
+    Ok(if options.dry_run && !is_current { WOULD_CHANGE } else { 0 })
 }
 
-/// Writes the floor of ids that follows from the configuration. Without a configuration no floor applies, because root
-/// owns the snapshots. Returns a warning if the configuration has mistakes.
-fn write_floor(config: &Path, floor: &Path, out: &mut dyn Write) -> Result<Option<CodedError>> {
+/// The floor of ids that follows from the configuration.
+#[derive(Debug)]
+enum ConfiguredFloor {
+    /// Without a configuration no floor applies, because root owns the snapshots.
+    NotConfigured,
+    /// The configuration has mistakes.
+    Unknown(CodedError),
+    Known(HostFloor),
+}
+
+/// The value of the file, with the smallest id for the message.
+#[derive(Debug)]
+struct HostFloor {
+    value: Floor,
+    min_id: u32,
+}
+
+fn configured_floor(config: &Path, floor: &Path) -> Result<ConfiguredFloor, CodedError> {
     let files = match ConfigFiles::read(config) {
         Ok(files) => files,
-        Err(found) if found.is_missing() => return Ok(None),
+        Err(found) if found.is_missing() => return Ok(ConfiguredFloor::NotConfigured),
         Err(found) => {
             let text = format!("{} cannot be read", found.path.display());
-            let error = CodedError::new(&tools::FILE_UNREADABLE, text).caused_by(found.error);
-            return Err(error.into());
+            return Err(CodedError::new(&tools::FILE_UNREADABLE, text).caused_by(found.error));
         }
     };
     let Ok(parsed) = roster_config::parse_files(&files) else {
         let text =
             format!("{} was not written: {} has mistakes", floor.display(), config.display());
-        return Ok(Some(CodedError::new(&tools::FLOOR_NOT_WRITTEN, text)));
+        let warning = CodedError::new(&tools::FLOOR_NOT_WRITTEN, text);
+        return Ok(ConfiguredFloor::Unknown(warning));
     };
     let settings = parsed.config.host;
-    let is_written = floor_file::write(floor, &settings.floor()).map_err(|error| {
-        let text = format!("{} cannot be written", floor.display());
+    let floor = HostFloor { value: settings.floor(), min_id: settings.min_id };
+    Ok(ConfiguredFloor::Known(floor))
+}
+
+/// Writes the floor, which programs apply to the snapshot.
+fn write_floor(path: &Path, floor: &HostFloor, out: &mut dyn Write) -> Result<()> {
+    let is_written = floor_file::write(path, &floor.value).map_err(|error| {
+        let text = format!("{} cannot be written", path.display());
         CodedError::new(&tools::FILE_NOT_WRITTEN, text).caused_by(error)
     });
     if is_written? {
-        writeln!(out, "{}: programs accept ids from {} on", floor.display(), settings.min_id)?;
+        writeln!(out, "{}: programs accept ids from {} on", path.display(), floor.min_id)?;
     }
-    Ok(None)
+    Ok(())
 }
 
-/// Removes roster from the lines of nsswitch.conf.
-pub fn disable(options: &NsswitchEditArgs, out: &mut dyn Write) -> Result<()> {
+/// Prints the floor if the file has another one. Returns true if it has this one.
+fn show_floor(path: &Path, floor: &HostFloor, out: &mut dyn Write) -> io::Result<bool> {
+    let is_current = floor_file::is_current(path, &floor.value);
+    if !is_current {
+        let text = "programs would accept ids from";
+        writeln!(out, "{}: {text} {} on", path.display(), floor.min_id)?;
+    }
+    Ok(is_current)
+}
+
+/// Removes roster from the lines of nsswitch.conf. Returns the exit status.
+pub fn disable(options: &NsswitchEditArgs, out: &mut dyn Write) -> Result<u8> {
     let current = open_editable(&options.file)?;
     let backup = backup_path(&options.file);
     let original = match fs::read_to_string(&backup) {
@@ -105,11 +153,11 @@ pub fn disable(options: &NsswitchEditArgs, out: &mut dyn Write) -> Result<()> {
     let text = nsswitch::disable(&current.text, original.as_deref());
     if text == current.text {
         writeln!(out, "{}: Roster is not enabled", options.file.display())?;
-        return Ok(());
+        return Ok(0);
     }
     show(&options.file, &current.text, &text, out)?;
     if options.dry_run {
-        return Ok(());
+        return Ok(WOULD_CHANGE);
     }
     current.replace(&text)?;
     writeln!(out, "\nRoster is disabled.")?;
@@ -125,7 +173,7 @@ pub fn disable(options: &NsswitchEditArgs, out: &mut dyn Write) -> Result<()> {
             backup.display()
         )?;
     }
-    Ok(())
+    Ok(0)
 }
 
 fn open_editable(path: &Path) -> Result<EditableFile, CodedError> {
@@ -207,8 +255,19 @@ mod tests {
         let [config, floor] = ["roster.toml", "floor"].map(|name| folder.path().join(name));
         let written = || {
             let mut out = Vec::new();
-            let warning = write_floor(&config, &floor, &mut out).unwrap();
-            let message = warning.map(|warning| warning.message);
+            let message = match configured_floor(&config, &floor).unwrap() {
+                ConfiguredFloor::NotConfigured => None,
+                ConfiguredFloor::Unknown(warning) => Some(warning.message),
+                ConfiguredFloor::Known(value) => {
+                    let before = fs::read(&floor).ok();
+                    let is_current = show_floor(&floor, &value, &mut out).unwrap();
+                    assert_eq!(is_current, out.is_empty());
+                    assert_eq!(fs::read(&floor).ok(), before);
+                    write_floor(&floor, &value, &mut out).unwrap();
+                    assert!(show_floor(&floor, &value, &mut io::sink()).unwrap());
+                    None
+                }
+            };
             (String::from_utf8(out).unwrap(), fs::read_to_string(&floor).ok(), message)
         };
         assert_eq!(written(), (String::new(), None, None));
@@ -219,6 +278,7 @@ mod tests {
         fs::write(&config, text).unwrap();
         let (said, found, warning) = written();
         assert_eq!(warning, None);
+        assert!(said.contains(": programs would accept ids from 500 on\n"), "{said}");
         assert!(said.ends_with(": programs accept ids from 500 on\n"), "{said}");
         // A gid above min_id needs no line.
         assert_eq!(found.as_deref(), Some("min_id 500\ngid 100\n"));
@@ -228,7 +288,7 @@ mod tests {
     /// Runs an edit in a thread without a capability, and returns the row of its error.
     fn message_without(
         lacking: CapabilitySet,
-        edit: impl FnOnce() -> Result<()> + Send,
+        edit: impl FnOnce() -> Result<u8> + Send,
     ) -> Option<&'static str> {
         let edited = || {
             let mut sets = capabilities(None).unwrap();

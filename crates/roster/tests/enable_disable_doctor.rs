@@ -54,10 +54,27 @@ fn enable_shows_diff_and_writes_backup() {
 #[test]
 fn enable_dry_run_changes_nothing() {
     let bench = host();
-    let run = bench.roster(&format!("{ENABLE} --dry-run")).expect(0);
+    let run = bench.roster(&format!("{ENABLE} --dry-run")).expect(2);
     assert!(run.out.contains("+passwd:         files roster systemd\n"));
     assert_eq!(bench.read("nsswitch.conf"), DEBIAN);
     assert_eq!(bench.names(), ["nsswitch.conf"]);
+}
+
+#[test]
+fn dry_run_status_tells_pending_change() {
+    let bench = host();
+    let [enable, disable] = [ENABLE, DISABLE].map(|command| format!("{command} --dry-run"));
+    bench.roster(&disable).expect(0);
+    bench.roster(ENABLE).expect(0);
+    bench.roster(&enable).expect(0);
+    bench.roster(&format!("{enable} --shadow")).expect(2);
+    let enabled = bench.read("nsswitch.conf");
+    let run = bench.roster(&disable).expect(2);
+    assert!(run.out.contains("-passwd:         files roster systemd\n"), "{}", run.out);
+    assert_eq!(bench.read("nsswitch.conf"), enabled);
+    for wrong in [&enable, &disable] {
+        bench.roster(&format!("{wrong} --no-such-option")).expect(1);
+    }
 }
 
 #[test]

@@ -32,9 +32,10 @@ OWN_TESTS = {
 }
 ROSTER_PROGRAMS = {"roster", "rosterd", "roster-lab", "roster-rootwrap", "roster-rootwrap-daemon", "roster-exec"}
 OTHER_PROGRAMS = set(
-    "/usr/lib/apt/apt-helper apt-get bpftrace cargo curl diff docker echo getent grep hostname id install jq journalctl kadmin kinit klist ln make pamtester "
+    "/usr/lib/apt/apt-helper ansible-galaxy apt-get authselect bpftrace cargo curl diff dnf docker echo export getent grep "
+    "hostname id install jq journalctl kadmin kinit klist ln make pamtester "
     "pam-auth-update "
-    "restorecon semodule sort systemctl systemd-sysusers systemd-tmpfiles tee tr".split()
+    "restorecon semodule skopeo sort systemctl systemd-sysusers systemd-tmpfiles tee tr".split()
 )
 
 

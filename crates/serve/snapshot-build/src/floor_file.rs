@@ -79,13 +79,19 @@ pub fn parse(file: File) -> Result<Floor, FloorError> {
     Floor::parse(&text).ok_or(FloorError::Malformed)
 }
 
+/// Returns true if readers apply this floor from the file.
+#[must_use]
+pub fn is_current(path: &Path, floor: &Floor) -> bool {
+    read(path).is_ok_and(|current| current == Some(*floor))
+}
+
 /// Replaces the file in one step, unless it already has that floor. Returns true if it was replaced.
 ///
 /// # Errors
 ///
 /// The old file stays.
 pub fn write(path: &Path, floor: &Floor) -> Result<bool, PublishError> {
-    if read(path).is_ok_and(|current| current == Some(*floor)) {
+    if is_current(path, floor) {
         return Ok(false);
     }
     let text = floor.to_string();
