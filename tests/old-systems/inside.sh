@@ -118,7 +118,7 @@ pam_module() {
 	fi
 }
 
-# The programs start. They compile and verify a snapshot, which stays for another processor.
+# The programs start, and compile and verify a snapshot.
 programs() {
 	for program in roster rosterd roster-rootwrap roster-rootwrap-daemon roster-lab; do
 		"$BUILD/$program" --version >/tmp/version.txt 2>&1 || failed "$program" "$(head -n 1 /tmp/version.txt)"
@@ -126,9 +126,9 @@ programs() {
 	# It has no such option, and says so if it starts.
 	"$BUILD/roster-krb5" >/tmp/version.txt 2>&1
 	grep -q 'RST-' /tmp/version.txt || failed roster-krb5 "$(head -n 1 /tmp/version.txt)"
-	"$BUILD/roster" compile --passwd "$BUILD/corpus/passwd" --group "$BUILD/corpus/group" --output "$BUILD/here.snap" \
+	"$BUILD/roster" compile --passwd "$BUILD/corpus/passwd" --group "$BUILD/corpus/group" --output /tmp/here.snap \
 		>/tmp/compile.txt 2>&1
-	if "$BUILD/roster" verify "$BUILD/here.snap" >>/tmp/compile.txt 2>&1; then
+	if "$BUILD/roster" verify /tmp/here.snap >>/tmp/compile.txt 2>&1; then
 		ok programs
 	else
 		failed programs "$(tail -n 1 /tmp/compile.txt)"

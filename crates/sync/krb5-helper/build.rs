@@ -12,6 +12,7 @@ fn main() {
     // The C compiler that links Rust programs. It has the same search path as the program's link.
     let linker = std::env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
     let linked = Command::new(linker)
+        .args(library_dirs())
         .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-lkrb5", "-lgssapi_krb5", "-o"])
         .arg(probe)
         .stdout(Stdio::null())
@@ -23,4 +24,12 @@ fn main() {
              libkrb5-dev (Debian, Ubuntu) or krb5-devel (Fedora, openSUSE)"
         );
     }
+}
+
+/// Returns the library directories in the flags of rustc, as flags of the C compiler.
+fn library_dirs() -> Vec<String> {
+    let flags = std::env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let flags: Vec<_> = flags.split('\x1f').collect();
+    let dirs = flags.windows(2).filter(|pair| pair[0] == "-L");
+    dirs.map(|pair| format!("-L{}", pair[1].trim_start_matches("native="))).collect()
 }
