@@ -571,7 +571,7 @@ async fn find_entry(
 ) -> Result<Option<FoundEntry>, Unavailable> {
     for _ in 0..ROUNDS_MAX {
         match try_lookup(directories, reading).await? {
-            LookupRound::Found(found) => return Ok(Some(found)),
+            LookupRound::Found(found) => return Ok(Some(*found)),
             LookupRound::Absent => return Ok(None),
             LookupRound::Changed => {}
         }
@@ -595,7 +595,7 @@ struct FoundEntry {
 
 /// Result of one attempt of a lookup.
 enum LookupRound {
-    Found(FoundEntry),
+    Found(Box<FoundEntry>),
     Absent,
     /// A record that came meanwhile changed the owner.
     Changed,
@@ -660,7 +660,7 @@ async fn try_lookup(
     }
     let user = state.served_user(claimant);
     Ok(match state.lookup_reply(question.kind(), claimant) {
-        Some(reply) => LookupRound::Found(FoundEntry { reply, user }),
+        Some(reply) => LookupRound::Found(Box::new(FoundEntry { reply, user })),
         None => LookupRound::Changed,
     })
 }

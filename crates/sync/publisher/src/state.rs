@@ -89,12 +89,18 @@ pub struct DomainState {
     is_current: bool,
     /// Whether to wait for a current image, because the snapshot in place may be newer.
     is_awaited: bool,
-    /// Removals that wait for an approval.
-    held_removals: Option<u64>,
-    /// Expiry of an approval, and the number of approved removals.
-    confirmed_removals: Option<(Instant, u64)>,
+    removals: RemovalApproval,
     errors: DomainErrors,
     counts: PublishedDomain,
+}
+
+/// Removals of a domain that need an approval.
+#[derive(Default)]
+struct RemovalApproval {
+    /// Removals that wait for it.
+    held: Option<u64>,
+    /// Expiry of an approval, and the number of approved removals.
+    confirmed: Option<(Instant, u64)>,
 }
 
 /// Faults of a domain that the status shows.
@@ -299,11 +305,11 @@ impl PublisherState {
                 if domain.mode == DomainMode::Replicate && is_another {
                     let is_judged = header.flags & REMOVALS_JUDGED != 0;
                     let held = self.excess_removals(position, &entries, is_judged);
-                    self.domains[position].held_removals = held;
+                    self.domains[position].removals.held = held;
                     if held.is_some() {
                         return Ok(ImageOutcome::Deferred(DeferReason::RemovalsHeld));
                     }
-                    self.domains[position].confirmed_removals = None;
+                    self.domains[position].removals.confirmed = None;
                 }
                 forget.all = true;
                 self.domains[position].overlay.apply_overlay(&mut entries);
@@ -417,9 +423,9 @@ impl PublisherState {
     pub fn confirm(&mut self, domain: &str) -> Option<(usize, u64)> {
         let position = self.domains.iter().position(|known| known.name == domain)?;
         let domain = &mut self.domains[position];
-        let held = domain.held_removals.take().unwrap_or_default();
+        let held = domain.removals.held.take().unwrap_or_default();
         if held > 0 {
-            domain.confirmed_removals = Some((Instant::now() + CONFIRMATION_LIFETIME, held));
+            domain.removals.confirmed = Some((Instant::now() + CONFIRMATION_LIFETIME, held));
         }
         Some((position, held))
     }
@@ -458,7 +464,7 @@ impl PublisherState {
                 || domain.is_unread() && self.behind(*position).any(is_served)
         };
         let missing = self.domains.iter().enumerate().find(missing);
-        missing.map(|(_, domain)| match (&domain.name, domain.held_removals) {
+        missing.map(|(_, domain)| match (&domain.name, domain.removals.held) {
             (name, _) if !domain.has_overrides() => {
                 format!("the overrides of domain {name} can be read")
             }
@@ -625,7 +631,7 @@ impl PublisherState {
     pub fn domain_counts(&self) -> Vec<PublishedDomain> {
         let counts = self.domains.iter().enumerate().map(|(position, domain)| PublishedDomain {
             present: domain.entries.is_present,
-            held_removals: domain.held_removals.unwrap_or_default(),
+            held_removals: domain.removals.held.unwrap_or_default(),
             not_taken: domain.errors.update.clone(),
             overrides_error: domain.errors.overrides.clone(),
             waits_for: self
@@ -669,7 +675,7 @@ impl DomainState {
     fn removals_to_hold(&self, gone: [(u64, u64); 2], is_judged: bool) -> Option<u64> {
         let removals = gone.iter().map(|(_, gone)| gone).sum();
         let now = Instant::now();
-        if self.confirmed_removals.is_some_and(|(until, most)| now < until && removals <= most) {
+        if self.removals.confirmed.is_some_and(|(until, most)| now < until && removals <= most) {
             return None;
         }
         let too_many = |&(before, gone): &(u64, u64)| {
@@ -727,8 +733,7 @@ impl DomainState {
             mass_deletion,
             is_current: false,
             is_awaited: true,
-            held_removals: None,
-            confirmed_removals: None,
+            removals: RemovalApproval::default(),
             errors: DomainErrors::default(),
         }
     }
