@@ -7,6 +7,7 @@
 //! reads are the host's DNS configuration and certificate authorities.
 #![forbid(unsafe_code)]
 
+mod ad_sub_code;
 pub mod ber;
 mod bind_result;
 mod connection;
