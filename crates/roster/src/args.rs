@@ -741,6 +741,13 @@ pub struct MigrateConfigArgs {
     #[arg(long, value_name = "SETTING")]
     pub without: Vec<String>,
 
+    /// Convert a domain of Active Directory although group policies may deny logins
+    ///
+    /// SSSD applies the logon rights of group policies by default, and Roster does not read them. Write their groups
+    /// into the access rules of the domain first.
+    #[arg(long)]
+    pub ignore_gpo: bool,
+
     /// Print a report of all settings as JSON: converted, dropped, stopped
     #[arg(long)]
     pub json: bool,

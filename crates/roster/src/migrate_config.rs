@@ -34,7 +34,7 @@ const PASSWORD_MODE: u32 = 0o600;
 pub fn run(args: &MigrateConfigArgs, out: &mut dyn Write) -> Result<bool> {
     let output = args.output.as_deref().map(std::path::absolute).transpose()?;
     let facts = facts(args, output.as_deref())?;
-    let mut waivers = Waivers::new(&args.without);
+    let mut waivers = Waivers::new(&args.without).ignoring_group_policies(args.ignore_gpo);
     let plan = match source(args, |path| Path::new(path).exists())? {
         Source::Sssd(path) => {
             sssd::convert(SssdConf::read(&path).map_err(CodedError::from)?, &facts, &mut waivers)
@@ -49,6 +49,10 @@ pub fn run(args: &MigrateConfigArgs, out: &mut dyn Write) -> Result<bool> {
     }
     if let Some(name) = waivers.unused().next() {
         let text = format!("--without {name:?}: the setting does not stop the conversion");
+        return Err(CodedError::new(&tools::MIGRATE_WAIVER_UNUSED, text).into());
+    }
+    if waivers.has_unused_group_policies() {
+        let text = "--ignore-gpo: no domain of the configuration applies group policies";
         return Err(CodedError::new(&tools::MIGRATE_WAIVER_UNUSED, text).into());
     }
     let text = render(&plan);
@@ -326,6 +330,7 @@ mod tests {
                 domain: "ldap".into(),
                 output: Some(self.path("roster.toml")),
                 without: without.iter().map(|&name| name.to_owned()).collect(),
+                ignore_gpo: false,
                 json,
             }
         }
@@ -335,6 +340,15 @@ mod tests {
             let result = run(&self.args(without, json), &mut out);
             (result, String::from_utf8(out).unwrap())
         }
+    }
+
+    #[test]
+    fn migrate_config_unused_gpo_option_fails() {
+        let site = Site::new(&corp(""));
+        let args = MigrateConfigArgs { ignore_gpo: true, ..site.args(&[], false) };
+        let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.starts_with("--ignore-gpo: no domain"), "{error}");
+        assert!(!site.path("roster.toml").exists());
     }
 
     fn corp(more: &str) -> String {

@@ -97,6 +97,9 @@ fn as_text(
     row("state", &format!("{state} for {}", super::age(now, status.since_unix)));
     row(if status.online { "others failed" } else { "reason" }, &status.reason);
     row(if status.online { "server" } else { "last server" }, &status.server);
+    row("site", &status.site);
+    row("found by DNS", &status.found_servers.join(" "));
+    row("other sites", &status.distant_servers.join(" "));
     let tracking = match TrackingMethod::parse(&status.tracking) {
         Some(TrackingMethod::Polling) => ", with delays: roster.toml(5), DIRECTORY SERVERS",
         Some(TrackingMethod::PollingEverything | TrackingMethod::SyncreplWithoutResume) => {
@@ -388,6 +391,11 @@ mod tests {
             since_unix: 880,
             server: "ldaps://ldap1.example.com".to_owned(),
             reason: "connection refused".to_owned(),
+            site: "Berlin".to_owned(),
+            found_servers: ["ldap://dc1.lab.test:389", "ldap://dc2.lab.test:389"]
+                .map(str::to_owned)
+                .to_vec(),
+            distant_servers: vec!["ldap://dc3.lab.test:389".to_owned()],
             tracking: "syncrepl".to_owned(),
             complete: true,
             users: 10_201,
@@ -412,6 +420,9 @@ mod tests {
              state           offline for 2 min\n\
              reason          connection refused\n\
              last server     ldaps://ldap1.example.com\n\
+             site            Berlin\n\
+             found by DNS    ldap://dc1.lab.test:389 ldap://dc2.lab.test:389\n\
+             other sites     ldap://dc3.lab.test:389\n\
              changes by      syncrepl\n\
              last change     8 min ago\n\
              last refresh    never\n\

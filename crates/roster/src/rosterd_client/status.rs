@@ -98,6 +98,11 @@ fn as_text(report: &StatusReport, findings: &[Finding], paint: Paint) -> String 
         {
             text += &format!("{name}: {mixed}\n");
         }
+        if let Ok(status) = status
+            && let Some(site) = site(status)
+        {
+            text += &format!("{name}: {site}\n");
+        }
     }
     if let Ok(monitor) = &report.monitor {
         text += "\n";
@@ -118,6 +123,14 @@ pub fn mixed_groups(status: &DomainStatus) -> Option<String> {
     let groups = count_with_noun(status.mixed_groups, "group");
     let name = if status.mixed_groups == 1 { "names" } else { "name" };
     (status.mixed_groups > 0).then(|| format!("{groups} {name} members both by name and by DN"))
+}
+
+/// Returns the line about the site of this host and the controllers that DNS lists. `None` without a site.
+fn site(status: &DomainStatus) -> Option<String> {
+    let near = count_with_noun(status.found_servers.len() as u64, "controller");
+    let distant = count_with_noun(status.distant_servers.len() as u64, "controller");
+    let site = printable(&status.site);
+    (!status.site.is_empty()).then(|| format!("site {site} with {near}, {distant} in other sites"))
 }
 
 /// Returns the text that counts groups without gid. `None` without such groups.
@@ -308,6 +321,9 @@ pub fn domain_json(
                 "nested_groups": status.nested_groups,
                 "parse_errors": status.rejected,
                 "referrals": status.referrals,
+                "site": non_empty(&status.site),
+                "found_servers": status.found_servers,
+                "distant_servers": status.distant_servers,
                 "last_change_unix": known_time(status.last_change_unix),
                 "last_refresh_unix": known_time(status.last_refresh_unix),
                 "credentials_error": non_empty(&status.credentials_error),
@@ -419,6 +435,24 @@ All well.
             assert_eq!(domains_json(&report)[0]["mixed_groups"], mixed);
         }
         assert!(is_well(&check(&report)));
+    }
+
+    #[test]
+    fn status_site_and_controllers_are_shown() {
+        let mut report = report();
+        let text = |report: &StatusReport| as_text(report, &check(report), Paint::plain());
+        assert!(!text(&report).contains("site "));
+        change(&mut report, |status| {
+            status.site = "Berlin".to_owned();
+            status.found_servers = vec!["ldap://dc1.lab.test:389".to_owned()];
+            status.distant_servers = vec!["ldap://dc2.lab.test:389".to_owned(); 2];
+        });
+        let line = "\ncorp: site Berlin with 1 controller, 2 controllers in other sites\n";
+        assert!(text(&report).contains(line));
+        let json = domains_json(&report).remove(0);
+        assert_eq!(json["site"], "Berlin");
+        assert_eq!(json["found_servers"], json!(["ldap://dc1.lab.test:389"]));
+        assert_eq!(json["distant_servers"].as_array().map(Vec::len), Some(2));
     }
 
     #[test]

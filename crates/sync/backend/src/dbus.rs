@@ -17,7 +17,7 @@ use roster_config::VerificationProblem;
 use roster_messages::{RequestNumber, log, table};
 use roster_provider::authenticator::AuthOutcome;
 use roster_provider::reason::Reason;
-use roster_provider::{LookupQuery, Provider};
+use roster_provider::{DirectoryLocation, LookupQuery, Provider};
 use roster_request::AuthResult;
 use roster_request::LookupKind;
 use roster_role::requests;
@@ -238,6 +238,7 @@ impl<P: Provider + 'static> BackendObject<P> {
         let (clock_error, clock_code) = text_and_code(offline.clock_fault().as_ref());
         let (login_error, login_error_code) = self.unverified_kdcs(true);
         let (login_warning, login_warning_code) = self.unverified_kdcs(false);
+        let DirectoryLocation { site, near, distant } = self.provider.location();
         DomainStatus {
             credentials_error,
             credentials_code,
@@ -253,6 +254,9 @@ impl<P: Provider + 'static> BackendObject<P> {
             login_warning,
             login_warning_code,
             referrals: self.provider.referred_servers(),
+            site: site.unwrap_or_default(),
+            found_servers: near,
+            distant_servers: distant,
             ..self.engine.status()
         }
     }

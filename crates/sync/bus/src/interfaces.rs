@@ -344,6 +344,12 @@ pub struct DomainStatus {
     pub rejected: u64,
     /// Servers to which the directory refers. They are not asked.
     pub referrals: Vec<String>,
+    /// Site of this host in Active Directory; empty if it is not known.
+    pub site: String,
+    /// Servers of the site that DNS lists, or all of them without a site.
+    pub found_servers: Vec<String>,
+    /// The other servers of the domain that DNS lists.
+    pub distant_servers: Vec<String>,
     /// Last change that the directory reported, in seconds since 1970; 0 without any.
     pub last_change_unix: u64,
     /// Last complete refresh, in seconds since 1970; 0 without any.

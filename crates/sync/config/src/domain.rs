@@ -10,9 +10,9 @@ use crate::toml_section::{self, LoadReport, TomlSection};
 use crate::value_syntax;
 use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
-    DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides, HostConfig,
-    KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues, NameCase,
-    NameConfig, OfflineConfig, OverridesConfig, PasswordChangeConfig, PasswordOperation,
+    ControllerDiscovery, DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides,
+    HostConfig, KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues,
+    NameCase, NameConfig, OfflineConfig, OverridesConfig, PasswordChangeConfig, PasswordOperation,
     PrivateGroups, ProviderConfig, SearchBase, SearchConfig, SecretFile, ServingConfig, ShellRules,
     WhenAway,
 };
@@ -517,6 +517,7 @@ fn files(section: &mut TomlSection<'_, '_, '_, '_>, host: &HostConfig) -> FilesC
 
 fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapConfig {
     let (servers, discover) = servers(section);
+    let controllers = controllers(section);
     let bases: Vec<SearchBase> = section.value(&keys::LDAP_BASE);
     let member_attributes = member_attributes(section);
     let mut search = |base_key: &Key<Vec<SearchBase>>, filter_key: &Key<String>| SearchConfig {
@@ -568,6 +569,7 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapCo
         attributes: attributes(section),
         servers,
         discover,
+        controllers,
         bases,
         users,
         groups,
@@ -678,6 +680,22 @@ fn servers(section: &mut TomlSection<'_, '_, '_, '_>) -> (Vec<LdapServer>, Optio
         section.error(&keys::LDAP_URIS, CodedError::new(&codes::URIS_EMPTY, "the list is empty"));
     }
     (servers, discover)
+}
+
+/// Reads the keys about controllers of Active Directory.
+fn controllers(section: &mut TomlSection<'_, '_, '_, '_>) -> Option<ControllerDiscovery> {
+    let is_wanted: bool = section.value(&keys::LDAP_DISCOVER_CONTROLLERS);
+    let site: Option<String> = section.optional_value(&keys::LDAP_SITE);
+    section.note_unset(&keys::LDAP_SITE);
+    if is_wanted && !section.has(&keys::LDAP_DISCOVER) {
+        let error = CodedError::new(&codes::CONTROLLERS_WITHOUT_DOMAIN, "requires discover");
+        section.error(&keys::LDAP_DISCOVER_CONTROLLERS, error);
+    }
+    if !is_wanted && section.has(&keys::LDAP_SITE) {
+        let text = "requires discover_controllers = true";
+        section.error(&keys::LDAP_SITE, CodedError::new(&codes::SITE_UNUSED, text));
+    }
+    is_wanted.then_some(ControllerDiscovery { site })
 }
 
 /// The ways to the servers, as far as the bind depends on them.

@@ -999,6 +999,21 @@ declare_keys! {
          last servers stay in use. If DNS reports none, the backend makes no new connection, and an existing one \
          stays.",
     );
+    LDAP_DISCOVER_CONTROLLERS: bool = ldap_key(
+        "discover_controllers",
+        ValueKind::Boolean,
+        KeyDefault::Value("false"),
+        "The domain of discover is one of Active Directory. The backend uses the domain controllers of the site of \
+         this host, then all others. It pings them (CLDAP) to learn the site, every 15 minutes. A controller that is \
+         silent for 3 s is left for another one.",
+    );
+    LDAP_SITE: String = ldap_key(
+        "site",
+        ValueKind::DnsDomain,
+        KeyDefault::Follows("as a controller reports"),
+        "Site of this host in Active Directory. With this key the backend sends no pings. Requires \
+         discover_controllers.",
+    );
     LDAP_BASE: Vec<SearchBase> = ldap_key(
         "base",
         ValueKind::Bases,

@@ -424,6 +424,13 @@ pub struct FilesConfig {
     pub group: PathBuf,
 }
 
+/// The search for controllers of an Active Directory domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControllerDiscovery {
+    /// The site of this host. `None` lets a controller report it.
+    pub site: Option<String>,
+}
+
 /// Keys of the `ldap` provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LdapConfig {
@@ -431,6 +438,8 @@ pub struct LdapConfig {
     pub servers: Vec<LdapServer>,
     /// Domain with SRV records `_ldap._tcp` for further servers.
     pub discover: Option<String>,
+    /// The domain of `discover` is one of Active Directory, whose controllers have sites.
+    pub controllers: Option<ControllerDiscovery>,
     /// Bases of all searches.
     pub bases: Vec<SearchBase>,
     /// Bases and filter of users. By default the common bases and all users.

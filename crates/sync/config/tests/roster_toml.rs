@@ -169,6 +169,8 @@ fn every_key_can_be_set() {
         argon2_target_time = "250ms"
         uris = ["ldap://ldap1:3890", "ldap://[::1]"]
         discover = "example.com"
+        discover_controllers = true
+        site = "Berlin"
         base = "dc=x"
         schema = "rfc2307"
         member_attributes = ["memberUid", "mgrpMember"]
@@ -278,6 +280,8 @@ fn every_key_can_be_set() {
     assert_eq!(corp.overrides.home.as_deref(), Some("/net%o"));
     let ProviderConfig::Ldap(ldap) = &corp.provider else { panic!("not LDAP") };
     assert_eq!(ldap.servers[1], LdapServer::Ldap { host: "::1".to_owned(), port: 389 });
+    let site = ldap.controllers.as_ref().and_then(|controllers| controllers.site.as_deref());
+    assert_eq!(site, Some("Berlin"));
     assert_eq!(ldap.attributes.user_name, "samaccountname");
     assert_eq!(ldap.attributes.uuid.as_deref(), Some("objectguid"));
     assert_eq!(ldap.attributes.ssh_key, "ipasshpubkey");
@@ -541,6 +545,14 @@ fn each_mistake_has_its_remedy() {
         (
             "tls_ca = 'ca.pem'",
             "tls_ca: \"ca.pem\" is not an absolute path. Write the absolute path, starting with /. [RST-1029]",
+        ),
+        (
+            "discover_controllers = true",
+            "discover_controllers: requires discover. Set discover = \"corp.example.com\", or remove discover_controllers. [RST-1850]",
+        ),
+        (
+            "site = 'Berlin'",
+            "site: requires discover_controllers = true. Set discover_controllers = true, or remove site. [RST-1851]",
         ),
         (
             "discover = 'a b'",

@@ -128,6 +128,8 @@ impl fmt::Debug for Password {
 pub struct DomainPlan {
     /// The domain's name in roster.toml.
     pub name: String,
+    /// The domain comes from `id_provider = ad`.
+    pub is_active_directory: bool,
     /// The section that it comes from.
     pub section: String,
     /// `[domain.NAME]`.
@@ -173,17 +175,38 @@ impl Plan {
     }
 }
 
-/// The settings that `--without` names, as `SETTING` or `SECTION/SETTING`.
+/// The settings that `--without` names, as `SETTING` or `SECTION/SETTING`, and `--ignore-gpo`.
 #[derive(Clone, Debug, Default)]
 pub struct Waivers {
     names: Vec<(String, bool)>,
+    ignores_group_policies: bool,
+    were_policies_ignored: bool,
 }
 
 impl Waivers {
     /// Returns the waivers of these names.
     #[must_use]
     pub fn new(names: &[String]) -> Self {
-        Self { names: names.iter().map(|name| (name.trim().to_ascii_lowercase(), false)).collect() }
+        let names = names.iter().map(|name| (name.trim().to_ascii_lowercase(), false));
+        Self { names: names.collect(), ..Self::default() }
+    }
+
+    /// Sets whether the conversion may ignore group policies of Active Directory.
+    #[must_use]
+    pub fn ignoring_group_policies(self, ignores: bool) -> Self {
+        Self { ignores_group_policies: ignores, ..self }
+    }
+
+    /// Returns whether group policies may be ignored, and marks that waiver as used.
+    pub(crate) fn take_group_policies(&mut self) -> bool {
+        self.were_policies_ignored |= self.ignores_group_policies;
+        self.ignores_group_policies
+    }
+
+    /// Returns whether `--ignore-gpo` stopped nothing.
+    #[must_use]
+    pub fn has_unused_group_policies(&self) -> bool {
+        self.ignores_group_policies && !self.were_policies_ignored
     }
 
     /// Returns whether a setting is waived, and marks the waiver as used.

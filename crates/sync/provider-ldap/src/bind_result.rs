@@ -4,6 +4,7 @@
 //! Before a password is verified, all accounts give the same message to the user. Only the log and the result state
 //! that an account is locked or disabled.
 
+use crate::ad_sub_code::AdSubCode;
 use crate::message::{LdapRequest, LdapResult, PolicyResponse, ResponseOperation, code, printable};
 use roster_messages::table::login;
 use roster_provider::authenticator::AuthOutcome;
@@ -82,9 +83,8 @@ fn interpret_bind(outcome: LdapResult<'_>, said: PolicyResponse) -> BindOutcome 
             Some(policy::ACCOUNT_LOCKED) => answer(AuthResult::Locked),
             Some(policy::PASSWORD_EXPIRED) => BindOutcome::Expired(expired_outcome(outcome)),
             _ if said.has_expired => BindOutcome::Expired(expired_outcome(outcome)),
-            _ => match classify_active_directory(outcome.message) {
-                Some(AuthResult::PasswordExpired) => BindOutcome::Decided(expired_outcome(outcome)),
-                Some(verdict) => answer(verdict),
+            _ => match AdSubCode::parse(outcome.message) {
+                Some(sub_code) => BindOutcome::Decided(sub_code_outcome(sub_code, outcome)),
                 None => BindOutcome::Decided(AuthOutcome::from_result(AuthResult::WrongPassword)),
             },
         },
@@ -124,6 +124,16 @@ fn classify_unwilling(message: &[u8]) -> AuthResult {
 fn unexpected(outcome: LdapResult<'_>) -> AuthOutcome {
     let reason = Reason::new(&login::BIND_CODE_UNEXPECTED, outcome.to_string());
     AuthOutcome::for_reason(AuthResult::Misconfigured, reason)
+}
+
+/// Returns the outcome of a bind that Active Directory refused. LDAP cannot change a password after a refused bind.
+fn sub_code_outcome(sub_code: AdSubCode, outcome: LdapResult<'_>) -> AuthOutcome {
+    let mut answer = AuthOutcome::with_reason(sub_code.result(), outcome.to_string());
+    answer.message = sub_code.message();
+    match sub_code.user_text() {
+        Some(text) => answer.with_message(true, text),
+        None => answer,
+    }
 }
 
 fn expired_outcome(outcome: LdapResult<'_>) -> AuthOutcome {
@@ -184,26 +194,6 @@ fn time_left(seconds: u32) -> String {
         _ => (seconds / 86_400, "days"),
     };
     format!("{count} {unit}")
-}
-
-/// Parses the data that Active Directory adds to the message of invalidCredentials: "…, data 775, …".
-fn classify_active_directory(message: &[u8]) -> Option<AuthResult> {
-    let text = std::str::from_utf8(message).ok()?;
-    let (_, data) = text.split_once(", data ")?;
-    let number = data.split([',', ' ', '\0']).next()?;
-    Some(match number {
-        // No such user; wrong password.
-        "525" | "52e" => AuthResult::WrongPassword,
-        // Not allowed at this time; not allowed from this workstation.
-        "530" | "531" => AuthResult::Denied,
-        "532" => AuthResult::PasswordExpired,
-        "533" => AuthResult::Disabled,
-        "701" => AuthResult::AccountExpired,
-        // The password must be changed. LDAP cannot do that, because this bind has failed.
-        "773" => AuthResult::PasswordExpired,
-        "775" => AuthResult::Locked,
-        _ => return None,
-    })
 }
 
 fn contains_word(message: &[u8], word: &[u8]) -> bool {
@@ -311,7 +301,11 @@ mod tests {
             (49, ad("533"), NOTHING, AuthResult::Disabled),
             (49, ad("701"), NOTHING, AuthResult::AccountExpired),
             (49, ad("775"), NOTHING, AuthResult::Locked),
-            (49, ad("999"), NOTHING, AuthResult::WrongPassword),
+            (49, ad("530"), NOTHING, AuthResult::Denied),
+            (49, ad("531"), NOTHING, AuthResult::Denied),
+            (49, ad("773"), NOTHING, AuthResult::PasswordExpired),
+            (49, ad("999"), NOTHING, AuthResult::Denied),
+            (49, ad("none"), NOTHING, AuthResult::WrongPassword),
             (19, "Exceed password retry limit.".into(), NOTHING, AuthResult::Locked),
             (53, "Account inactivated. Contact system".into(), NOTHING, AuthResult::Disabled),
             (53, "Too many failed logins.\n".into(), NOTHING, AuthResult::Locked),
@@ -347,6 +341,19 @@ mod tests {
             assert!(bind(code, b"Exceed password retry limit.", said).1.is_empty());
         }
         assert!(bind(53, b"Account inactivated.", NOTHING).1.is_empty());
+    }
+
+    #[test]
+    fn bind_sub_code_shown_with_right_password_only() {
+        let shown = |data: &str| {
+            let message = format!("comment: AcceptSecurityContext error, data {data}, v1db1");
+            bind(49, message.as_bytes(), NOTHING).1.concat()
+        };
+        assert_eq!(shown("530"), "You may not log in at this time.");
+        assert_eq!(shown("533"), "Your account is disabled. Ask an administrator.");
+        for data in ["525", "52e", "775", "999"] {
+            assert_eq!(shown(data), "", "{data}");
+        }
     }
 
     #[test]

@@ -7,10 +7,13 @@
 //! reads are the host's DNS configuration and certificate authorities.
 #![forbid(unsafe_code)]
 
+mod ad_sub_code;
 pub mod ber;
 mod bind_result;
 mod connection;
+mod controllers;
 pub mod dn;
+mod dns_services;
 mod entry_key;
 mod error;
 pub mod filter;
@@ -21,6 +24,7 @@ mod lookup;
 mod lookup_connection;
 pub mod message;
 mod netlink_watch;
+pub mod netlogon;
 mod operation_log;
 mod referrals;
 mod resolve_host;
@@ -39,6 +43,7 @@ pub use crate::user_bind::BindAuthenticator;
 
 use crate::connection::{ConnectionSettings, LdapConnection, RootDse};
 use crate::error::{LdapError, join_reasons};
+use crate::keepalive::LivenessTimes;
 use crate::lookup::{KeySearch, LoginEntry, LookupSession, Lookups};
 use crate::lookup_connection::{LookupConnection, LookupConnector};
 use crate::netlink_watch::NetworkWatch;
@@ -51,7 +56,7 @@ use crate::server_selection::{
 use crate::track::TrackSink;
 use crate::track::follow_loop::{FollowEnd, FollowLoop};
 use crate::track::reread_queue::{RereadQueue, RereadTarget};
-use crate::track::server_liveness::{FollowedServer, ServerLiveness};
+use crate::track::server_liveness::{FollowedServer, LivenessLimits, ServerLiveness};
 use crate::track::track_factory::{OfferedMethod, TrackFactory};
 use parking_lot::Mutex;
 use roster_config::{
@@ -60,8 +65,8 @@ use roster_config::{
 use roster_messages::{log, table::directory};
 use roster_provider::reason::Reason;
 use roster_provider::{
-    EntryId, EntrySink, KeySearchResult, LookupError, LookupKeys, LookupQuery, LookupScope,
-    Provider, SearchId, SyncCookie,
+    DirectoryLocation, EntryId, EntrySink, KeySearchResult, LookupError, LookupKeys, LookupQuery,
+    LookupScope, Provider, SearchId, SyncCookie,
 };
 use roster_request::TrackingMethod;
 use std::future::pending;
@@ -105,6 +110,8 @@ struct Observations {
     /// Number of searches that returned entries without readable change stamps.
     unstamped: Arc<AtomicUsize>,
     referrals: Arc<Referrals>,
+    /// The server that fell silent last, with the reason. The next round tries it after all others.
+    silent: Mutex<Option<(String, Reason)>>,
 }
 
 /// The reason that a domain cannot be set up at all. Only another configuration fixes it.
@@ -198,7 +205,14 @@ impl LdapProvider {
             *self.observed.mirror_key.lock() = factory.key_attribute(method);
             self.observed.unstamped.store(0, Ordering::Relaxed);
             let mut tracks = factory.make_tracks(method);
-            let liveness = ServerLiveness::new(peer, self.config.search_timeout, Instant::now());
+            let limits = LivenessLimits {
+                times: match self.config.controllers {
+                    Some(_) => LivenessTimes::CONTROLLERS,
+                    None => LivenessTimes::DEFAULT,
+                },
+                search_timeout: self.config.search_timeout,
+            };
+            let liveness = ServerLiveness::new(peer, limits, Instant::now());
             let online = || self.sink.online(&named, passed_over);
             end = FollowLoop::new(&mut connection, &mut tracks, track_sink, network, liveness)
                 .run(online, stop.as_mut())
@@ -261,9 +275,20 @@ impl LdapProvider {
         track_sink: &mut TrackSink,
         network: &NetworkWatch,
     ) -> Result<(), Reason> {
-        let mut reasons = Vec::new();
-        for candidate in self.servers.list().await {
+        let mut candidates = self.servers.list().await;
+        let silent = self.observed.silent.lock().take();
+        let (silent, mut reasons) = match silent {
+            Some((server, reason)) => (Some(server), vec![reason]),
+            None => (None, Vec::new()),
+        };
+        let was_silent = |one: &ServerCandidate| silent.as_ref() == Some(&describe(&one.server));
+        candidates.sort_by_key(was_silent);
+        for candidate in candidates {
             let server = describe(&candidate.server);
+            if was_silent(&candidate) {
+                // Its present state counts.
+                reasons.remove(0);
+            }
             let passed_over = join_reasons(&reasons);
             match self.serve(&candidate, passed_over.as_ref(), track_sink, network).await {
                 ServiceEnd::Stopped => return Ok(()),
@@ -273,10 +298,12 @@ impl LdapProvider {
                     reasons.push(reason);
                 }
                 ServiceEnd::Lost(error) => {
-                    log!(WARN, error.message(), server, %error, "connection to the directory lost");
+                    log!(WARN, error.message(), server = &*server, %error, "connection to the directory lost");
                     if let LdapError::NoReply { .. } = error {
                         // The next attempt may take as long to fail.
-                        self.sink.offline(&error.reason(&server));
+                        let reason = error.reason(&server);
+                        self.sink.offline(&reason);
+                        *self.observed.silent.lock() = Some((server, reason));
                     }
                     return Ok(());
                 }
@@ -368,7 +395,10 @@ impl LdapProvider {
                         continue;
                     }
                 }
-                Err(reason) => self.sink.offline(&reason),
+                Err(reason) => {
+                    self.sink.offline(&reason);
+                    self.servers.expire_site();
+                }
             }
             tokio::select! {
                 () = sleep(backoff.next()) => {}
@@ -472,6 +502,10 @@ impl Provider for LdapProvider {
         self.observed.referrals.servers()
     }
 
+    fn location(&self) -> DirectoryLocation {
+        self.servers.location()
+    }
+
     async fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> Reason {
         if self.mode == DomainMode::OnDemand {
             return self.keep_lookups_connected().await;
@@ -488,6 +522,7 @@ impl Provider for LdapProvider {
                 continue;
             };
             self.sink.offline(&reason);
+            self.servers.expire_site();
             tokio::select! {
                 () = sleep(backoff.next()) => {}
                 () = network.changed() => {}

@@ -488,9 +488,9 @@ impl ConnectionTask {
     }
 
     fn end_without_reply(mut self) {
-        let _ = self.signals.silence_error.set(keepalive_error());
+        let _ = self.signals.silence_error.set(keepalive_error(KEEPALIVE_DEADLINE));
         for (_, one) in self.pending.drain() {
-            let _ = one.reply.send(Err(keepalive_error()));
+            let _ = one.reply.send(Err(keepalive_error(KEEPALIVE_DEADLINE)));
         }
     }
 

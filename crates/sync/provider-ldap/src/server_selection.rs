@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order in which servers are tried, and the waits between two rounds. This module opens no connection:
-//! `connection` does.
+//! `connection` does. `dns_services` and `controllers` query DNS.
 
-use hickory_resolver::TokioResolver;
-use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::rdata::SRV;
-use hickory_resolver::proto::rr::{Name, RData, Record};
+use crate::controllers::{ControllerLocator, LocatedControllers};
+use crate::dns_services::{SrvRecord, in_order, is_within, query_srv, resolver, service_name};
 use parking_lot::Mutex;
 use roster_config::{LdapConfig, LdapServer};
 use roster_messages::{log, table::directory};
+use roster_provider::DirectoryLocation;
 use roster_provider::reason::Reason;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -38,8 +36,6 @@ pub fn describe(server: &LdapServer) -> String {
 
 /// Timeout of DNS queries for servers.
 const DISCOVERY_DEADLINE: Duration = Duration::from_secs(3);
-/// Limit of servers from DNS.
-const DISCOVERED_MAX: usize = 64;
 /// The longest time for which a DNS reply counts as valid without another query.
 const VALID_FOR_MAX: Duration = Duration::from_secs(3600);
 
@@ -53,14 +49,32 @@ pub struct ServerCandidate {
     pub rank: usize,
 }
 
+/// A server from DNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DiscoveredServer {
+    record: SrvRecord,
+    /// The server does not serve the site of this host, and another may. Such servers come last.
+    is_distant: bool,
+}
+
+impl DiscoveredServer {
+    /// Distant servers rank behind each priority of a near one.
+    fn rank(&self) -> usize {
+        let distance = if self.is_distant { 1 << 16 } else { 0 };
+        distance + usize::from(self.record.priority)
+    }
+}
+
 /// The servers of a domain: first the configured ones, then the servers from DNS.
 pub struct ServerSelection {
     configured: Vec<LdapServer>,
     discover: Option<String>,
+    /// Finds controllers of Active Directory, in place of SRV records of LDAP servers.
+    controllers: Option<ControllerLocator>,
     /// The certificate alone proves that a server belongs to the domain, so any name is allowed.
     trusts_any_name: bool,
     /// The last servers from DNS, in case that it does not reply. An empty reply is also a reply.
-    discovered: Mutex<Vec<SrvRecord>>,
+    discovered: Mutex<Vec<DiscoveredServer>>,
     /// Time until which the last DNS reply is valid.
     valid_until: Mutex<Instant>,
     /// The last logged problem with DNS.
@@ -71,9 +85,11 @@ pub struct ServerSelection {
 impl ServerSelection {
     /// Makes the list from a domain's configuration.
     pub fn new(ldap: &LdapConfig) -> Self {
+        let locator = |(domain, discovery): (&String, _)| ControllerLocator::new(domain, discovery);
         Self {
             configured: ldap.servers.clone(),
             discover: ldap.discover.clone(),
+            controllers: ldap.discover.as_ref().zip(ldap.controllers.as_ref()).map(locator),
             trusts_any_name: ldap.start_tls && ldap.tls_ca.is_some(),
             discovered: Mutex::new(Vec::new()),
             valid_until: Mutex::new(Instant::now()),
@@ -88,10 +104,10 @@ impl ServerSelection {
         let mut candidates: Vec<ServerCandidate> =
             configured.map(|(rank, server)| ServerCandidate { server, rank }).collect();
         if let Some(domain) = &self.discover {
-            let answer = timeout(DISCOVERY_DEADLINE, query_srv(domain)).await;
+            let answer = timeout(DISCOVERY_DEADLINE, self.query(domain)).await;
             match answer.unwrap_or_else(|_| Err("no reply in time".to_owned())) {
-                Ok((services, valid_until)) => {
-                    *self.discovered.lock() = self.trusted(domain, services);
+                Ok(LocatedControllers { of_site, of_domain, valid_until }) => {
+                    *self.discovered.lock() = self.ranked(domain, of_site, of_domain);
                     *self.valid_until.lock() = valid_until;
                 }
                 Err(error) => self.log_once(Reason::new(
@@ -99,14 +115,66 @@ impl ServerSelection {
                     format!("DNS query for servers of {domain} failed: {error}"),
                 )),
             }
-            candidates.extend(self.discovered.lock().iter().map(|service| ServerCandidate {
-                server: service.server(),
-                rank: self.configured.len() + usize::from(service.priority),
+            candidates.extend(self.discovered.lock().iter().map(|found| ServerCandidate {
+                server: found.record.server(),
+                rank: self.configured.len() + found.rank(),
             }));
         }
         let mut seen = HashSet::new();
         candidates.retain(|candidate| seen.insert(describe(&candidate.server)));
         candidates
+    }
+
+    /// Queries DNS for servers. LDAP servers without sites are all of the domain.
+    async fn query(&self, domain: &str) -> Result<LocatedControllers, String> {
+        if let Some(controllers) = &self.controllers {
+            return controllers.locate().await;
+        }
+        let reply = query_srv(&resolver()?, service_name("_ldap._tcp", domain)?).await?;
+        let (of_domain, valid_until) = (reply.records, reply.valid_until);
+        Ok(LocatedControllers { of_site: Vec::new(), of_domain, valid_until })
+    }
+
+    /// Returns the trusted servers in order, those of the site first.
+    fn ranked(
+        &self,
+        domain: &str,
+        of_site: Vec<SrvRecord>,
+        of_domain: Vec<SrvRecord>,
+    ) -> Vec<DiscoveredServer> {
+        let has_site = !of_site.is_empty();
+        let is_near = |one: &SrvRecord| {
+            of_site.iter().any(|near| (&near.host, near.port) == (&one.host, one.port))
+        };
+        let distant: Vec<_> = of_domain.into_iter().filter(|one| !is_near(one)).collect();
+        let all = [of_site, distant.clone()].concat();
+        let trusted = self.trusted(domain, all);
+        let found = trusted.into_iter().map(|record| {
+            let is_distant = has_site && distant.contains(&record);
+            DiscoveredServer { record, is_distant }
+        });
+        let mut found: Vec<_> = found.collect();
+        found.sort_by_key(|one| one.is_distant);
+        found
+    }
+
+    /// Returns the site of this host and the known servers from DNS.
+    pub fn location(&self) -> DirectoryLocation {
+        let found = self.discovered.lock();
+        let describe = |one: &DiscoveredServer| describe(&one.record.server());
+        let (distant, near): (Vec<_>, Vec<_>) = found.iter().partition(|one| one.is_distant);
+        DirectoryLocation {
+            site: self.controllers.as_ref().and_then(ControllerLocator::site),
+            near: near.into_iter().map(describe).collect(),
+            distant: distant.into_iter().map(describe).collect(),
+        }
+    }
+
+    /// Determines the site again before the next use, because no server was reachable.
+    pub fn expire_site(&self) {
+        if let Some(controllers) = &self.controllers {
+            controllers.expire_site();
+        }
     }
 
     /// Returns whether this server has the highest rank, regardless of DNS.
@@ -159,92 +227,6 @@ impl ServerSelection {
             *before = Some(complaint);
         }
     }
-}
-
-/// Queries DNS. Each query makes a new resolver, because the host's DNS configuration may have changed since.
-async fn query_srv(domain: &str) -> Result<(Vec<SrvRecord>, Instant), String> {
-    let builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
-    let resolver = builder.build().map_err(|error| error.to_string())?;
-    let name = format!("_ldap._tcp.{}.", domain.trim_end_matches('.'));
-    let answer = match resolver.srv_lookup(name).await {
-        Ok(answer) => answer,
-        Err(error) if is_no_records(&error) => return Ok((Vec::new(), Instant::now())),
-        Err(error) => return Err(error.to_string()),
-    };
-    let service = |record: &Record| match &record.data {
-        RData::SRV(srv) => Some(SrvRecord::from(srv)),
-        _ => None,
-    };
-    let services = answer.answers().iter().filter_map(service);
-    // A record of host "." means that there is no such service.
-    let mut services: Vec<_> = services.filter(|service| !service.host.is_empty()).collect();
-    // Sorted, so that a limit always selects the same servers.
-    services
-        .sort_unstable_by(|a, b| (a.priority, &a.host, a.port).cmp(&(b.priority, &b.host, b.port)));
-    services.truncate(DISCOVERED_MAX);
-    Ok((services, answer.valid_until().into()))
-}
-
-/// Returns whether DNS replied that there are no such records, for example after they were deleted. Then the last known
-/// servers are no longer announced, and may belong to another owner. Without a reply they stay valid.
-fn is_no_records(error: &NetError) -> bool {
-    let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
-    matches!(none.response_code, ResponseCode::NoError | ResponseCode::NXDomain)
-}
-
-/// Returns whether a host, as DNS writes it, is the domain itself or below it. An escaped dot does not separate labels,
-/// and does not occur in host names.
-fn is_within(host: &str, domain: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if !host.bytes().all(is_plain) {
-        return false;
-    }
-    // The configuration may have non-ASCII letters.
-    let domain = Name::from_utf8(domain).map_or(domain.to_owned(), |name| name.to_ascii());
-    let (host, domain) = (host.to_ascii_lowercase(), domain.to_ascii_lowercase());
-    let domain = domain.trim_end_matches('.');
-    host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-}
-
-/// The content of an SRV record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct SrvRecord {
-    priority: u16,
-    weight: u16,
-    port: u16,
-    host: String,
-}
-
-impl From<&SRV> for SrvRecord {
-    fn from(srv: &SRV) -> Self {
-        // As in DNS and in certificates: non-ASCII letters as xn--.
-        let host = srv.target.to_ascii().trim_end_matches('.').to_owned();
-        Self { priority: srv.priority, weight: srv.weight, port: srv.port, host }
-    }
-}
-
-impl SrvRecord {
-    fn server(&self) -> LdapServer {
-        LdapServer::Ldap { host: self.host.clone(), port: self.port }
-    }
-}
-
-/// Sorts services in the order of RFC 2782: by priority, then at random by weight. Over many hosts, the share of a
-/// server in first places equals its weight. One host always has the same order, independent of the order in DNS
-/// replies.
-fn in_order(services: Vec<SrvRecord>, random: &RandomState) -> Vec<SrvRecord> {
-    let mut keyed: Vec<(u16, f64, SrvRecord)> = services
-        .into_iter()
-        .map(|service| {
-            // The smallest of exponential times, one a server, with the weight as the rate.
-            let drawn = random.hash_one((&service.host, service.port));
-            let uniform = (drawn >> 11) as f64 / (1_u64 << 53) as f64;
-            let rate = f64::from(service.weight).max(0.01);
-            (service.priority, -(1.0 - uniform).ln() / rate, service)
-        })
-        .collect();
-    keyed.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    keyed.into_iter().map(|(_, _, service)| service).collect()
 }
 
 /// The longest wait before a failed server is tried again.
@@ -325,8 +307,6 @@ fn wait(round: u32, random: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hickory_resolver::net::NoRecords;
-    use hickory_resolver::proto::op::Query;
 
     #[test]
     fn waits_grow_to_their_caps_and_are_never_more_than_that() {
@@ -339,53 +319,44 @@ mod tests {
         assert_eq!(wait(500, u32::MAX), WAIT_MAX);
     }
 
-    #[test]
-    fn dns_no_records_differs_from_no_reply() {
-        for (code, is_answer) in [
-            (ResponseCode::NXDomain, true),
-            (ResponseCode::NoError, true),
-            (ResponseCode::ServFail, false),
-            (ResponseCode::Refused, false),
-        ] {
-            let error = NetError::from(NoRecords::new(Query::default(), code));
-            assert_eq!(is_no_records(&error), is_answer, "{code}");
-        }
-        assert!(!is_no_records(&NetError::Timeout));
-        assert!(!is_no_records(&NetError::Dns(DnsError::ResponseCode(ResponseCode::NXDomain))));
-    }
-
     fn service(host: &str, priority: u16, weight: u16) -> SrvRecord {
         SrvRecord { priority, weight, port: 389, host: host.to_owned() }
     }
 
-    #[test]
-    fn servers_from_dns_come_by_priority_and_as_often_as_their_weight_says() {
-        let services = [service("far", 20, 9), service("big", 10, 90), service("small", 10, 10)];
-        let mut big_first = 0;
-        for _ in 0..500 {
-            let random = RandomState::new();
-            let order = in_order(services.to_vec(), &random);
-            let hosts: Vec<&str> = order.iter().map(|service| &*service.host).collect();
-            assert_eq!(hosts.len(), 3);
-            assert_eq!(hosts[2], "far");
-            big_first += usize::from(hosts[0] == "big");
-            let turned = services.iter().rev().cloned().collect();
-            assert_eq!(in_order(turned, &random), order, "an answer in another order");
-        }
-        assert!((400..500).contains(&big_first), "{big_first} of 500");
-    }
-
-    #[test]
-    fn only_servers_within_the_domain_are_believed_unless_their_authority_was_chosen() {
-        let mut servers = ServerSelection {
+    fn selection(discover: Option<&str>) -> ServerSelection {
+        ServerSelection {
             configured: Vec::new(),
-            discover: None,
+            discover: discover.map(str::to_owned),
+            controllers: None,
             trusts_any_name: false,
             discovered: Mutex::default(),
             valid_until: Mutex::new(Instant::now()),
             last_complaint: Mutex::default(),
             random: RandomState::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn servers_of_site_rank_before_distant_ones() {
+        let servers = selection(Some("lab.test"));
+        let of_site = vec![service("b.lab.test", 65535, 100), service("a.lab.test", 0, 100)];
+        let mut of_domain = of_site.clone();
+        of_domain.extend([service("far.lab.test", 0, 100), service("x.other.test", 0, 100)]);
+        let found = servers.ranked("lab.test", of_site, of_domain.clone());
+        let order: Vec<_> = found.iter().map(|one| (&*one.record.host, one.rank())).collect();
+        assert_eq!(order, [("a.lab.test", 0), ("b.lab.test", 65535), ("far.lab.test", 65536)]);
+        *servers.discovered.lock() = found;
+        let location = servers.location();
+        assert_eq!(location.near, ["ldap://a.lab.test:389", "ldap://b.lab.test:389"]);
+        assert_eq!(location.distant, ["ldap://far.lab.test:389"]);
+        // Without a site, all are equal.
+        let found = servers.ranked("lab.test", Vec::new(), of_domain);
+        assert!(found.iter().all(|one| !one.is_distant), "{found:?}");
+    }
+
+    #[test]
+    fn only_servers_within_the_domain_are_believed_unless_their_authority_was_chosen() {
+        let mut servers = selection(None);
         let hosts_named = [
             "corp.test",
             "LDAP.Corp.Test",
@@ -411,22 +382,6 @@ mod tests {
         assert_eq!(hosts(&servers), hosts_named);
         assert_eq!(*servers.last_complaint.lock(), None);
         assert_eq!(servers.no_servers_reason().message, &directory::NO_SERVER);
-    }
-
-    #[test]
-    fn servers_of_a_domain_with_letters_beyond_ascii_are_believed() {
-        let host = |target: Name| SrvRecord::from(&SRV::new(0, 0, 389, target)).host;
-        let named = host(Name::from_ascii("ldap-1.xn--bcher-kva.test.").unwrap());
-        assert_eq!(named, "ldap-1.xn--bcher-kva.test");
-        assert_eq!(host(Name::from_utf8("ldap-1.b\u{fc}cher.test.").unwrap()), named);
-        for domain in ["xn--bcher-kva.test", "XN--bcher-KVA.test.", "b\u{fc}cher.test"] {
-            assert!(is_within(&named, domain), "{domain}");
-        }
-        let other = host(Name::from_ascii("ldap.xn--bcher-other.test.").unwrap());
-        assert!(!is_within(&other, "b\u{fc}cher.test"));
-        let dotted = Name::from_labels([&b"evil.xn--bcher-kva"[..], b"test"]).unwrap();
-        assert!(!is_within(&host(dotted), "b\u{fc}cher.test"), "one label and no host");
-        assert_eq!(host(Name::root()), "", "no such service");
     }
 
     #[test]
@@ -456,15 +411,7 @@ mod tests {
 
     #[tokio::test]
     async fn servers_failed_dns_query_has_code() {
-        let servers = ServerSelection {
-            configured: Vec::new(),
-            discover: Some("a..b".to_owned()),
-            trusts_any_name: false,
-            discovered: Mutex::default(),
-            valid_until: Mutex::new(Instant::now()),
-            last_complaint: Mutex::default(),
-            random: RandomState::new(),
-        };
+        let servers = selection(Some("a..b"));
         assert!(servers.list().await.is_empty());
         assert_eq!(servers.no_servers_reason().message, &directory::DNS_FAILED);
     }

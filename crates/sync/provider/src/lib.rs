@@ -292,6 +292,17 @@ impl LookupError {
     }
 }
 
+/// The servers that DNS lists for a domain, and the site of this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirectoryLocation {
+    /// The site of this host. `None` if the directory has no sites, or if the site is not known.
+    pub site: Option<String>,
+    /// The servers of the site, or all servers without one.
+    pub near: Vec<String>,
+    /// The other servers of the domain.
+    pub distant: Vec<String>,
+}
+
 /// A source of users and groups. One task runs [`mirror`](Self::mirror), and lookups run beside it.
 pub trait Provider: Send + Sync {
     /// Returns the searches that [`mirror`](Self::mirror) refreshes. After a complete refresh of each, the cache has
@@ -308,6 +319,11 @@ pub trait Provider: Send + Sync {
     /// Returns the servers to which the source refers for some of its entries. These entries are not read.
     fn referred_servers(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the servers that DNS lists. Configured servers are not among them.
+    fn location(&self) -> DirectoryLocation {
+        DirectoryLocation::default()
     }
 
     /// Mirrors the source into the sink until the process ends, and reconnects after failures. In on-demand mode it

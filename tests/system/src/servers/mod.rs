@@ -6,6 +6,7 @@
 //! has the tasks of an administrator on either directory server, by `ldapmodify` and by signals.
 
 mod certificates;
+mod controllers;
 mod dns;
 mod ds389;
 mod kcm;
@@ -17,6 +18,7 @@ mod slapd;
 mod sssd;
 
 pub use certificates::{ServerCertificate, TestCertificates};
+pub use controllers::{ControllerPair, ControllerRecord};
 pub use dns::{DnsServer, SrvRecord};
 pub use ds389::Ds389;
 pub use kcm::Kcm;

@@ -483,4 +483,12 @@ crate::messages! {
     MAIN_FILE_LOST = 1796, "main file of the configuration has disappeared",
         cause: "rosterd was started with the file, and only drop-ins are left. They may lack rules of the file.",
         fix: "Restore the file, then run `systemctl reload rosterd`. For drop-ins alone, restart rosterd.";
+
+    // Domain controllers.
+    CONTROLLERS_WITHOUT_DOMAIN = 1850, "search for controllers without a domain",
+        cause: "discover_controllers finds the controllers of the domain that discover names, and discover is not set.",
+        fix: "Set discover = \"corp.example.com\", or remove discover_controllers.";
+    SITE_UNUSED = 1851, "site without a search for controllers",
+        cause: "Only controllers that DNS lists have a site. The servers of uris are used in the order of that list.",
+        fix: "Set discover_controllers = true, or remove site.";
 }

@@ -469,4 +469,14 @@ crate::messages! {
         cause: "The server or the network is overloaded, or the server lacks an index for the filter of a search.",
         fix: "Check the load of the named server, and its indexes. `roster log-level debug` adds the filter of each search to the log.";
 
+    // Domain controllers.
+    CONTROLLER_FOREIGN = 5850, "server is not a controller of the domain",
+        cause: "An SRV record names a server that belongs to another domain or to none. rosterd does not use it until it replies otherwise.",
+        fix: "Correct the SRV records below `_msdcs` of the domain, or `discover`.";
+    CONTROLLERS_SILENT = 5851, "no domain controller replies to a ping",
+        cause: "A firewall discards UDP to the LDAP port, or no controller is reachable. rosterd uses the last known site, otherwise all controllers alike.",
+        fix: "Allow UDP to port 389 of the controllers, or name the site in `site`.";
+    SITE_MISSING = 5852, "Active Directory assigns no site to this host",
+        cause: "No subnet in \"Active Directory Sites and Services\" has the address of this host. rosterd uses all controllers alike.",
+        fix: "Add the subnet to a site in Active Directory, or name the site in `site`.";
 }

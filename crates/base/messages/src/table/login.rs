@@ -315,5 +315,19 @@ crate::messages! {
         cause: "A KDC or the network is overloaded, or the first KDCs of the list do not reply.",
         fix: "Check the KDCs of the realm, and put one that replies in front of `kdc`. `roster log-level debug` logs each operation.";
 
+    // Sub-codes of Active Directory.
+    AD_LOGON_HOURS = 6850, "account has no logon hours now",
+        cause: "Active Directory allows logins of the user at other hours only. The password is right.",
+        fix: "Change `logonHours` of the user in Active Directory if the user may log in now.";
+    AD_LOGON_WORKSTATION = 6851, "account may not log in from this host",
+        cause: "Active Directory allows logins of the user from the workstations of `userWorkstations` only. The password is right.",
+        fix: "Add the domain controller to `userWorkstations` of the user, or empty the attribute. A Kerberos login (`auth = \"krb5\"`) does not check it.";
+    AD_PASSWORD_MUST_CHANGE = 6852, "password must be changed before the next bind",
+        cause: "An administrator demands a new password. Active Directory refuses each bind until then, so LDAP cannot change the password.",
+        fix: "Set `auth = \"krb5\"`, which changes passwords at the login. Or let the user change the password at another host.";
+    AD_SUB_CODE_UNKNOWN = 6853, "Active Directory refuses the bind for an unknown reason",
+        cause: "The reply has a sub-code that is not in the table of docs/how-to/logins.md.",
+        fix: "Look the number behind `data` up among the system error codes of Windows (MS-ERREF).";
+
     // Password changes and tried passwords.
 }

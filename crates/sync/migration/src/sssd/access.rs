@@ -2,6 +2,7 @@
 //! Access rules of a domain. Each rule of SSSD becomes a rule of Roster, or stops the conversion. `domain` calls it,
 //! and `plan` has the result.
 
+use super::ad;
 use super::section::{Conversion, Section, Setting};
 use crate::ini;
 use crate::plan::DomainPlan;
@@ -51,6 +52,9 @@ pub(super) fn convert(
         ("deny", _) => domain.access.set("allowed_users", "[]".into()),
         ("simple", Some(setting)) => simple(conversion, domain, section, setting),
         ("ldap", Some(setting)) => ldap(conversion, domain, section, setting, &mut rules),
+        ("ad", Some(_)) if domain.is_active_directory => {
+            rules.filters.extend(ad::access(conversion, section));
+        }
         ("krb5", Some(setting)) => {
             let reason = "Roster does not read ~/.k5login, which can deny its user";
             let cure = "Write rules with access_provider = simple.";

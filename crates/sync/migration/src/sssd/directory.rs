@@ -22,7 +22,7 @@ pub(super) fn convert(
     servers(conversion, domain, section, facts);
     tls(conversion, domain, section);
     bind(conversion, domain, section, facts);
-    searches(conversion, domain, section, services);
+    searches(conversion, domain, section, services, &DirectoryDefaults::LDAP);
     schema(conversion, domain, section);
     attributes(conversion, domain, section);
     times(conversion, domain, section);
@@ -224,7 +224,11 @@ fn bind(
     }
 }
 
-fn gssapi(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+pub(super) fn gssapi(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+) {
     let name = section.name.clone();
     domain.keys.set("bind", quoted("gssapi"));
     let realm = section.take_setting("ldap_sasl_realm");
@@ -306,11 +310,32 @@ fn simple_bind(
     }
 }
 
-fn searches(
+/// Searches of SSSD without settings.
+pub(super) struct DirectoryDefaults {
+    /// Filters and attributes with the names, of users and of groups.
+    kinds: [(&'static [&'static str], &'static str); 2],
+}
+
+impl DirectoryDefaults {
+    pub(super) const LDAP: Self = Self {
+        kinds: [(&["(objectClass=posixAccount)"], "uid"), (&["(objectClass=posixGroup)"], "cn")],
+    };
+    /// Entries with POSIX attributes. SSSD serves no others.
+    pub(super) const AD: Self = Self {
+        kinds: [
+            (&["(objectClass=user)", "(uidNumber=*)"], "sAMAccountName"),
+            (&["(objectClass=group)", "(gidNumber=*)"], "sAMAccountName"),
+        ],
+    };
+}
+
+/// Converts bases and filters. A base that is set before is the default.
+pub(super) fn searches(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
     section: &mut Section,
     services: &mut Services,
+    defaults: &DirectoryDefaults,
 ) {
     let name = section.name.clone();
     for (key, target) in [
@@ -345,7 +370,7 @@ fn searches(
             ),
         }
     }
-    filters(conversion, domain, section, services);
+    filters(conversion, domain, section, services, defaults);
 }
 
 /// Makes the filters of users and groups from object classes and hidden names.
@@ -354,28 +379,35 @@ fn filters(
     domain: &mut DomainPlan,
     section: &mut Section,
     services: &mut Services,
+    defaults: &DirectoryDefaults,
 ) {
     let name = section.name.clone();
-    let user = section.take_setting("ldap_user_object_class");
-    let group = section.take_setting("ldap_group_object_class");
-    let user_name = section.peek("ldap_user_name").unwrap_or("uid").to_owned();
-    let group_name = section.peek("ldap_group_name").unwrap_or("cn").to_owned();
+    let [(users, user_name), (groups, group_name)] = defaults.kinds;
     let rows = [
-        ("posixAccount", user, "filter_users", user_name, "user_filter", "ldap_user_search_filter"),
         (
-            "posixGroup",
-            group,
+            "ldap_user_object_class",
+            "filter_users",
+            "ldap_user_name",
+            "user_filter",
+            "ldap_user_search_filter",
+        ),
+        (
+            "ldap_group_object_class",
             "filter_groups",
-            group_name,
+            "ldap_group_name",
             "group_filter",
             "ldap_group_search_filter",
         ),
     ];
-    for (class, setting, hidden, attribute, target, old) in rows {
-        let class = setting.as_ref().map_or(class, |setting| &setting.value);
-        let mut filters = vec![format!("(objectClass={})", values::filter_value(class))];
-        if let Some(setting) = &setting {
-            conversion.mapped(&name, setting, format!("{name}.{target}"));
+    for (row, (default, attribute)) in
+        rows.into_iter().zip([(users, user_name), (groups, group_name)])
+    {
+        let (class, hidden, attribute_setting, target, old) = row;
+        let attribute = section.peek(attribute_setting).unwrap_or(attribute).to_owned();
+        let mut filters: Vec<String> = default.iter().map(|&filter| filter.to_owned()).collect();
+        if let Some(setting) = section.take_setting(class) {
+            filters[0] = format!("(objectClass={})", values::filter_value(&setting.value));
+            conversion.mapped(&name, &setting, format!("{name}.{target}"));
         }
         if let Some(setting) = section.take_setting(old)
             && let Some(filter) = conversion.filter(&name, &setting, &setting.value)
@@ -396,7 +428,9 @@ fn filters(
             );
             conversion.mapped(&owner, &setting, format!("{name}.{target}"));
         }
-        if filters.len() > 1 || setting.is_some() {
+        let is_default =
+            filters == DirectoryDefaults::LDAP.kinds[usize::from(target == "group_filter")].0;
+        if !is_default {
             domain.keys.set(target, quoted(&values::all_of(&filters)));
         }
     }
@@ -540,7 +574,11 @@ const ATTRIBUTES: [(&str, &str); 24] = [
     ("ldap_pwdlockout_attr", "locked_time"),
 ];
 
-fn attributes(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+pub(super) fn attributes(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+) {
     let name = section.name.clone();
     for (setting, key) in ATTRIBUTES {
         let Some(setting) = section.take_setting(setting) else { continue };
@@ -556,7 +594,11 @@ fn attributes(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section:
     }
 }
 
-fn times(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {
+pub(super) fn times(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+) {
     let name = section.name.clone();
     for (setting, key, min, max) in [
         ("ldap_network_timeout", "connect_timeout", 1, 300),

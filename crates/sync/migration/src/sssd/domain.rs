@@ -4,7 +4,7 @@
 
 use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};
-use super::{access, directory, login};
+use super::{access, ad, directory, login};
 use crate::ini;
 use crate::plan::DomainPlan;
 use crate::values::{home_template, list, quoted};
@@ -20,26 +20,41 @@ pub(super) fn convert(
     services: &mut Services,
     facts: &HostFacts,
 ) -> Option<DomainPlan> {
-    if !is_convertible(conversion, section) {
-        return None;
-    }
+    let provider = provider(conversion, section)?;
     let mut domain = DomainPlan {
         name: name.to_ascii_lowercase(),
         section: section.name.clone(),
+        is_active_directory: provider == SourceProvider::ActiveDirectory,
         ..DomainPlan::default()
     };
     domain.keys.set("provider", quoted("ldap"));
-    directory::convert(conversion, &mut domain, section, services, facts);
+    let ad = domain.is_active_directory.then(|| ad::ad_domain(conversion, section, facts));
+    match &ad {
+        Some(ad) => ad::convert(conversion, &mut domain, section, services, ad),
+        None => directory::convert(conversion, &mut domain, section, services, facts),
+    }
+    let facts = ad.as_ref().map_or(facts, |ad| &ad.facts);
     names(conversion, &mut domain, section);
     ids(conversion, &mut domain, section);
     homes(conversion, &mut domain, section, services);
     shells(conversion, &mut domain, section, services);
     login::convert(conversion, &mut domain, section, services, facts);
     access::convert(conversion, &mut domain, section);
+    if ad.is_some() {
+        ad::rest(conversion, section);
+    }
     Some(domain)
 }
 
-fn is_convertible(conversion: &mut Conversion<'_>, section: &mut Section) -> bool {
+/// A provider of SSSD that can be converted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SourceProvider {
+    Ldap,
+    ActiveDirectory,
+}
+
+/// Returns the provider. `None` if the domain cannot be converted, or needs no domain in roster.toml.
+fn provider(conversion: &mut Conversion<'_>, section: &mut Section) -> Option<SourceProvider> {
     let name = section.name.clone();
     if let Some(setting) = section.take_setting("domain_type") {
         if !setting.value.eq_ignore_ascii_case("posix") {
@@ -47,23 +62,27 @@ fn is_convertible(conversion: &mut Conversion<'_>, section: &mut Section) -> boo
                 "Keep SSSD for the applications of this domain, and remove it from `domains`.";
             let reason = "Roster has no domains for applications without uids";
             conversion.fail(&name, &setting, reason, cure);
-            return false;
+            return None;
         }
         conversion.dropped(&name, &setting, "Every domain of Roster has uids and gids.");
     }
     let Some(setting) = section.take_setting("id_provider") else {
         let reason = "the domain has no provider";
         conversion.missing(section, "id_provider", reason, "Write id_provider = ldap.");
-        return false;
+        return None;
     };
     let reason = match &*setting.value.to_ascii_lowercase() {
         "ldap" => {
             conversion.mapped(&name, &setting, format!("{name}.provider"));
-            return true;
+            return Some(SourceProvider::Ldap);
         }
-        "files" => return files_domain(conversion, section, &setting),
         "ad" => {
-            "Roster does not support Active Directory yet: ids from SIDs, GPO and trusts have no counterpart"
+            conversion.mapped(&name, &setting, format!("{name}.provider"));
+            return Some(SourceProvider::ActiveDirectory);
+        }
+        "files" => {
+            files_domain(conversion, section, &setting);
+            return None;
         }
         "ipa" => {
             "Roster does not read FreeIPA's HBAC rules, views and trusts, which decide about logins"
@@ -73,11 +92,11 @@ fn is_convertible(conversion: &mut Conversion<'_>, section: &mut Section) -> boo
         _ => "Roster has no such provider",
     };
     conversion.fail(&name, &setting, reason, UNSUPPORTED_PROVIDER);
-    false
+    None
 }
 
 /// A domain of local accounts needs nothing, unless it decides about logins of local users.
-fn files_domain(conversion: &mut Conversion<'_>, section: &mut Section, setting: &Setting) -> bool {
+fn files_domain(conversion: &mut Conversion<'_>, section: &mut Section, setting: &Setting) {
     let name = section.name.clone();
     for key in ["access_provider", "auth_provider", "passwd_files", "group_files"] {
         let Some(found) = section.take_setting(key) else { continue };
@@ -88,7 +107,6 @@ fn files_domain(conversion: &mut Conversion<'_>, section: &mut Section, setting:
         }
     }
     conversion.dropped(&name, setting, "Local accounts need no domain: NSS `files` serves them.");
-    false
 }
 
 fn names(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {

@@ -21,7 +21,11 @@ pub(super) fn convert(
 ) {
     let name = section.name.clone();
     let setting = section.take_setting("auth_provider");
-    let method = setting.as_ref().map_or("ldap", |setting| &*setting.value).to_ascii_lowercase();
+    let default = if domain.is_active_directory { "ad" } else { "ldap" };
+    let method = setting.as_ref().map_or(default, |setting| &*setting.value).to_ascii_lowercase();
+    // SSSD's provider for Active Directory logs in by Kerberos.
+    let is_ad = domain.is_active_directory && method == "ad";
+    let method = if is_ad { "krb5".to_owned() } else { method };
     if !matches!(&*method, "ldap" | "krb5" | "none") {
         if let Some(setting) = &setting {
             let reason = "Roster verifies passwords by LDAP or by Kerberos only";
@@ -101,11 +105,11 @@ fn kerberos(
     }
     validation(conversion, domain, section);
     tickets(conversion, domain, section, facts);
-    principals(conversion, section);
+    principals(conversion, domain, section);
 }
 
 /// Settings by which a user's principal is not NAME@REALM.
-fn principals(conversion: &mut Conversion<'_>, section: &mut Section) {
+fn principals(conversion: &mut Conversion<'_>, domain: &DomainPlan, section: &mut Section) {
     let name = section.name.clone();
     if let Some(setting) = section.take_setting("krb5_map_user") {
         let reason = "a user would log in with the principal of the user's own name, maybe of another person";
@@ -121,6 +125,10 @@ fn principals(conversion: &mut Conversion<'_>, section: &mut Section) {
             let cure = "Check that each user's principal is NAME@REALM.";
             conversion.stop(&name, &setting, reason, cure);
         }
+        None if domain.is_active_directory => conversion.plan.note(format!(
+            "[{name}]: SSSD logs in with userPrincipalName. Roster uses sAMAccountName@REALM, which is a name of the \
+             same user, unless another user has it as userPrincipalName."
+        )),
         None => conversion.plan.note(format!(
             "[{name}]: SSSD uses the principal in krbPrincipalName if an entry has it. Roster uses NAME@REALM. Check \
              that each user's principal is NAME@REALM."
@@ -227,6 +235,8 @@ fn validation(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section:
             conversion.mapped(&name, &setting, format!("{name}.krb5_validate"));
             if conversion.flag(&name, &setting) == Some(true) { "required" } else { "off" }
         }
+        // SSSD's provider for Active Directory verifies KDCs by default.
+        None if domain.is_active_directory => "required",
         None => "auto",
     };
     if fast_principal(conversion, domain, section) {

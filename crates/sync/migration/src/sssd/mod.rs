@@ -2,10 +2,11 @@
 //! Converts sssd.conf and its drop-ins.
 //!
 //! [`SssdConf::read`] merges the files as SSSD does. [`convert`] gives every setting its fate: code of `domain`,
-//! `directory`, `login` and `access` maps it, or the table of `settings` decides. An unknown setting stops the
+//! `directory`, `ad`, `login` and `access` maps it, or the table of `settings` decides. An unknown setting stops the
 //! conversion, because it might restrict logins.
 
 mod access;
+mod ad;
 mod conf;
 mod directory;
 mod domain;

@@ -130,6 +130,22 @@ impl Conversion<'_> {
         self.push(section, setting, outcome);
     }
 
+    /// Records that group policies of Active Directory would not count. `--ignore-gpo` accepts that.
+    pub(crate) fn stop_for_group_policies(
+        &mut self,
+        section: &str,
+        setting: &Setting,
+        reason: &str,
+        cure: &str,
+    ) {
+        if self.waivers.take_group_policies() {
+            let outcome = Outcome::Waived { reason: reason.to_owned() };
+            self.push(section, setting, outcome);
+        } else {
+            self.fail(section, setting, reason, cure);
+        }
+    }
+
     /// Records that the domain cannot be converted.
     pub(crate) fn fail(&mut self, section: &str, setting: &Setting, reason: &str, cure: &str) {
         let outcome = Outcome::Stopped {

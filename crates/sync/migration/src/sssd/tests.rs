@@ -3,6 +3,7 @@
 //!
 //! - `#? converted`, or `#? stopped: SETTING…` with exactly these settings,
 //! - `#? line: TEXT`, a line of the result; `#? text: TEXT`, a part of it; `#? absent: TEXT`,
+//! - `#? ignore-gpo` is the option of that name,
 //! - `#? file: NAME` begins a drop-in.
 //!
 //! Each result also passes the parser of rosterd, and no message has the password of the reader.
@@ -31,7 +32,8 @@ fn facts() -> HostFacts {
 }
 
 fn plan_of(name: &str, text: &str, waivers: &[String]) -> Plan {
-    let mut waivers = Waivers::new(waivers);
+    let ignores = text.lines().any(|line| line == "#? ignore-gpo");
+    let mut waivers = Waivers::new(waivers).ignoring_group_policies(ignores);
     if name.ends_with(".nslcd.conf") {
         let conf = NslcdConf::parse(Path::new(name), text.as_bytes()).unwrap();
         return nslcd::convert(&conf, "ldap", &facts(), &mut waivers);
@@ -109,6 +111,33 @@ fn corpus_files_convert_or_stop_as_expected() {
 }
 
 #[test]
+fn group_policies_stop_without_the_option() {
+    let text = "[sssd]\ndomains = corp\n[domain/corp]\nid_provider = ad\naccess_provider = ad\n\
+                ldap_id_mapping = false\n";
+    let convert_with = |ignores: bool, names: &[String]| {
+        let mut conf = SssdConf::default();
+        conf.add(Path::new("sssd.conf"), text.as_bytes()).unwrap();
+        let mut waivers = Waivers::new(names).ignoring_group_policies(ignores);
+        (convert(conf, &facts(), &mut waivers), waivers)
+    };
+    // `--without` names settings, and does not accept this.
+    let (plan, _) = convert_with(false, &["ad_gpo_access_control".to_owned()]);
+    let stops: Vec<_> = plan.stops().collect();
+    let [stop] = &stops[..] else { panic!("{stops:?}") };
+    assert_eq!((&*stop.setting, &*stop.value), ("ad_gpo_access_control", "enforcing (default)"));
+    let Outcome::Stopped { reason, cure, can_be_waived: false } = &stop.outcome else {
+        panic!("{stop:?}")
+    };
+    assert!(reason.contains("gPLink") && cure.contains("--ignore-gpo"), "{reason}. {cure}");
+    let (plan, waivers) = convert_with(true, &[]);
+    assert_eq!(plan.stops().count(), 0);
+    assert!(!waivers.has_unused_group_policies());
+    let mut waivers = Waivers::default().ignoring_group_policies(true);
+    let _ = convert(SssdConf::default(), &facts(), &mut waivers);
+    assert!(waivers.has_unused_group_policies());
+}
+
+#[test]
 fn corpus_settings_have_exactly_one_fate() {
     for (name, text) in corpus() {
         let plan = plan_of(&name, &text, &[]);
@@ -138,7 +167,8 @@ fn corpus_waivers_convert_what_may_be_waived() {
         if plan.stops().next().is_none() {
             let toml = render(&plan);
             check(&toml).unwrap_or_else(|error| panic!("{name}: {error}\n{toml}"));
-            assert_eq!(toml.contains("LEFT OUT"), !waived.is_empty(), "{name}: {toml}");
+            let is_complete = waived.is_empty() && !text.contains("#? ignore-gpo");
+            assert_eq!(toml.contains("LEFT OUT"), !is_complete, "{name}: {toml}");
         }
     }
 }

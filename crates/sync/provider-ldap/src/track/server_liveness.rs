@@ -8,8 +8,7 @@
 use crate::connection::{ConnectionSettings, LdapConnection};
 use crate::error::LdapError;
 use crate::keepalive::{
-    KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, answers_second_connection, keepalive_error,
-    queue_keepalive,
+    KEEPALIVE_INTERVAL, LivenessTimes, answers_second_connection, keepalive_error, queue_keepalive,
 };
 use crate::message::{LdapResponse, ResponseOperation};
 use roster_config::LdapServer;
@@ -25,6 +24,14 @@ pub(crate) struct FollowedServer<'a> {
     pub settings: &'a ConnectionSettings,
 }
 
+/// Limits of the silence of a server.
+#[derive(Clone, Copy)]
+pub(crate) struct LivenessLimits {
+    pub times: LivenessTimes,
+    /// Limit of the silence within a search.
+    pub search_timeout: Duration,
+}
+
 /// The check over a second connection. It returns whether the server replies there.
 type SecondCheck<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
@@ -38,7 +45,7 @@ struct PendingKeepalive {
 /// The checks of one connection's server.
 pub(crate) struct ServerLiveness<'a> {
     peer: FollowedServer<'a>,
-    search_timeout: Duration,
+    limits: LivenessLimits,
     /// The last message in either direction. A message from this side is not a sign of life.
     last_traffic: Instant,
     last_received: Instant,
@@ -51,10 +58,10 @@ pub(crate) struct ServerLiveness<'a> {
 }
 
 impl<'a> ServerLiveness<'a> {
-    pub fn new(peer: FollowedServer<'a>, search_timeout: Duration, now: Instant) -> Self {
+    pub fn new(peer: FollowedServer<'a>, limits: LivenessLimits, now: Instant) -> Self {
         Self {
             peer,
-            search_timeout,
+            limits,
             last_traffic: now,
             last_received: now,
             keepalive: None,
@@ -70,7 +77,9 @@ impl<'a> ServerLiveness<'a> {
         if awaits {
             if self.second_check.is_none() && now >= self.second_check_due() {
                 let FollowedServer { server, settings } = self.peer;
-                self.second_check = Some(Box::pin(answers_second_connection(server, settings)));
+                let deadline = self.limits.times.second_check_deadline;
+                let check = answers_second_connection(server, settings, deadline);
+                self.second_check = Some(Box::pin(check));
             }
             return;
         }
@@ -83,7 +92,7 @@ impl<'a> ServerLiveness<'a> {
     }
 
     fn second_check_due(&self) -> Instant {
-        self.last_received.max(self.last_second_reply) + KEEPALIVE_INTERVAL
+        self.last_received.max(self.last_second_reply) + self.limits.times.second_check_after
     }
 
     /// Returns the time of the next check.
@@ -95,12 +104,13 @@ impl<'a> ServerLiveness<'a> {
     pub fn silence_limit(&self, awaits: bool) -> (Instant, Option<LdapError>) {
         match (awaits, self.keepalive) {
             (true, _) => {
-                let deadline = self.search_timeout;
+                let deadline = self.limits.search_timeout;
                 let error = LdapError::NoReply { what: "a search", deadline };
                 (self.last_traffic + deadline, Some(error))
             }
             (false, Some(keepalive)) => {
-                (keepalive.sent + KEEPALIVE_DEADLINE, Some(keepalive_error()))
+                let deadline = self.limits.times.keepalive_deadline;
+                (keepalive.sent + deadline, Some(keepalive_error(deadline)))
             }
             (false, None) => (self.last_received + KEEPALIVE_INTERVAL, None),
         }
@@ -160,6 +170,6 @@ impl<'a> ServerLiveness<'a> {
             return Ok(());
         }
         let what = "a keepalive over a second connection";
-        Err(LdapError::NoReply { what, deadline: KEEPALIVE_DEADLINE })
+        Err(LdapError::NoReply { what, deadline: self.limits.times.second_check_deadline })
     }
 }

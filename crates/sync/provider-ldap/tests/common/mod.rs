@@ -331,6 +331,7 @@ pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
     let keys = Keys {
         servers: vec![address(&server.uri())],
         discover: None,
+        controllers: None,
         users: SearchConfig {
             bases: vec![SearchBase::subtree(&base)],
             filter: "(objectClass=posixAccount)".to_owned(),

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A domain with `id_provider = ad`: controllers, bind, searches and access rules. Names, homes and logins are those of
+//! every domain (`domain`, `login`). Reads nothing from the directory, so it does not know which group policies apply.
+
+use super::conf::{HostFacts, Services};
+use super::directory::{self, DirectoryDefaults};
+use super::section::{Conversion, Section, Setting};
+use crate::ini;
+use crate::krb5_conf::RealmServers;
+use crate::plan::DomainPlan;
+use crate::values::{self, list, quoted};
+
+/// The setting of the access control by group policies.
+const GPO: &str = "ad_gpo_access_control";
+
+/// Settings of the provider without a counterpart.
+const DROPPED: [(&str, &str); 9] = [
+    ("ad_hostname", "The keytab has the name of this host."),
+    ("ad_enable_gc", "Roster reads the domain, and no global catalog."),
+    ("ad_maximum_machine_account_password_age", RENEWAL),
+    ("ad_machine_account_password_renewal_opts", RENEWAL),
+    ("ad_update_samba_machine_account_password", RENEWAL),
+    ("ad_enabled_domains", TRUSTS),
+    ("ad_allow_remote_domain_local_groups", TRUSTS),
+    ("ad_enable_dns_sites", NO_SITES),
+    ("ad_site", NO_SITES),
+];
+const RENEWAL: &str =
+    "Roster does not renew the password of this host. Run `adcli update` from a timer.";
+const NO_SITES: &str = "Without a search for the controllers of a site it has no effect.";
+const TRUSTS: &str = "Roster serves no users of trusted domains.";
+
+/// Attributes with other names than in RFC 2307.
+const ATTRIBUTES: [(&str, &str); 3] = [
+    ("user_name", "sAMAccountName"),
+    ("user_home", "unixHomeDirectory"),
+    ("group_name", "sAMAccountName"),
+];
+
+/// The DNS domain, and the facts of the host with the Kerberos realm of the domain.
+pub(super) struct AdDomain {
+    dns: String,
+    pub facts: HostFacts,
+}
+
+/// Reads the name of the domain. The provider of SSSD takes realm and KDCs from it, and not from krb5.conf.
+pub(super) fn ad_domain(
+    conversion: &mut Conversion<'_>,
+    section: &mut Section,
+    facts: &HostFacts,
+) -> AdDomain {
+    let name = section.name.clone();
+    let dns = match section.take_setting("ad_domain") {
+        Some(setting) => {
+            conversion.mapped(&name, &setting, format!("{name}.discover"));
+            setting.value
+        }
+        None => name.strip_prefix("domain/").unwrap_or(&name).to_owned(),
+    };
+    let dns = dns.trim_end_matches('.').to_ascii_lowercase();
+    let mut facts = facts.clone();
+    let realm = dns.to_ascii_uppercase();
+    let listed = section.peek("ad_server").map(ini::list).unwrap_or_default();
+    let hosts = listed.iter().filter(|host| !is_srv(host)).map(|host| (*host).to_owned());
+    let kdcs: Vec<String> =
+        if listed.iter().any(|host| is_srv(host)) { Vec::new() } else { hosts.collect() };
+    facts.krb5.realms.insert(realm.clone(), RealmServers { kdcs, ..RealmServers::default() });
+    facts.krb5.libdefaults.insert("default_realm".to_owned(), realm);
+    AdDomain { dns, facts }
+}
+
+/// Converts the directory of a domain.
+pub(super) fn convert(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+    ad: &AdDomain,
+) {
+    let name = section.name.clone();
+    id_mapping(conversion, section);
+    servers(conversion, domain, section, &ad.dns);
+    directory::gssapi(conversion, domain, section);
+    if let Some(setting) = section.take_setting("krb5_keytab") {
+        directory::keytab(conversion, domain, &name, &setting);
+    }
+    if let Some(setting) = section.take_setting("ldap_sasl_mech") {
+        conversion.mapped(&name, &setting, format!("{name}.bind"));
+    }
+    let parts: Vec<String> = ad.dns.split('.').map(|label| format!("dc={label}")).collect();
+    domain.keys.set("base", quoted(&parts.join(",")));
+    directory::searches(conversion, domain, section, services, &DirectoryDefaults::AD);
+    domain.keys.set("schema", quoted("rfc2307bis"));
+    domain.keys.set("member_attributes", list(&["member"]));
+    domain.keys.set("nested_group_filter", quoted("(objectClass=group)"));
+    domain.keys.set("case", quoted("insensitive"));
+    for (key, attribute) in ATTRIBUTES {
+        domain.attributes.set(key, quoted(attribute));
+    }
+    if let Some(setting) = section.take_setting("ldap_group_nesting_level") {
+        conversion.dropped(&name, &setting, "Roster follows nested groups to any depth.");
+    }
+    directory::attributes(conversion, domain, section);
+    directory::times(conversion, domain, section);
+    for (setting, note) in DROPPED {
+        if let Some(setting) = section.take_unused(setting) {
+            conversion.dropped(&name, &setting, note);
+        }
+    }
+    let updates_dns = section.peek("dyndns_update");
+    if !updates_dns.is_some_and(|value| value.eq_ignore_ascii_case("false")) {
+        conversion.plan.note(format!(
+            "[{name}]: SSSD updates the DNS record of this host by default. Roster does not update DNS."
+        ));
+    }
+    conversion.plan.note(format!(
+        "[{name}]: SSSD also serves users and groups of trusted domains. Roster serves this domain only."
+    ));
+    conversion.plan.note(format!(
+        "[{name}]: SSSD renews the password of this host. Run `adcli update` from a timer instead."
+    ));
+}
+
+/// SSSD makes ids from SIDs by default.
+fn id_mapping(conversion: &mut Conversion<'_>, section: &mut Section) {
+    let name = section.name.clone();
+    let setting = section.take_setting("ldap_id_mapping");
+    let is_mapped =
+        setting.as_ref().is_none_or(|setting| conversion.flag(&name, setting) != Some(false));
+    let setting = setting.unwrap_or_else(|| default_setting(section, "ldap_id_mapping", "true"));
+    if is_mapped {
+        let reason = "ids made from SIDs have no counterpart in Roster";
+        let cure = "Write uidNumber and gidNumber to the directory, or keep SSSD.";
+        conversion.stop(&name, &setting, reason, cure);
+    } else {
+        conversion.dropped(&name, &setting, "Roster reads uidNumber and gidNumber.");
+    }
+}
+
+/// Returns the setting with the value that SSSD uses without it.
+fn default_setting(section: &Section, name: &str, value: &str) -> Setting {
+    let value = format!("{value} (default)");
+    Setting { name: name.to_owned(), value, origin: section.origin() }
+}
+
+fn is_srv(host: &str) -> bool {
+    host.eq_ignore_ascii_case("_srv_")
+}
+
+fn servers(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    dns: &str,
+) {
+    let name = section.name.clone();
+    let ldaps = section.take_setting("ad_use_ldaps");
+    let is_ldaps =
+        ldaps.as_ref().and_then(|setting| conversion.flag(&name, setting)).unwrap_or(false);
+    let scheme = if is_ldaps { "ldaps" } else { "ldap" };
+    let first = section.take_setting("ad_server");
+    let mut discovers = first.is_none();
+    let mut uris: Vec<String> = Vec::new();
+    for setting in [first, section.take_setting("ad_backup_server")].into_iter().flatten() {
+        for host in ini::list(&setting.value) {
+            let uri = format!("{scheme}://{host}");
+            if is_srv(host) {
+                discovers = true;
+            } else if !uris.contains(&uri) {
+                uris.push(uri);
+            }
+        }
+        conversion.mapped(&name, &setting, format!("{name}.uris"));
+    }
+    if !uris.is_empty() {
+        domain.keys.set("uris", list(&uris));
+    }
+    match &ldaps {
+        Some(setting) if is_ldaps && discovers => {
+            let reason =
+                "Roster uses controllers of DNS as ldap://, which the bind by Kerberos encrypts";
+            let cure = "Remove ad_use_ldaps, or list the controllers in ad_server.";
+            conversion.fail(&name, setting, reason, cure);
+        }
+        Some(setting) => conversion.mapped(&name, setting, format!("{name}.uris")),
+        None => {}
+    }
+    if discovers {
+        discovery(conversion, domain, section, dns);
+    }
+}
+
+fn discovery(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    dns: &str,
+) {
+    let name = section.name.clone();
+    domain.keys.set("discover", quoted(dns));
+    let sites = section.take_setting("ad_enable_dns_sites");
+    let has_sites =
+        sites.as_ref().and_then(|setting| conversion.flag(&name, setting)).unwrap_or(true);
+    if let Some(setting) = &sites {
+        conversion.mapped(&name, setting, format!("{name}.discover_controllers"));
+    }
+    if !has_sites {
+        return;
+    }
+    domain.keys.set("discover_controllers", "true".into());
+    if let Some(setting) = section.take_setting("ad_site") {
+        domain.keys.set("site", quoted(&setting.value));
+        conversion.mapped(&name, &setting, format!("{name}.site"));
+    }
+}
+
+/// Converts `access_provider = ad`. Returns the filter of allowed users.
+pub(super) fn access(conversion: &mut Conversion<'_>, section: &mut Section) -> Option<String> {
+    let name = section.name.clone();
+    group_policies(conversion, section);
+    let setting = section.take_setting("ad_access_filter")?;
+    if setting.value.is_empty() {
+        conversion.dropped(&name, &setting, "An empty filter admits all users, as in SSSD.");
+        return None;
+    }
+    // A prefix DOM:, FOREST: or the name of a domain selects a domain, and `?` separates several filters.
+    if setting.value.contains('?') || !setting.value.trim_start().starts_with('(') {
+        let reason = "the filter depends on the domain of the user";
+        let cure = "Write one filter in parentheses, without DOM:, FOREST: and question marks.";
+        conversion.stop(&name, &setting, reason, cure);
+        return None;
+    }
+    let filter = values::filter(&setting.value);
+    let filter = conversion.filter(&name, &setting, &filter)?;
+    conversion.mapped(&name, &setting, format!("{name}.access.filter"));
+    Some(filter)
+}
+
+/// SSSD applies group policies by default, so their loss would open the host.
+fn group_policies(conversion: &mut Conversion<'_>, section: &mut Section) {
+    let name = section.name.clone();
+    let setting = section.take_setting(GPO);
+    let setting = setting.unwrap_or_else(|| default_setting(section, GPO, "enforcing"));
+    match &*setting.value.to_ascii_lowercase() {
+        "disabled" => {
+            conversion.dropped(&name, &setting, "Roster reads no group policies.");
+        }
+        "permissive" => {
+            let note = "SSSD only logs the logins that a group policy would deny.";
+            conversion.dropped(&name, &setting, note);
+        }
+        _ => conversion.stop_for_group_policies(
+            &name,
+            &setting,
+            "a group policy may deny logins to this host, and Roster reads none; migrate-config does not read \
+             gPLink, so it does not know whether a policy is linked",
+            "Write the groups of the logon rights into simple_allow_groups or [domain.NAME.access], then run the \
+             command with --ignore-gpo.",
+        ),
+    }
+}
+
+/// Settings of the provider that have no effect here, because another rule decided, or that are not known.
+pub(super) fn rest(conversion: &mut Conversion<'_>, section: &mut Section) {
+    let name = section.name.clone();
+    for setting in section.rest() {
+        if !setting.name.starts_with("ad_") {
+            continue;
+        }
+        section.take_setting(&setting.name);
+        if setting.name.starts_with("ad_gpo_") || setting.name == "ad_access_filter" {
+            let note = match section.peek("access_provider") {
+                Some("ad") => "It belongs to the rules for group policies.",
+                _ => "It has no effect in SSSD without access_provider = ad.",
+            };
+            conversion.dropped(&name, &setting, note);
+        } else {
+            let reason = "migrate-config does not know it, and it may restrict logins";
+            let cure = "Correct its name, or check sssd-ad(5) and name it in --without.";
+            conversion.stop(&name, &setting.without_value(), reason, cure);
+        }
+    }
+}
