@@ -57,10 +57,14 @@ def find_id(context, sid):
 
 
 def find_sid(context, number):
-    """Returns the SID of an id."""
+    """Returns the SID of an id, if it has the id."""
     sid = ctypes.c_char_p()
     code = LIBRARY.sss_idmap_unix_to_sid(context, ctypes.c_uint32(int(number)), ctypes.byref(sid))
-    return sid.value.decode() if code == 0 else f"error {code}"
+    if code != 0:
+        return f"error {code}"
+    sid = sid.value.decode()
+    # The end of a slice may be above the largest RID. The library computes with 32 bits, and returns another account.
+    return sid if find_id(context, sid) == int(number) else "error wrapped"
 
 
 def main():

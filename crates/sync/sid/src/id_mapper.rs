@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ids of the accounts of domains, equal to libsss_idmap wherever its result does not depend on an order.
 
+use crate::helper_blocks::HelperBlocks;
 use crate::id_range::IdRange;
 use crate::sid::Sid;
 use crate::slice_plan::{Occupant, SliceClaim, SliceDispute, SlicePlan, home_slice};
@@ -25,7 +26,7 @@ pub struct DomainSlice {
 }
 
 /// The reason that domains or claims cannot be used together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapperError {
     /// The SID does not name a domain with accounts.
@@ -59,9 +60,9 @@ pub enum MapperError {
         /// The slice.
         slice: u32,
         /// The domain before.
-        first: Sid,
+        first: Box<Sid>,
         /// The domain behind.
-        second: Sid,
+        second: Box<Sid>,
     },
     /// The ids of a domain of another mapper are in the primary slice of a domain.
     #[error("ids {first} to {last} of another domain are in a slice that is in use")]
@@ -85,32 +86,22 @@ pub enum MapperError {
 #[non_exhaustive]
 pub enum Unmapped {
     /// The SID is not an account of a domain, for example `S-1-5-32-544`.
-    #[error("{sid}: SID is not an account of a domain")]
-    NotDomainAccount {
-        /// The SID.
-        sid: Sid,
-    },
+    #[error("SID is not an account of a domain")]
+    NotDomainAccount,
     /// The mapper does not have the domain.
-    #[error("{sid}: domain of the SID is unknown")]
-    UnknownDomain {
-        /// The SID of the account.
-        sid: Sid,
-    },
+    #[error("domain of the SID is unknown")]
+    UnknownDomain,
     /// Two domains need one slice, and the configuration names none.
-    #[error("{sid}: slice {slice} is disputed by the domain {other}")]
+    #[error("slice {slice} is disputed by the domain {other}")]
     DisputedDomain {
-        /// The SID of the account.
-        sid: Sid,
         /// Slice of the account's domain.
         slice: u32,
         /// A domain that may use the same slice.
         other: Sid,
     },
     /// The secondary slice is in use, or libsss_idmap may use it.
-    #[error("{sid}: slice {slice} is in use for other accounts")]
+    #[error("slice {slice} is in use for other accounts")]
     SliceInUse {
-        /// The SID of the account.
-        sid: Sid,
         /// The slice.
         slice: u32,
         /// The domain that uses the slice. `None`: a domain of [`reserve_ids`](IdMapper::reserve_ids).
@@ -119,11 +110,8 @@ pub enum Unmapped {
         first_rid: u32,
     },
     /// The RID is above the primary slice, and there are no more secondary slices.
-    #[error("{sid}: RID is above the primary slice, and no secondary slice is available")]
-    NoSecondarySlice {
-        /// The SID of the account.
-        sid: Sid,
-    },
+    #[error("RID is above the primary slice, and no secondary slice is available")]
+    NoSecondarySlice,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -159,6 +147,7 @@ pub struct IdMapper {
     helper_slices: u32,
     domains: Vec<MappedDomain>,
     plan: SlicePlan,
+    helpers: HelperBlocks,
     /// Secondary blocks that were requested: their slice, or the slice in the way.
     blocks: HashMap<(usize, u32), Result<u32, BlockRefusal>>,
 }
@@ -196,8 +185,11 @@ impl IdMapper {
         for (domain, rival) in domains.iter_mut().zip(rivals) {
             domain.rival = rival;
         }
-        let plan = place_primaries(range, &domains, None);
-        Ok(Self { range, helper_slices, domains, plan, blocks: HashMap::new() })
+        let mut helpers = HelperBlocks::default();
+        let plan = place_primaries(range, &domains, None, |plan, index, sid| {
+            helpers.add(plan, range, (index, sid), helper_slices);
+        });
+        Ok(Self { range, helper_slices, domains, plan, helpers, blocks: HashMap::new() })
     }
 
     /// Returns the range of ids.
@@ -253,11 +245,11 @@ impl IdMapper {
     ///
     /// The account has no id.
     pub fn to_id(&mut self, sid: &Sid) -> Result<u32, Unmapped> {
-        let not_an_account = Unmapped::NotDomainAccount { sid: *sid };
-        let domain = sid.domain().filter(Sid::is_account_domain).ok_or(not_an_account)?;
+        let domain = sid.domain().filter(Sid::is_account_domain);
+        let domain = domain.ok_or(Unmapped::NotDomainAccount)?;
         let index = self.domains.iter().position(|known| known.sid == domain);
-        let index = index.ok_or(Unmapped::UnknownDomain { sid: *sid })?;
-        let no_slice = Unmapped::NoSecondarySlice { sid: *sid };
+        let index = index.ok_or(Unmapped::UnknownDomain)?;
+        let no_slice = Unmapped::NoSecondarySlice;
         let place = sid.rid().checked_rem(self.range.size()).ok_or(no_slice)?;
         let first_rid = sid.rid().saturating_sub(place);
         let slice = match first_rid {
@@ -266,7 +258,7 @@ impl IdMapper {
         };
         let known = self.domains.get(index).ok_or(no_slice)?;
         if let Some(other) = known.rival.and_then(|rival| self.sid_of(rival)) {
-            return Err(Unmapped::DisputedDomain { sid: *sid, slice: known.slice, other });
+            return Err(Unmapped::DisputedDomain { slice: known.slice, other });
         }
         let slice = match slice {
             None => known.slice,
@@ -274,20 +266,25 @@ impl IdMapper {
             Some(Err(BlockRefusal::NoSlice)) => return Err(no_slice),
             Some(Err(BlockRefusal::InUse { slice, owner, first_rid })) => {
                 let owner = owner.and_then(|owner| self.sid_of(owner));
-                return Err(Unmapped::SliceInUse { sid: *sid, slice, owner, first_rid });
+                return Err(Unmapped::SliceInUse { slice, owner, first_rid });
             }
         };
         let (first_id, _) = self.range.slice_ids(slice).ok_or(no_slice)?;
         first_id.checked_add(place).ok_or(no_slice)
     }
 
-    /// Returns the account with this id. `None`: the id is in no slice that is in use.
+    /// Returns the account with this id. As in libsss_idmap, the first ten secondary slices of a domain need no account
+    /// before. `None`: the id belongs to no account.
     #[must_use]
     pub fn to_sid(&self, id: u32) -> Option<Sid> {
         let (slice, place) = self.range.slice_of(id)?;
-        let occupant = self.plan.occupant(slice).filter(|occupant| occupant.is_mapped)?;
-        let rid = occupant.first_rid.checked_add(place)?;
-        self.sid_of(occupant.domain?)?.with_rid(rid)
+        let (domain, first_rid) = match self.plan.occupant(slice) {
+            Some(occupant) if occupant.is_mapped => (occupant.domain?, occupant.first_rid),
+            Some(_) => return None,
+            None => self.helpers.block_of(slice)?,
+        };
+        let domain = self.domains.get(domain).filter(|domain| domain.rival.is_none())?;
+        domain.sid.with_rid(first_rid.checked_add(place)?)
     }
 
     /// Returns the slices in use, in ascending order.
@@ -307,18 +304,18 @@ impl IdMapper {
     ///
     /// The claim does not follow from the algorithm, or another block uses the slice.
     pub fn restore(&mut self, claim: SliceClaim) -> Result<(), MapperError> {
-        let mismatch = MapperError::ClaimMismatch { claim };
+        let mismatch = || MapperError::ClaimMismatch { claim };
         let index = self.domains.iter().position(|known| known.sid == claim.domain);
-        let index = index.ok_or(mismatch)?;
+        let index = index.ok_or_else(mismatch)?;
         let known =
-            self.domains.get(index).filter(|known| known.rival.is_none()).ok_or(mismatch)?;
+            self.domains.get(index).filter(|known| known.rival.is_none()).ok_or_else(mismatch)?;
         let is_block_start = claim.first_rid.checked_rem(self.range.size()) == Some(0);
         let restored = match claim.first_rid {
             0 => Ok(known.slice),
-            _ if !is_block_start => return Err(mismatch),
+            _ if !is_block_start => return Err(mismatch()),
             first_rid => self.claim_block(index, first_rid),
         };
-        if restored == Ok(claim.slice) { Ok(()) } else { Err(mismatch) }
+        if restored == Ok(claim.slice) { Ok(()) } else { Err(mismatch()) }
     }
 
     fn sid_of(&self, index: usize) -> Option<Sid> {
@@ -348,12 +345,9 @@ impl IdMapper {
             first_rid: occupant.first_rid,
         });
         let number = first_rid.checked_div(self.range.size())?;
-        let place = known.place;
         let slice = if number <= self.helper_slices {
-            // Computed when the domain was added, so only the primary slices before it were in use.
-            let is_free = |occupant: Option<Occupant>| !self.is_primary_before(occupant, place);
-            let slice = self.plan.walk(home, is_free)?;
-            // If another block uses the slice in the meantime, libsss_idmap has no id.
+            // If another block uses the computed slice in the meantime, libsss_idmap has no id.
+            let slice = self.helpers.slice_of(domain, first_rid)?;
             self.plan.occupant(slice).is_none().then_some(slice)
         } else {
             self.plan.walk(home, |occupant| occupant.is_none())
@@ -363,14 +357,6 @@ impl IdMapper {
             self.plan.set(slice, Occupant { domain: Some(domain), first_rid, is_mapped });
         }
         Some(in_the_way.map_or(Ok(home), Err))
-    }
-
-    /// Whether the slice is the primary slice of a domain up to this place in the order.
-    fn is_primary_before(&self, occupant: Option<Occupant>, place: usize) -> bool {
-        occupant.is_some_and(|occupant| {
-            let owner = occupant.domain.and_then(|owner| self.domains.get(owner));
-            occupant.first_rid == 0 && owner.is_some_and(|owner| owner.place <= place)
-        })
     }
 }
 
@@ -394,7 +380,11 @@ fn check_domains(
                 return Err(MapperError::NoSuchSlice { sid, slice, slices: range.slices() });
             }
             if let Some(first) = checked.iter().find(|one| one.is_named && one.slice == slice) {
-                return Err(MapperError::SliceNamedTwice { slice, first: first.sid, second: sid });
+                return Err(MapperError::SliceNamedTwice {
+                    slice,
+                    first: Box::new(first.sid),
+                    second: Box::new(sid),
+                });
             }
         }
         let (slice, is_named) = match slice {
@@ -417,8 +407,13 @@ fn order_domains(domains: &mut [MappedDomain]) {
     }
 }
 
-/// Places the primary slices in order, without the domain `left_out`.
-fn place_primaries(range: IdRange, domains: &[MappedDomain], left_out: Option<usize>) -> SlicePlan {
+/// Places the primary slices in order, without the domain `left_out`. `placed` gets the plan after each domain.
+fn place_primaries(
+    range: IdRange,
+    domains: &[MappedDomain],
+    left_out: Option<usize>,
+    mut placed: impl FnMut(&SlicePlan, usize, Sid),
+) -> SlicePlan {
     let mut plan = SlicePlan::new(range);
     let mut order: Vec<_> = domains.iter().enumerate().collect();
     order.sort_unstable_by_key(|(_, domain)| domain.place);
@@ -427,6 +422,7 @@ fn place_primaries(range: IdRange, domains: &[MappedDomain], left_out: Option<us
             let is_mapped = domain.rival.is_none();
             plan.set(slice, Occupant { domain: Some(index), first_rid: 0, is_mapped });
         }
+        placed(&plan, index, domain.sid);
     }
     plan
 }
@@ -436,6 +432,6 @@ fn place_primaries(range: IdRange, domains: &[MappedDomain], left_out: Option<us
 /// The set of used slices is equal in each order. So a domain without a rival has its slice in each order.
 fn rival(range: IdRange, domains: &[MappedDomain], one: usize) -> Option<usize> {
     let domain = domains.get(one).filter(|domain| !domain.is_named)?;
-    let others = place_primaries(range, domains, Some(one));
+    let others = place_primaries(range, domains, Some(one), |_, _, _| {});
     others.occupant(domain.slice)?.domain
 }

@@ -20,6 +20,7 @@
     )
 )]
 
+mod helper_blocks;
 mod id_mapper;
 mod id_range;
 mod murmur3;

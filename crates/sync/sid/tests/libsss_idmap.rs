@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mapper against libsss_idmap of SSSD, on random ranges, domains and accounts. Each SID has the same id, and each
-//! id the same SID. Where libsss_idmap moves a block to another slice, the mapper returns none.
+//! id the same SID. If libsss_idmap moves a block to another slice, the mapper returns no id.
 //!
 //! `ROSTER_SEED=S` starts with another seed. A failure prints its range and domains.
 
@@ -56,8 +56,9 @@ impl Setup {
                 let max = 100_000 + size * slices + dice.below(u64::from(size));
                 (IdRange::new(100_000, max, size).expect("a range"), dice.pick(&[0, 3, 10]))
             }
+            // With slices above 2^32 / 10, libsss_idmap computes wrong first RIDs.
             _ => {
-                let size = dice.pick(&[200_000, 1_000_000, 500_000_000]);
+                let size = dice.pick(&[200_000, 1_000_000, 400_000_000]);
                 let min = 1_000_000 + dice.below(1_000_000_000);
                 (IdRange::new(min, 4_294_967_294, size).expect("a range"), dice.pick(&[0, 10]))
             }
@@ -75,12 +76,15 @@ impl Setup {
         let named = dice.pick(&[0, 0, 0, 1, count.min(2)]).min(count);
         let mut domains: Vec<DomainSlice> = Vec::new();
         for place in 0..count {
-            let mut slice = None;
-            while place < named && domains.iter().any(|other| other.slice == slice)
-                || (place < named && slice.is_none())
-            {
-                slice = Some(dice.below(u64::from(range.slices())));
-            }
+            // Named slices are distinct.
+            let slice = (place < named).then(|| {
+                loop {
+                    let slice = dice.below(u64::from(range.slices()));
+                    if domains.iter().all(|other| other.slice != Some(slice)) {
+                        break slice;
+                    }
+                }
+            });
             domains.push(DomainSlice { sid: domain(dice), slice });
         }
         let accounts = (0..ACCOUNTS).map(|_| {
@@ -148,6 +152,8 @@ struct Counts {
     disputed: usize,
     equal_sids: usize,
     reverse_none: usize,
+    moved_ids: usize,
+    undecided_ids: usize,
 }
 
 impl Counts {
@@ -188,10 +194,17 @@ impl Counts {
                     self.equal_sids += 1;
                 }
                 None if theirs.starts_with("error") => self.reverse_none += 1,
-                // A block that libsss_idmap moved, or a disputed domain.
                 None => {
                     let sid: Sid = theirs.parse().expect("a SID");
-                    assert!(mapper.clone().to_id(&sid).is_err(), "{id} {theirs} {setup:?}");
+                    match mapper.clone().to_id(&sid) {
+                        // Two blocks may claim the slice, and no account has done so yet.
+                        Ok(ours) => {
+                            assert_eq!(ours, *id, "{sid} {setup:?}");
+                            self.undecided_ids += 1;
+                        }
+                        // A block that libsss_idmap moved, or a disputed domain.
+                        Err(_) => self.moved_ids += 1,
+                    }
                 }
             }
         }
