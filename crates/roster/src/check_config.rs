@@ -13,6 +13,7 @@ use roster_config::explain::{EffectiveSetting, ValueOrigin, explain};
 use roster_config::{ConfigFiles, ParsedConfig, ProviderConfig, parse_files};
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Severity};
+use roster_sid::{SliceTable, TableMismatch, check_stored, slice_table_file};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -87,6 +88,41 @@ fn source_warnings(parsed: &ParsedConfig) -> Vec<Diagnostic> {
     found
 }
 
+/// Returns errors about stored slices of ids that the configuration contradicts, and about slices that two domains have
+/// stored. Files that this user cannot read are left out.
+fn stored_slice_errors(parsed: &ParsedConfig, state_dir: &Path) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let mut known: Vec<(&str, SliceTable)> = Vec::new();
+    for domain in &parsed.config.domains {
+        let Some(mapping) = domain.sid_mapping() else { continue };
+        let directory = state_dir.join("domains").join(&domain.name);
+        let Ok(Some(stored)) = slice_table_file::read(&directory) else { continue };
+        let table = domain.table_path();
+        let file = directory.join(slice_table_file::FILE_NAME);
+        let mismatch = mapping.range().map(|range| check_stored(&stored, range, mapping.slice));
+        if let Ok(Err(mismatch)) = mismatch {
+            let key = match mismatch {
+                TableMismatch::Slice { .. } => "id_slice",
+                _ => "id_mapping",
+            };
+            let text = format!("{}: {mismatch}", file.display());
+            let error = CodedError::new(&codes::ID_TABLE_DISAGREES, text);
+            found.push(parsed.value_diagnostic(Severity::Error, (&table, key), error));
+        }
+        for (other, theirs) in &known {
+            let Some((ours, theirs)) = stored.shared_slices(theirs) else { continue };
+            let text = format!(
+                "{}: stored line {ours:?} and line {theirs:?} of domain {other} have the same ids",
+                file.display()
+            );
+            let error = CodedError::new(&codes::ID_SLICES_OVERLAP, text);
+            found.push(parsed.value_diagnostic(Severity::Error, (&table, "id_mapping"), error));
+        }
+        known.push((&domain.name, stored));
+    }
+    found
+}
+
 /// Returns the configuration, and all mistakes in it and in the files that it names, by line.
 fn check(
     files: &ConfigFiles,
@@ -102,6 +138,7 @@ fn check(
             problems.extend(parsed.warn_missing_authorities(roster_config::host_anchors));
             problems.extend(socket_path_error(&parsed, run_dir));
             problems.extend(source_warnings(&parsed));
+            problems.extend(stored_slice_errors(&parsed, Path::new(STATE_DIR)));
             parsed.sort(&mut problems);
             (Some(parsed), problems)
         }
@@ -242,6 +279,7 @@ mod tests {
     use super::*;
     use crate::args::BusArgs;
     use roster_config::ConfigReadError;
+    use roster_sid::{DomainSlice, IdRange, open_mapper};
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
@@ -264,6 +302,35 @@ mod tests {
         let well = run(&args, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         (well, text.replace(&format!("{}/", folder.path().display()), ""))
+    }
+
+    #[test]
+    fn check_config_other_slices_stored_fails() {
+        let text = "[host]\ndomains = ['ad.test', 'b']\n\
+            [domain.'ad.test']\nprovider = 'ldap'\nuris = ['ldaps://x']\nbase = 'dc=x'\nid_mapping = 'sid'\nid_slice = 5\n\
+            [domain.b]\nprovider = 'ldap'\nuris = ['ldaps://y']\nbase = 'dc=y'\nid_mapping = 'sid'\nid_slice = 6\n";
+        let parsed = roster_config::parse(text).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let store = |name: &str, sid: &str, slice| {
+            let directory = state.path().join("domains").join(name);
+            fs::create_dir_all(&directory).unwrap();
+            let domain = DomainSlice { sid: sid.parse().unwrap(), slice: Some(slice) };
+            let mapper = open_mapper(IdRange::default(), domain, &[], None).unwrap();
+            slice_table_file::write(&directory, &SliceTable::of(&mapper)).unwrap();
+        };
+        assert!(stored_slice_errors(&parsed, state.path()).is_empty());
+        store("ad.test", "S-1-5-21-1-2-3", 5);
+        store("b", "S-1-5-21-4-5-6", 6);
+        assert!(stored_slice_errors(&parsed, state.path()).is_empty());
+        store("ad.test", "S-1-5-21-1-2-3", 6);
+        let found = stored_slice_errors(&parsed, state.path());
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let [mismatch, shared] = &found[..] else { panic!("{found:?}") };
+        let lines =
+            "id-slices: stored line \"slice 6 S-1-5-21-1-2-3 0\" disagrees with id_slice = 5";
+        assert!(mismatch.starts_with("roster.toml:8: domain.\"ad.test\".id_slice: "), "{mismatch}");
+        assert!(mismatch.contains(lines) && mismatch.contains("RST-1807"), "{mismatch}");
+        assert!(shared.contains("line \"slice 6 S-1-5-21-1-2-3 0\" of domain ad.test"), "{shared}");
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! `toml_section` checks each value alone, and `access` reads the subtable of access rules.
 
 use crate::access::{self, ListNames};
+use crate::id_mapping;
 use crate::keys::{self, ConfigKey, ConfigTable, Key};
 use crate::overrides;
-use crate::toml_section::{self, LoadReport, TomlSection};
+use crate::toml_section::{self, LoadReport, TomlSection, domain_path};
 use crate::value_syntax;
 use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
@@ -23,11 +24,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-/// Returns the path of a domain's table, as written between brackets.
-pub(crate) fn domain_path(name: &str) -> String {
-    format!("domain.{}", toml_section::bare_or_quoted(name))
-}
 
 /// Reads `[domain.NAME]`.
 pub(crate) fn domain<'d>(
@@ -77,6 +73,7 @@ pub(crate) fn domain<'d>(
     domain.access = access::access(&mut section, found, authenticates);
     domain.access = domain.access.normalised(&ListNames::new(name, &domain.names));
     access::check_provider(&mut section, &domain);
+    id_mapping::check_admitted(&mut section, &domain);
     domain
 }
 
@@ -520,6 +517,7 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapCo
     let controllers = controllers(section);
     let bases: Vec<SearchBase> = section.value(&keys::LDAP_BASE);
     let member_attributes = member_attributes(section);
+    let id_mapping = id_mapping::id_mapping(section);
     let mut search = |base_key: &Key<Vec<SearchBase>>, filter_key: &Key<String>| SearchConfig {
         bases: section.value_or(base_key, bases.clone()),
         filter: section.value(filter_key),
@@ -575,6 +573,7 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapCo
         groups,
         nested_group_filter: section.value(&keys::LDAP_NESTED_GROUP_FILTER),
         member_attributes,
+        id_mapping,
         bind,
         start_tls,
         tls_ca,

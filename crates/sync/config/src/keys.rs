@@ -1035,6 +1035,41 @@ declare_keys! {
         "Attributes that list the members of a group. A group has the members of all of them, and of nested groups. A \
          shorter list also applies to [domain.NAME.access]. Use [\"member\"] with Active Directory.",
     );
+    LDAP_ID_MAPPING: String = ldap_key(
+        "id_mapping",
+        ValueKind::Choice { noun: "source of ids", of: &["posix", "sid"] },
+        KeyDefault::Value("\"posix\""),
+        "Source of uids and gids. posix reads the attributes user_uid, user_gid and group_gid. sid computes them from \
+         objectSid as SSSD does, and needs Active Directory.",
+    );
+    LDAP_ID_MIN: u32 = ldap_key(
+        "id_min",
+        ValueKind::Integer { min: 1, max: ID_MAX },
+        KeyDefault::Value("200000"),
+        "Lowest id of id_mapping = \"sid\": ldap_idmap_range_min of SSSD. A change renumbers all users and groups of \
+         the domain. rosterd refuses it until the file id-slices in the directory of the domain is removed.",
+    );
+    LDAP_ID_MAX: u32 = ldap_key(
+        "id_max",
+        ValueKind::Integer { min: 1, max: ID_MAX },
+        KeyDefault::Value("2000200000"),
+        "End of the ids of id_mapping = \"sid\": ldap_idmap_range_max of SSSD. Ids stay below. A change renumbers, too.",
+    );
+    LDAP_ID_RANGE: u32 = ldap_key(
+        "id_range",
+        ValueKind::Integer { min: 1000, max: 429_496_729 },
+        KeyDefault::Value("200000"),
+        "Ids of one slice: ldap_idmap_range_size of SSSD. The ids from id_min to id_max are cut into slices. Accounts \
+         with a higher RID get further slices. A change renumbers, too.",
+    );
+    LDAP_ID_SLICE: u32 = ldap_key(
+        "id_slice",
+        ValueKind::Integer { min: 0, max: ID_MAX },
+        KeyDefault::Absent,
+        "Slice of the domain, counted from 0. Without this key the SID of the domain chooses a slice, as in SSSD. \
+         Required if several domains with id_mapping = \"sid\" share ids. roster domain compare-ids shows the slices of \
+         SSSD.",
+    );
     LDAP_USER_BASE: Vec<SearchBase> = ldap_key(
         "user_base",
         ValueKind::Bases,

@@ -17,6 +17,7 @@ mod diagnostic;
 mod domain;
 pub mod explain;
 pub mod filter_template;
+mod id_mapping;
 pub mod keys;
 mod keytab;
 pub mod ldap_filter;
@@ -34,6 +35,7 @@ mod value_syntax;
 pub use access::ListNames;
 pub use client_certificate::{CertificateError, ClientCertificate};
 pub use config_files::{ConfigFiles, ConfigReadError, FileTree, MAIN_PATH, VENDOR_DIRECTORY};
+pub use id_mapping::{IdMapping, SidMapping};
 pub use keytab::{KEYTAB_MARK, KeytabState, VerificationProblem, was_keytab_used};
 pub use load::{ParsedConfig, parse, parse_files};
 pub use overrides::{GroupOverride, LocalOverrides, OverridesConfig, UserOverride};
@@ -236,6 +238,12 @@ impl NameCase {
 }
 
 impl DomainConfig {
+    /// Returns the path of the domain's table, as in [`EffectiveSetting`](explain::EffectiveSetting).
+    #[must_use]
+    pub fn table_path(&self) -> String {
+        toml_section::domain_path(&self.name)
+    }
+
     /// Returns whether users of the domain log in here. Then their account data are cached.
     #[must_use]
     pub fn has_logins(&self) -> bool {
@@ -452,6 +460,8 @@ pub struct LdapConfig {
     pub attributes: AttributeNames,
     /// Attributes that list the members of a group.
     pub member_attributes: Vec<MemberAttribute>,
+    /// The source of uids and gids.
+    pub id_mapping: IdMapping,
     /// The bind method.
     pub bind: BindMethod,
     /// StartTLS. LDAPS depends on the server's URI instead.

@@ -4,11 +4,12 @@
 
 use crate::config_files::{ConfigFiles, TEXT_BYTES_MAX};
 use crate::diagnostic::{SourceIndex, nearest, with_position};
-use crate::domain::{HOST_ID_KEYS, check_away_ranges, check_ids, domain, domain_path};
+use crate::domain::{HOST_ID_KEYS, check_away_ranges, check_ids, domain};
 use crate::explain::{EffectiveSetting, ValueOrigin};
+use crate::id_mapping::check_mapped_ids;
 use crate::keys::{self, ConfigTable, DOMAINS_MAX};
 use crate::merge::{merge_table, shift};
-use crate::toml_section::{LoadReport, TomlSection, entry, not_a_table};
+use crate::toml_section::{LoadReport, TomlSection, domain_path, entry, not_a_table};
 use crate::{
     AdmissionExceptions, Config, DomainConfig, DomainMode, HostConfig, LogConfig, MetricsConfig,
     PamConfig, PublisherConfig,
@@ -369,6 +370,7 @@ fn domains(
         }
     }
     check_away_ranges(report, tables, &domains);
+    check_mapped_ids(report, tables, &mut domains);
     for (key, value) in tables {
         let name = &**key.get_ref();
         if names.iter().any(|used| used == name) {

@@ -3,11 +3,10 @@
 
 use crate::config_files::TEXT_BYTES_MAX;
 use crate::diagnostic::{SourceIndex, with_position};
-use crate::domain::domain_path;
 use crate::load::{ParsedConfig, parse_errors};
 use crate::overrides::{LocalOverrides, OverrideReader, OverridesConfig};
 use crate::ownership::check_opened_file;
-use crate::toml_section::{LoadReport, bare_or_quoted};
+use crate::toml_section::{LoadReport, bare_or_quoted, domain_path};
 use crate::{DomainConfig, NameConfig};
 use roster_messages::table::config as codes;
 use roster_messages::{CodedError, Diagnostic, Severity};

@@ -98,7 +98,7 @@ impl ParsedConfig {
         key: &str,
         error: CodedError,
     ) -> Diagnostic {
-        let table = crate::domain::domain_path(&domain.name);
+        let table = crate::toml_section::domain_path(&domain.name);
         self.value_diagnostic(Severity::Error, (&table, key), error)
     }
 }

@@ -149,6 +149,11 @@ pub(crate) fn entry<'d, 'i>(table: &'d DeTable<'i>, name: &str) -> Option<TableE
     found.map(|(key, value)| (key.span(), value))
 }
 
+/// Returns the path of a domain's table, as written between brackets.
+pub(crate) fn domain_path(name: &str) -> String {
+    format!("domain.{}", bare_or_quoted(name))
+}
+
 /// A table that is being read.
 pub(crate) struct TomlSection<'d, 'i, 'r, 't> {
     pub report: &'r mut LoadReport<'t>,
@@ -218,6 +223,12 @@ impl<'d, 'i, 'r, 't> TomlSection<'d, 'i, 'r, 't> {
     /// Returns the position of a key or table, or of the table that lacks it.
     fn span_of(&self, name: &str) -> Range<usize> {
         self.entry(name).map_or_else(|| self.span.clone(), |(_, value)| value.span())
+    }
+
+    /// Returns file and line of a key, or of the table that lacks it, as in messages.
+    pub fn position(&self, key: &ConfigKey) -> String {
+        let (file, line, _) = self.report.sources.locate(&self.span_of(key.name));
+        format!("{}:{line}", file.display())
     }
 
     /// Returns the position of the first list element that `is` accepts. It compares texts, because invalid elements
@@ -448,6 +459,10 @@ const FOREIGN_KEYS: &[(&str, &str)] = &[
     ("krb5_ccachedir", "krb5_cache"),
     ("krb5_store_password_if_offline", "offline_credentials"),
     ("krb5_renewable_lifetime", "krb5_renewable"),
+    ("ldap_id_mapping", "id_mapping"),
+    ("ldap_idmap_range_min", "id_min"),
+    ("ldap_idmap_range_max", "id_max"),
+    ("ldap_idmap_range_size", "id_range"),
     ("debug_level", "level"),
     ("simple_allow_users", "allowed_users"),
     ("simple_allow_groups", "allowed_groups"),

@@ -115,6 +115,7 @@ fn every_key_can_be_set() {
         provider = "files"
         passwd = "/srv/p"
         group = "/srv/g"
+        max_id = 3000
         fallback_home = "/home/%d/%u"
         fallback_shell = "/bin/bash"
         auth = "krb5"
@@ -133,6 +134,11 @@ fn every_key_can_be_set() {
         provider = "ldap"
         uris = ["ldap://ldap1"]
         base = "dc=x"
+        id_mapping = "sid"
+        id_min = 100_000
+        id_max = 1_100_000
+        id_range = 20_000
+        id_slice = 7
         bind = "gssapi"
         bind_principal = "host/client.lab.example"
         krb5_realm = "LAB.EXAMPLE"
@@ -274,6 +280,9 @@ fn every_key_can_be_set() {
     assert_eq!(krb5.kpasswd, ["kdc1:464"]);
     assert_eq!(krb5.cache.as_deref(), Some("KEYRING:persistent:%{uid}"));
     assert_eq!((krb5.lifetime, krb5.renewable), (Duration::from_secs(36_000), Duration::ZERO));
+    let keyed = config.domains[1].sid_mapping().unwrap();
+    let ids = (keyed.min, keyed.max, keyed.size, keyed.slice, keyed.slice_ids());
+    assert_eq!(ids, (100_000, 1_100_000, 20_000, Some(7), Some((240_000, 259_999))));
     let corp = &config.domains[2];
     assert_eq!((corp.min_id, corp.max_id, corp.mode), (1000, 2000, DomainMode::OnDemand));
     assert_eq!((corp.refresh, corp.negative), (Duration::from_secs(60), Duration::ZERO));

@@ -6,7 +6,8 @@
 //! choose another slice because the first one is in use, the result depends on the order of requests. The mapper
 //! returns an [`Unmapped`] reason instead.
 //!
-//! This crate reads no file and knows no directory server. docs/internals/id-mapping.md describes the algorithm.
+//! [`open_mapper`] continues with the slices of an earlier run, which [`slice_table_file`] stores. Otherwise this crate
+//! opens no file. It knows no directory server. docs/internals/id-mapping.md describes the algorithm.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -26,8 +27,13 @@ mod id_range;
 mod murmur3;
 mod sid;
 mod slice_plan;
+mod slice_table;
+pub mod slice_table_file;
 
 pub use id_mapper::{DOMAINS_MAX, DomainSlice, HELPER_SLICES, IdMapper, MapperError, Unmapped};
 pub use id_range::{IdRange, IdRangeError};
 pub use sid::{SUB_AUTHORITIES_MAX, Sid, SidError};
 pub use slice_plan::{SliceClaim, SliceDispute};
+pub use slice_table::{
+    SliceTable, SliceTableError, TABLE_BYTES_MAX, TableMismatch, check_stored, open_mapper,
+};

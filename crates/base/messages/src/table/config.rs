@@ -484,6 +484,32 @@ crate::messages! {
         cause: "rosterd was started with the file, and only drop-ins are left. They may lack rules of the file.",
         fix: "Restore the file, then run `systemctl reload rosterd`. For drop-ins alone, restart rosterd.";
 
+    // Ids from SIDs.
+    ID_MAPPING_KEY_UNUSED = 1800, "key of ids from SIDs without effect",
+        cause: "id_min, id_max, id_range and id_slice have an effect with id_mapping = \"sid\" only.",
+        fix: "Set id_mapping = \"sid\", or remove the key. min_id and max_id limit the ids of any domain.";
+    ID_MAPPING_RANGE_EMPTY = 1801, "range of ids without a slice",
+        cause: "The ids from id_min to id_max are fewer than one slice of id_range.",
+        fix: "Raise id_max, or lower id_range. The defaults are 200000, 2000200000 and 200000.";
+    ID_SLICE_ABOVE_RANGE = 1802, "slice does not exist",
+        cause: "The ids from id_min to id_max have (id_max - id_min) / id_range slices, counted from 0.",
+        fix: "Write the slice that `roster domain compare-ids` shows, or raise id_max.";
+    ID_SLICES_OVERLAP = 1803, "two domains have one slice",
+        cause: "Users of both domains would have the same ids, and so the same files.",
+        fix: "Name another id_slice for one of the two domains.";
+    ID_SLICE_MISSING = 1804, "two domains share ids, and one has no slice",
+        cause: "The SIDs of the domains choose slices independently, and may choose the same one.",
+        fix: "Name id_slice in both domains, or give them separate ids with id_min and id_max.";
+    MAPPED_IDS_REJECTED = 1805, "ids from SIDs that the domain does not admit",
+        cause: "min_id and max_id exclude ids that id_mapping = \"sid\" may give. rosterd rejects these users and groups.",
+        fix: "Lower min_id or raise max_id, or change id_min and id_max.";
+    MAPPED_IDS_SHARED = 1806, "ids from SIDs that another domain may have",
+        cause: "An id belongs to the first domain that has it. The other user or group is rejected.",
+        fix: "Set min_id and max_id of the other domain outside of id_min and id_max.";
+    ID_TABLE_DISAGREES = 1807, "stored slices disagree with the configuration",
+        cause: "rosterd stored the slices of the domain, and would give other ids now. It refuses to renumber files silently.",
+        fix: "Restore the keys. To renumber on purpose, stop rosterd, remove the file with the slices, and run chown(1).";
+
     // Domain controllers.
     CONTROLLERS_WITHOUT_DOMAIN = 1850, "search for controllers without a domain",
         cause: "discover_controllers finds the controllers of the domain that discover names, and discover is not set.",

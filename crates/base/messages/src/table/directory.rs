@@ -469,6 +469,17 @@ crate::messages! {
         cause: "The server or the network is overloaded, or the server lacks an index for the filter of a search.",
         fix: "Check the load of the named server, and its indexes. `roster log-level debug` adds the filter of each search to the log.";
 
+    // Stored slices of ids from SIDs.
+    ID_SLICES_DAMAGED = 5810, "stored slices of ids are damaged",
+        cause: "The file id-slices of the domain was changed by hand, or the disk damaged it.",
+        fix: "Restore the file from a backup. Without it, stop rosterd, remove the file, and check with `id` that all users have their ids.";
+    ID_SLICES_MISMATCH = 5811, "stored slices disagree with the configuration or the directory",
+        cause: "The ids of all users and groups of the domain would change. rosterd refuses it and serves the last snapshot.",
+        fix: "Restore the keys of the message. To renumber on purpose, stop rosterd, remove the file of the message, and run chown(1).";
+    ID_SLICES_IO = 5812, "stored slices cannot be read or written",
+        cause: "The disk is full or read-only, or the directory of the domain has another owner.",
+        fix: "Correct the error of the system in the message. rosterd gives no ids of a new slice until then.";
+
     // Domain controllers.
     CONTROLLER_FOREIGN = 5850, "server is not a controller of the domain",
         cause: "An SRV record names a server that belongs to another domain or to none. rosterd does not use it until it replies otherwise.",
