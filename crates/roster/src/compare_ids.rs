@@ -10,7 +10,7 @@ use anyhow::Result;
 use roster_config::ETC_SHELLS;
 use roster_messages::CodedError;
 use roster_messages::table::tools;
-use roster_migration::cache::{self, CacheOptions, CachedAccounts, HomeShell};
+use roster_migration::cache::{self, CacheOptions, CachedAccounts, CachedSlice, HomeShell};
 use roster_migration::compare::{Accounts, Difference, Group, Kind, User, compare};
 use roster_migration::sssd::SssdConf;
 use roster_snapshot::{Damage, Domain, Snapshot};
@@ -43,6 +43,10 @@ pub fn run(args: &CompareIdsArgs, out: &mut dyn Write) -> u8 {
 
 fn compare_and_print(args: &CompareIdsArgs, out: &mut dyn Write) -> Result<bool> {
     let (cached, sssd_domain) = read_cache(args)?;
+    // Before the first start of rosterd there is no snapshot, and the slices are needed for the configuration.
+    if !args.json {
+        out.write_all(slices_text(&args.name, &sssd_domain, &cached.slices).as_bytes())?;
+    }
     let bytes = snapshot_file::read(&args.snapshot)?;
     let invalid = |error: &dyn std::fmt::Display| snapshot_file::invalid(&args.snapshot, error);
     let snapshot = Snapshot::open(&bytes).map_err(|error| invalid(&error))?;
@@ -194,6 +198,30 @@ fn supplementary(
     Ok(groups)
 }
 
+/// Returns whether SSSD gave the slice to the compared domain, not to one that it trusts.
+fn is_own_slice(slice: &CachedSlice, sssd_domain: &str) -> bool {
+    slice.domain.eq_ignore_ascii_case(sssd_domain)
+}
+
+/// Proposes the keys with which Roster gives the ids of SSSD. Empty if SSSD has no ids from SIDs.
+fn slices_text(name: &str, sssd_domain: &str, slices: &[CachedSlice]) -> String {
+    let mut text = String::new();
+    for slice in slices {
+        let CachedSlice { domain, sid, slice: number } = slice;
+        let (domain, sid) = (printable(domain), printable(sid));
+        text += &match is_own_slice(slice, sssd_domain) {
+            true => format!(
+                "SSSD gave slice {number} to {sid}: write id_slice = {number} in [domain.{name}]\n"
+            ),
+            false => format!("SSSD gave slice {number} to {sid}, the trusted domain {domain}\n"),
+        };
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
 struct Report<'a> {
     args: &'a CompareIdsArgs,
     sssd_domain: &'a str,
@@ -278,6 +306,18 @@ impl Report<'_> {
         text + &more
     }
 
+    fn slices_json(&self) -> Vec<Value> {
+        let json = |slice: &CachedSlice| {
+            json!({
+                "domain": slice.domain,
+                "sid": slice.sid,
+                "slice": slice.slice,
+                "trusted": !is_own_slice(slice, self.sssd_domain),
+            })
+        };
+        self.cached.slices.iter().map(json).collect()
+    }
+
     fn json(&self) -> Value {
         let by_kind = self.by_kind();
         let counts: BTreeMap<&str, usize> = Kind::ALL
@@ -304,6 +344,7 @@ impl Report<'_> {
             },
             "only_in_roster": {"users": only_users, "groups": only_groups},
             "overridden": self.cached.overridden,
+            "id_slices": self.slices_json(),
             "differences_by_kind": counts,
             "differences": differences,
         })
@@ -322,6 +363,22 @@ mod tests {
         assert_eq!(found.users, 2..5);
         let error = find_domain(&snapshot, "Corp", Path::new("/s")).unwrap_err().to_string();
         assert!(error.ends_with(&format!("[{}]", tools::COMPARE_DOMAIN_MISSING.code)), "{error}");
+    }
+
+    #[test]
+    fn compare_proposes_slices_of_sssd() {
+        let slice = |domain: &str, sid: &str, slice| CachedSlice {
+            domain: domain.to_owned(),
+            sid: sid.to_owned(),
+            slice,
+        };
+        let slices = [slice("Corp", "S-1-5-21-1-2-3", 3369), slice("lab", "S-1-5-21-4-5-6", 17)];
+        assert_eq!(
+            slices_text("corp", "corp", &slices),
+            "SSSD gave slice 3369 to S-1-5-21-1-2-3: write id_slice = 3369 in [domain.corp]\n\
+             SSSD gave slice 17 to S-1-5-21-4-5-6, the trusted domain lab\n\n"
+        );
+        assert_eq!(slices_text("corp", "corp", &[]), "");
     }
 
     #[test]

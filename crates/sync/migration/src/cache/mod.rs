@@ -42,6 +42,30 @@ pub struct CachedAccounts {
     pub expired_groups: BTreeSet<String>,
     /// Entries with local overrides, which are applied.
     pub overridden: u64,
+    /// Slices of ids from SIDs, in the order of the domains' names.
+    pub slices: Vec<CachedSlice>,
+}
+
+/// The slice that SSSD gave to a domain of Active Directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CachedSlice {
+    /// Name of the domain: that of SSSD's domain, or of one that it trusts.
+    pub domain: String,
+    /// SID of the domain.
+    pub sid: String,
+    /// Number of the slice.
+    pub slice: u32,
+}
+
+impl CachedSlice {
+    /// Reads an entry with the object class `id_mapping`. `None`: the entry lacks a value.
+    fn from_entry(entry: &Entry<'_>) -> Option<Self> {
+        Some(Self {
+            domain: entry.text("name")?.to_owned(),
+            sid: entry.text("objectSID")?.to_owned(),
+            slice: entry.text("slice")?.parse().ok()?,
+        })
+    }
 }
 
 /// Choices of [`accounts`].
@@ -216,6 +240,8 @@ struct Node {
 struct Tree {
     users_base: Vec<u8>,
     groups_base: Vec<u8>,
+    slices_base: Vec<u8>,
+    slices: Vec<CachedSlice>,
     suffix: String,
     times: HashMap<Vec<u8>, Times>,
     users: Vec<Node>,
@@ -235,6 +261,8 @@ impl Tree {
         Self {
             users_base: base("users"),
             groups_base: base("groups"),
+            slices_base: base("id_mappings"),
+            slices: Vec::new(),
             suffix: domain.to_lowercase(),
             times: HashMap::new(),
             users: Vec::new(),
@@ -247,6 +275,10 @@ impl Tree {
         let dn = folded(entry.dn);
         if let Some(object) = entry.values("overrideObjectDN").first() {
             self.overrides.insert(folded(object), Values::from_entry(entry));
+            return;
+        }
+        if dn.ends_with(&self.slices_base) {
+            self.slices.extend(CachedSlice::from_entry(entry));
             return;
         }
         let is_user = dn.ends_with(&self.users_base);
@@ -281,7 +313,9 @@ impl Tree {
     }
 
     fn finish(mut self, options: &CacheOptions<'_>) -> CachedAccounts {
-        let mut result = CachedAccounts::default();
+        self.slices.sort();
+        let slices = std::mem::take(&mut self.slices);
+        let mut result = CachedAccounts { slices, ..CachedAccounts::default() };
         let (users, groups) = (std::mem::take(&mut self.users), std::mem::take(&mut self.groups));
         let mut group_names: HashMap<Vec<u8>, String> = HashMap::new();
         let mut posix_groups = Vec::new();

@@ -94,6 +94,36 @@ fn sssd_cache_users_and_groups_read() {
 }
 
 #[test]
+fn sssd_cache_slices_of_domains_read() {
+    let slice = |domain: &str, name: &'static str, sid: &'static str, slice: &'static str| {
+        packed_1(
+            &format!("objectSID={sid},cn=id_mappings,cn={domain},cn=sysdb"),
+            &[
+                ("objectClass", vec!["id_mapping"]),
+                ("name", vec![name]),
+                ("objectSID", vec![sid]),
+                ("slice", vec![slice]),
+            ],
+        )
+    };
+    let cache = file_of(&[
+        slice("Corp", "trusted.test", "S-1-5-21-4-5-6", "17"),
+        slice("Corp", "Corp", "S-1-5-21-1-2-3", "3369"),
+        slice("Corp", "broken", "S-1-5-21-7-8-9", "-1"),
+        slice("other", "other", "S-1-5-21-9-9-9", "1"),
+    ]);
+    let none = HomeShell::default();
+    let found = accounts(&cache, None, &options(&none, false)).unwrap();
+    let slice = |domain: &str, sid: &str, slice| CachedSlice {
+        domain: domain.to_owned(),
+        sid: sid.to_owned(),
+        slice,
+    };
+    let own = slice("Corp", "S-1-5-21-1-2-3", 3369);
+    assert_eq!(found.slices, [own, slice("trusted.test", "S-1-5-21-4-5-6", 17)]);
+}
+
+#[test]
 fn sssd_timestamps_file_wins_over_cache() {
     let times = file_of(&[packed_1(
         "name=OLD@corp,cn=users,cn=Corp,cn=sysdb",

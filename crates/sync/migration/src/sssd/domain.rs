@@ -4,7 +4,7 @@
 
 use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};
-use super::{access, ad, directory, login};
+use super::{access, ad, directory, id_mapping, login};
 use crate::ini;
 use crate::plan::DomainPlan;
 use crate::values::{home_template, list, quoted};
@@ -31,7 +31,11 @@ pub(super) fn convert(
     let ad = domain.is_active_directory.then(|| ad::ad_domain(conversion, section, facts));
     match &ad {
         Some(ad) => ad::convert(conversion, &mut domain, section, services, ad),
-        None => directory::convert(conversion, &mut domain, section, services, facts),
+        None => {
+            // Reads ldap_schema, which the conversion of the directory takes.
+            id_mapping::convert(conversion, &mut domain, section);
+            directory::convert(conversion, &mut domain, section, services, facts);
+        }
     }
     let facts = ad.as_ref().map_or(facts, |ad| &ad.facts);
     names(conversion, &mut domain, section);

@@ -11,6 +11,7 @@ mod conf;
 mod directory;
 mod domain;
 mod host;
+mod id_mapping;
 mod login;
 mod secrets;
 pub(crate) mod section;

@@ -49,7 +49,7 @@ const SECOND_FACTOR_CURE: &str =
 const SMART_CARDS: &str = "Roster has no smart cards. pam_cert_auth = true stops the conversion.";
 const TRUST_IDS: &str = "SSSD keeps ids of trusted domains out of this range. It serves the ids of an LDAP domain outside \
                          of the range, too. See min_id and max_id.";
-const ID_MAPPING: &str = "ids made from SIDs have no counterpart in Roster";
+const ID_MAPPING: &str = "ids from SIDs have a counterpart with ldap_schema = ad only";
 const ID_MAPPING_CURE: &str = "Write uidNumber and gidNumber to the directory, or keep SSSD.";
 
 /// Settings of any section.
@@ -172,7 +172,7 @@ const DOMAIN: &[(&str, Fate)] = &[
     ("failover_primary_timeout", Note("See failback_interval.")),
     ("wildcard_limit", Note("Roster has no wildcard lookups.")),
     ("ldap_id_mapping", StopUnlessOff(ID_MAPPING, ID_MAPPING_CURE)),
-    ("ldap_idmap_*", Note("Roster makes no ids from SIDs.")),
+    ("ldap_idmap_*", Note("It counts with ldap_id_mapping = true only.")),
     ("ldap_min_id", Note(TRUST_IDS)),
     ("ldap_max_id", Note(TRUST_IDS)),
     ("ldap_use_tokengroups", Note("Active Directory only.")),

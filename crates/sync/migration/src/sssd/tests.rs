@@ -110,6 +110,28 @@ fn corpus_files_convert_or_stop_as_expected() {
     assert!(failures.is_empty(), "{}", failures.join("\n---\n"));
 }
 
+/// The schema of these files stops the conversion, and the keys of ids are known all the same.
+#[test]
+fn settings_of_sids_become_keys() {
+    let keys = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+        let plan = plan_of(name, &fs::read_to_string(path).unwrap(), &[]);
+        let domain = plan.domains.into_iter().next().unwrap();
+        ["id_mapping", "id_min", "id_max", "id_range", "id_slice"]
+            .map(|key| domain.keys.get(key).unwrap_or("-").to_owned())
+            .join(" ")
+    };
+    for (name, expected) in [
+        ("ad-ids-range", "\"sid\" 100000 2000100000 1000000 -"),
+        ("ad-ids-default-domain", "\"sid\" - - - 0"),
+        ("ad-ids-autorid", "\"sid\" - - - -"),
+        ("ad-ids-posix", "\"posix\" - - - -"),
+        ("ids-from-sids-without-ad", "- - - - -"),
+    ] {
+        assert_eq!(keys(&format!("{name}.sssd.conf")), expected, "{name}");
+    }
+}
+
 #[test]
 fn group_policies_stop_without_the_option() {
     let text = "[sssd]\ndomains = corp\n[domain/corp]\nid_provider = ad\naccess_provider = ad\n\
