@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIDs in both forms: any bytes are parsed or rejected. A parsed SID has one binary form and one text. The ids of a
-//! domain are SIDs of this domain again.
+//! SIDs in both forms, and tables of slices: any bytes are parsed or rejected. A parsed SID has one binary form and one
+//! text, and a table has one text. The ids of a domain are SIDs of this domain again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use roster_sid::{DomainSlice, IdMapper, IdRange, Sid};
+use roster_sid::{DomainSlice, IdMapper, IdRange, Sid, SliceTable};
 
 fuzz_target!(|value: &[u8]| {
+    if let Ok(table) = SliceTable::parse(value) {
+        assert_eq!(table.to_text().as_bytes(), value);
+    }
     let text = std::str::from_utf8(value).ok().and_then(|text| {
         let sid: Sid = text.parse().ok()?;
         // Hexadecimal digits of the authority may be in capitals.

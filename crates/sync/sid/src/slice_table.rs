@@ -142,7 +142,7 @@ impl SliceTable {
         }
         let first_line = SliceTableError::Line { line: 1 };
         let text = std::str::from_utf8(text).map_err(|_| first_line)?;
-        if text.lines().next() != Some(HEADER) {
+        if text.split('\n').next() != Some(HEADER) {
             return Err(SliceTableError::Header);
         }
         let last = text.lines().count();
@@ -155,7 +155,7 @@ impl SliceTable {
         if checksum != format!("{:08x}", murmur3_32(summed.as_bytes(), 0)) {
             return Err(SliceTableError::Checksum);
         }
-        let mut lines = body.lines().zip(1..).skip(1);
+        let mut lines = body.split('\n').zip(1..).skip(1);
         let (range, line) = lines.next().ok_or(cut)?;
         let range = parse_range(range).ok_or(SliceTableError::Line { line })?;
         let claims = lines.map(|(text, line)| {
@@ -295,6 +295,17 @@ mod tests {
         assert_eq!((lines.len(), SliceTable::parse(text.as_bytes())), (6, Ok(table)));
     }
 
+    /// The example of docs/internals/id-mapping.md.
+    #[test]
+    fn table_of_documentation_is_read() {
+        let page = include_str!("../../../../docs/internals/id-mapping.md");
+        let (_, behind) = page.split_once("\n```text show: file format\n").expect("an example");
+        let (text, _) = behind.split_once("```").expect("an end");
+        let table = SliceTable::parse(text.as_bytes()).expect("a table");
+        let mapper = open_mapper(IdRange::default(), domain(None), &[], Some(&table));
+        assert_eq!(mapper.map(|mapper| SliceTable::of(&mapper).to_text()), Ok(text.to_owned()));
+    }
+
     #[test]
     fn table_damaged_is_refused() {
         let text = SliceTable::of(&used_mapper()).to_text();
@@ -305,6 +316,8 @@ mod tests {
             assert!(SliceTable::parse(&text.as_bytes()[..place]).is_err(), "{place}");
         }
         assert_eq!(SliceTable::parse(b""), Err(SliceTableError::Header));
+        let crlf = text.replace('\n', "\r\n");
+        assert_eq!(SliceTable::parse(crlf.as_bytes()), Err(SliceTableError::Header));
         let long = vec![b'x'; TABLE_BYTES_MAX + 1];
         assert_eq!(SliceTable::parse(&long), Err(SliceTableError::TooLarge));
     }
