@@ -329,9 +329,11 @@ pub enum DomainCommand {
     /// gid, gecos, home, shell, groups and members. SSSD has only entries that programs asked for, unless it
     /// enumerates: entries that only Roster has are counted. Expired entries are counted and not compared.
     /// Groups of a user are compared if SSSD has looked them up. The settings of sssd.conf for homes, shells
-    /// and hidden names apply to the cache. If SSSD computes ids from SIDs, the command first prints the
-    /// id_slice of the domain, also without a snapshot. The command changes nothing and needs no daemon.
-    /// Run it as root.
+    /// and hidden names apply to the cache. The command changes nothing and needs no daemon. Run it as
+    /// root.
+    ///
+    /// If SSSD computes ids from SIDs, the command first prints the id_slice of the domain, also without a
+    /// snapshot.
     #[command(after_long_help = help_text::after_help("domain compare-ids"))]
     CompareIds(CompareIdsArgs),
 }

@@ -205,13 +205,16 @@ fn is_own_slice(slice: &CachedSlice, sssd_domain: &str) -> bool {
 
 /// Proposes the keys with which Roster gives the ids of SSSD. Empty if SSSD has no ids from SIDs.
 fn slices_text(name: &str, sssd_domain: &str, slices: &[CachedSlice]) -> String {
+    // A name with a dot is quoted in the header of a table.
+    let table =
+        if name.contains('.') { format!("domain.\"{name}\"") } else { format!("domain.{name}") };
     let mut text = String::new();
     for slice in slices {
         let CachedSlice { domain, sid, slice: number } = slice;
         let (domain, sid) = (printable(domain), printable(sid));
         text += &match is_own_slice(slice, sssd_domain) {
             true => format!(
-                "SSSD gave slice {number} to {sid}: write id_slice = {number} in [domain.{name}]\n"
+                "SSSD gave slice {number} to {sid}: write id_slice = {number} in [{table}]\n"
             ),
             false => format!("SSSD gave slice {number} to {sid}, the trusted domain {domain}\n"),
         };
@@ -379,6 +382,8 @@ mod tests {
              SSSD gave slice 17 to S-1-5-21-4-5-6, the trusted domain lab\n\n"
         );
         assert_eq!(slices_text("corp", "corp", &[]), "");
+        let quoted = slices_text("corp.test", "corp", &slices);
+        assert!(quoted.contains(" in [domain.\"corp.test\"]\n"), "{quoted}");
     }
 
     #[test]
