@@ -316,7 +316,7 @@ mod tests {
             fs::create_dir_all(&directory).unwrap();
             let domain = DomainSlice { sid: sid.parse().unwrap(), slice: Some(slice) };
             let mapper = open_mapper(IdRange::default(), domain, &[], None).unwrap();
-            slice_table_file::write(&directory, &SliceTable::of(&mapper)).unwrap();
+            slice_table_file::write(&directory, &SliceTable::from(&mapper)).unwrap();
         };
         assert!(stored_slice_errors(&parsed, state.path()).is_empty());
         store("ad.test", "S-1-5-21-1-2-3", 5);

@@ -100,13 +100,14 @@ fn slice_line(claim: SliceClaim) -> String {
     format!("slice {} {} {}", claim.slice, claim.domain, claim.first_rid)
 }
 
-impl SliceTable {
-    /// Returns the slices that a mapper uses now.
-    #[must_use]
-    pub fn of(mapper: &IdMapper) -> Self {
+/// Makes the table of the slices that a mapper uses now.
+impl From<&IdMapper> for SliceTable {
+    fn from(mapper: &IdMapper) -> Self {
         Self { range: mapper.range(), claims: mapper.claims() }
     }
+}
 
+impl SliceTable {
     /// Returns the range of ids.
     #[must_use]
     pub fn range(&self) -> IdRange {
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn table_text_round_trips() {
-        let table = SliceTable::of(&used_mapper());
+        let table = SliceTable::from(&used_mapper());
         let text = table.to_text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -303,12 +304,12 @@ mod tests {
         let (text, _) = behind.split_once("```").expect("an end");
         let table = SliceTable::parse(text.as_bytes()).expect("a table");
         let mapper = open_mapper(IdRange::default(), domain(None), &[], Some(&table));
-        assert_eq!(mapper.map(|mapper| SliceTable::of(&mapper).to_text()), Ok(text.to_owned()));
+        assert_eq!(mapper.map(|mapper| SliceTable::from(&mapper).to_text()), Ok(text.to_owned()));
     }
 
     #[test]
     fn table_damaged_is_refused() {
-        let text = SliceTable::of(&used_mapper()).to_text();
+        let text = SliceTable::from(&used_mapper()).to_text();
         for place in 0..text.len() {
             let mut damaged = text.clone().into_bytes();
             damaged[place] ^= 1;
@@ -325,7 +326,7 @@ mod tests {
     #[test]
     fn table_restart_gives_equal_ids() {
         let mut before = used_mapper();
-        let table = SliceTable::of(&before);
+        let table = SliceTable::from(&before);
         let mut after =
             open_mapper(table.range(), domain(None), &[], Some(&table)).expect("a mapper");
         assert_eq!(after.claims(), table.claims());
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn table_slice_outlives_its_key() {
         let named = open_mapper(IdRange::default(), domain(Some(7)), &[], None).expect("a mapper");
-        let table = SliceTable::of(&named);
+        let table = SliceTable::from(&named);
         let after = open_mapper(table.range(), domain(None), &[], Some(&table)).expect("a mapper");
         assert_eq!(after.claims(), table.claims());
         assert_eq!(after.claims()[0].slice, 7);
@@ -346,12 +347,12 @@ mod tests {
 
     #[test]
     fn table_with_a_shared_slice_is_found() {
-        let table = SliceTable::of(&used_mapper());
+        let table = SliceTable::from(&used_mapper());
         let other = |slice| {
             let sid = "S-1-5-21-1-2-3".parse().expect("a SID");
             let domain = DomainSlice { sid, slice: Some(slice) };
             let mapper = open_mapper(IdRange::default(), domain, &[], None).expect("a mapper");
-            SliceTable::of(&mapper)
+            SliceTable::from(&mapper)
         };
         assert_eq!(table.shared_slices(&other(3368)), None);
         let lines = (format!("slice 3369 {D1} 0"), "slice 3369 S-1-5-21-1-2-3 0".to_owned());
@@ -360,7 +361,7 @@ mod tests {
 
     #[test]
     fn table_of_other_configuration_is_refused() {
-        let table = SliceTable::of(&used_mapper());
+        let table = SliceTable::from(&used_mapper());
         let open = |range, domain| open_mapper(range, domain, &[], Some(&table)).map(|_| ());
         let range = IdRange::new(300_000, 2_000_200_000, 200_000).expect("a range");
         let error = open(range, domain(None)).expect_err("another range").to_string();

@@ -120,7 +120,7 @@ mod tests {
         let domain = DomainSlice { sid, slice: None };
         let mut mapper = open_mapper(IdRange::default(), domain, &[], None).expect("a mapper");
         mapper.to_id(&sid.with_rid(rid).expect("a SID")).expect("an id");
-        SliceTable::of(&mapper)
+        SliceTable::from(&mapper)
     }
 
     #[test]
