@@ -5,7 +5,7 @@
 use crate::artifacts::{krb5_program, roster_program, rosterd_program};
 use crate::corpus::Corpus;
 use crate::old_names;
-use crate::servers::{DirectoryServer, READER_PASSWORD, ServerProcess};
+use crate::servers::{DirectoryServer, READER_PASSWORD, Samba, ServerProcess};
 use crate::test_host::{
     ProgramOutput, RECOMMENDED_NSSWITCH, ROSTER_NSSWITCH, TestHost, find_tool, plain_environment,
     run,
@@ -84,6 +84,22 @@ impl DomainTable {
             .with("bind_password_file", &format!("{password:?}"))
     }
 
+    /// A domain that mirrors a Samba AD DC, by an account of it.
+    #[must_use]
+    pub fn active_directory(name: &str, samba: &Samba, bind_dn: &str) -> Self {
+        let password = samba.path("reader.password");
+        fs::write(&password, Samba::PASSWORD).expect("write the reader's password");
+        fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("chmod");
+        let domain = Self { name: name.to_owned(), keys: Vec::new() };
+        domain
+            .with("provider", "\"ldap\"")
+            .with("uris", "[\"ldap://127.0.0.1\"]")
+            .with("base", &format!("{:?}", Samba::BASE))
+            .with("schema", "\"ad\"")
+            .with("bind_dn", &format!("{bind_dn:?}"))
+            .with("bind_password_file", &format!("{password:?}"))
+    }
+
     /// A domain out of text files.
     #[must_use]
     pub fn files(name: &str, passwd: &Path, group: &Path) -> Self {
@@ -143,6 +159,8 @@ pub struct Rosterd {
     tables: String,
     /// A command that executes the daemon, see [`Rosterd::set_start_script`].
     wrapper: Vec<String>,
+    /// A command that executes the daemon in another network.
+    network: Vec<String>,
     /// See [`Rosterd::installed`].
     installed: bool,
     // Removed last.
@@ -178,6 +196,7 @@ impl Rosterd {
             domains: domains.to_vec(),
             tables: String::new(),
             wrapper: Vec::new(),
+            network: Vec::new(),
             installed: false,
             host,
         };
@@ -232,13 +251,17 @@ impl Rosterd {
             let mut command = self.host.command("sh");
             command.args(["-ec", INSTALLED_SCRIPT, "installed"]);
             command.arg(rosterd_program()).arg(roster_program()).arg(self.config());
-            command.arg(self.host.path("pam.d")).arg(krb5_program()).args(&self.wrapper);
+            command
+                .arg(self.host.path("pam.d"))
+                .arg(krb5_program())
+                .args(&self.wrapper)
+                .args(&self.network);
             self.process = Some(ServerProcess::start(&mut command, &self.host.path("rosterd.log")));
             self.wait_for_mounts();
             return;
         }
-        let mut words =
-            self.wrapper.iter().map(AsRef::as_ref).chain([rosterd_program().as_os_str()]);
+        let words = self.wrapper.iter().chain(&self.network).map(AsRef::as_ref);
+        let mut words = words.chain([rosterd_program().as_os_str()]);
         let mut command = Command::new(words.next().expect("the daemon at least"));
         command.args(words).arg("--config").arg(self.config());
         command.arg("--state-dir").arg(self.host.state_dir());
@@ -268,6 +291,11 @@ impl Rosterd {
     pub fn set_launcher(&mut self, program: &Path) {
         assert!(self.installed, "a start script does that for other daemons");
         self.wrapper = vec![program.to_str().expect("a plain path").to_owned()];
+    }
+
+    /// From the next launch on, the daemon is in the network of this server.
+    pub fn set_network(&mut self, samba: &Samba) {
+        self.network = samba.network_command().into();
     }
 
     /// Replaces the domains of the configuration without a reload.
