@@ -57,7 +57,7 @@ fn read(response: &LdapResponse<'_>) {
                 let _ = attribute.1.flatten().map(entry_id).count();
             }
             for (mapping, ldap) in MAPPINGS.iter() {
-                for search in mirror_searches(ldap, mapping.facts()).unwrap() {
+                for search in mirror_searches(ldap, mapping).unwrap() {
                     let _ = search.classify(&entry, mapping);
                 }
                 if let Ok(Ok(user)) = mapping.user(&entry) {

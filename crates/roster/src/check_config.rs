@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn check_config_other_slices_stored_fails() {
         let text = "[host]\ndomains = ['ad.test', 'b']\n\
-            [domain.'ad.test']\nprovider = 'ldap'\nuris = ['ldaps://x']\nbase = 'dc=x'\nid_mapping = 'sid'\nid_slice = 5\n\
-            [domain.b]\nprovider = 'ldap'\nuris = ['ldaps://y']\nbase = 'dc=y'\nid_mapping = 'sid'\nid_slice = 6\n";
+            [domain.'ad.test']\nprovider = 'ldap'\nuris = ['ldaps://x']\nbase = 'dc=x'\nschema = 'ad'\nid_mapping = 'sid'\nid_slice = 5\n\
+            [domain.b]\nprovider = 'ldap'\nuris = ['ldaps://y']\nbase = 'dc=y'\nschema = 'ad'\nid_mapping = 'sid'\nid_slice = 6\n";
         let parsed = roster_config::parse(text).unwrap();
         let state = tempfile::tempdir().unwrap();
         let store = |name: &str, sid: &str, slice| {
@@ -328,7 +328,7 @@ mod tests {
         let [mismatch, shared] = &found[..] else { panic!("{found:?}") };
         let lines =
             "id-slices: stored line \"slice 6 S-1-5-21-1-2-3 0\" disagrees with id_slice = 5";
-        assert!(mismatch.starts_with("roster.toml:8: domain.\"ad.test\".id_slice: "), "{mismatch}");
+        assert!(mismatch.starts_with("roster.toml:9: domain.\"ad.test\".id_slice: "), "{mismatch}");
         assert!(mismatch.contains(lines) && mismatch.contains("RST-1807"), "{mismatch}");
         assert!(shared.contains("line \"slice 6 S-1-5-21-1-2-3 0\" of domain ad.test"), "{shared}");
     }

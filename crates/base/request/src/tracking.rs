@@ -15,6 +15,8 @@ pub enum TrackingMethod {
     PersistentSearch,
     /// Regular searches for changed entries.
     Polling,
+    /// Regular searches for entries with a new update sequence number of Active Directory.
+    UpdateNumbers,
     /// Regular searches that read everything again.
     PollingEverything,
     /// Notifications about files.
@@ -25,11 +27,12 @@ pub enum TrackingMethod {
 
 impl TrackingMethod {
     /// All methods.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Syncrepl,
         Self::SyncreplWithoutResume,
         Self::PersistentSearch,
         Self::Polling,
+        Self::UpdateNumbers,
         Self::PollingEverything,
         Self::Inotify,
         Self::OnDemand,
@@ -43,6 +46,7 @@ impl TrackingMethod {
             Self::SyncreplWithoutResume => "syncrepl, never resumed",
             Self::PersistentSearch => "persistent search",
             Self::Polling => "polling",
+            Self::UpdateNumbers => "polling of update sequence numbers",
             Self::PollingEverything => "polling, everything each time",
             Self::Inotify => "inotify",
             Self::OnDemand => "on demand",

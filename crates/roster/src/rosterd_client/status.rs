@@ -319,6 +319,7 @@ pub fn domain_json(
                 "groups": status.groups,
                 "mixed_groups": status.mixed_groups,
                 "nested_groups": status.nested_groups,
+                "foreign_members": status.foreign_members,
                 "parse_errors": status.rejected,
                 "referrals": status.referrals,
                 "site": non_empty(&status.site),

@@ -644,6 +644,7 @@ mod tests {
             ),
             (TrackingMethod::SyncreplWithoutResume, &[&status::CONNECTIONS_READ_EVERYTHING]),
             (TrackingMethod::Syncrepl, &[]),
+            (TrackingMethod::UpdateNumbers, &[]),
             (TrackingMethod::Inotify, &[]),
         ] {
             let mut report = report();

@@ -15,7 +15,9 @@ pub use locals::{IdRanges, LocalFiles, Locals, read_shells};
 pub use name_set::NameSet;
 pub use reserved::{OverriddenFields, ReservedIdentities};
 
-use roster_config::{AdmissionExceptions, DomainConfig, HostConfig, ServingConfig, USERS_GID};
+use roster_config::{
+    AdmissionExceptions, DomainConfig, HostConfig, NameConfig, ServingConfig, USERS_GID,
+};
 use roster_messages::{Message, table::directory};
 use roster_passwd_format::{Group, User};
 use std::borrow::Cow;
@@ -713,8 +715,10 @@ impl Rules {
     /// Checks that no program misinterprets the name, and that it gives no local rights.
     fn name(&self, name: &[u8]) -> Result<(), Refusal> {
         let AdmissionExceptions { names, name_characters, .. } = &self.exceptions;
-        check_name(name, name_characters.as_bytes(), self.names.config().numeric)
-            .map_err(Refusal::Name)?;
+        let NameConfig { numeric, spaces, .. } = *self.names.config();
+        let space = if spaces { " " } else { "" };
+        let characters = [name_characters.as_bytes(), space.as_bytes()].concat();
+        check_name(name, &characters, numeric).map_err(Refusal::Name)?;
         // A program finds the entry by the folded name as well.
         let found_by = self.names.comparable(name);
         if *found_by == *b"root" {
@@ -890,7 +894,7 @@ fn has_control_characters(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_config::{AllowedShells, NameCase, NameConfig, ShellRules};
+    use roster_config::{AllowedShells, NameCase, ShellRules};
 
     #[test]
     fn privileged_names_are_in_order() {
@@ -1033,6 +1037,18 @@ mod tests {
         let locals = Locals::default();
         assert_eq!(refused(&rules, b"alice@Lab", &locals), Some(&directory::NAME_OF_OTHER_DOMAIN));
         assert_eq!(refused(&rules, b"alice@example.com", &locals), None);
+    }
+
+    #[test]
+    fn admission_spaces_within_names_need_permission() {
+        let locals = Locals::default();
+        for (spaces, allowed) in [(false, Some(&directory::NAME_CHARACTERS)), (true, None)] {
+            let rules = with_names(&NameConfig { spaces, ..NameConfig::default() });
+            assert_eq!(refused(&rules, b"domain users", &locals), allowed);
+            for name in [&b" users"[..], b"users ", b"a;b", b"a\tb"] {
+                assert!(refused(&rules, name, &locals).is_some(), "{name:?}");
+            }
+        }
     }
 
     /// A rule for `alice` of the domain means `alice@corp` as well, and programs find `alice` by that name.

@@ -11,6 +11,8 @@ use roster_domain_cache::{
 use roster_messages::{CodedError, log, table::directory};
 use roster_provider::reason::Reason;
 #[cfg(feature = "ldap")]
+use roster_provider_ldap::schema::AttributeMapping;
+#[cfg(feature = "ldap")]
 use roster_provider_ldap::search::mirror_searches;
 use roster_role::Shutdown;
 use std::path::PathBuf;
@@ -116,7 +118,8 @@ impl CacheWriter {
             ProviderConfig::Ldap(ldap) => format!("ldap {}", bases_text(ldap)),
             #[cfg(feature = "ldap")]
             ProviderConfig::Ldap(ldap) => {
-                let searches = mirror_searches(ldap, &[]).map_or(0, |searches| searches.len());
+                let searches = mirror_searches(ldap, &AttributeMapping::new(domain, ldap));
+                let searches = searches.map_or(0, |searches| searches.len());
                 format!("ldap {} searches {searches}", bases_text(ldap))
             }
         };

@@ -257,6 +257,7 @@ impl<P: Provider + 'static> BackendObject<P> {
             site: site.unwrap_or_default(),
             found_servers: near,
             distant_servers: distant,
+            foreign_members: self.provider.foreign_members(),
             ..self.engine.status()
         }
     }

@@ -175,7 +175,7 @@ async fn run(
     let BackendHelpers { logins: helper, binds } = helpers;
     let domain = &context.config.domain;
     let folder = context.state_dir.join(DOMAIN_CACHE_DIR).join(&domain.name);
-    let cache = CacheWriter::new(folder, domain);
+    let cache = CacheWriter::new(folder.clone(), domain);
     let found = tokio::select! {
         found = cache.open() => found.context("cannot open the domain's cache")?,
         () = context.shutdown.wait() => {
@@ -218,7 +218,8 @@ async fn run(
             // The processes stay children until this one ends.
             let (binds, _children) = bind_helper(binds);
             let provider = LdapProvider::new(domain, secrets, sink, binds.clone());
-            let provider = Arc::new(provider.map_err(|error| setup_failed(domain, error))?);
+            let provider = provider.map_err(|error| setup_failed(domain, error))?;
+            let provider = Arc::new(provider.with_state_directory(&folder));
             let authority = domain_authenticator(domain, helper, || {
                 let binds = BindAuthenticator::new(domain, secrets, Arc::clone(&provider));
                 Ok(DomainAuthenticator::Ldap(binds.map_err(|error| setup_failed(domain, error))?))

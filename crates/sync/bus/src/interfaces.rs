@@ -340,6 +340,8 @@ pub struct DomainStatus {
     pub mixed_groups: u64,
     /// Groups without gid, which only nest. They are not among `groups`.
     pub nested_groups: u64,
+    /// Members of groups that belong to other domains of Active Directory. They are not resolved.
+    pub foreign_members: u64,
     /// Entries that cannot be parsed, see `Backend::rejected`.
     pub rejected: u64,
     /// Servers to which the directory refers. They are not asked.

@@ -5,17 +5,17 @@
 
 use crate::access::{self, ListNames};
 use crate::id_mapping;
-use crate::keys::{self, ConfigKey, ConfigTable, Key};
+use crate::keys::{self, ConfigKey, ConfigTable, Key, KeyDefault};
 use crate::overrides;
 use crate::toml_section::{self, LoadReport, TomlSection, domain_path};
 use crate::value_syntax;
 use crate::{
     AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, ClientCertificateFiles,
-    ControllerDiscovery, DomainConfig, DomainMode, FilesConfig, GssapiConfig, HomeShellOverrides,
-    HostConfig, KdcValidation, Krb5Config, LdapConfig, LdapServer, MemberAttribute, MemberValues,
-    NameCase, NameConfig, OfflineConfig, OverridesConfig, PasswordChangeConfig, PasswordOperation,
-    PrivateGroups, ProviderConfig, SearchBase, SearchConfig, SecretFile, ServingConfig, ShellRules,
-    WhenAway,
+    ControllerDiscovery, DirectorySchema, DomainConfig, DomainMode, FilesConfig, GssapiConfig,
+    HomeShellOverrides, HostConfig, KdcValidation, Krb5Config, LdapConfig, LdapServer,
+    MemberAttribute, MemberValues, NameCase, NameConfig, OfflineConfig, OverridesConfig,
+    PasswordChangeConfig, PasswordOperation, PrivateGroups, ProviderConfig, SearchBase,
+    SearchConfig, SecretFile, ServingConfig, ShellRules, WhenAway,
 };
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
@@ -41,15 +41,17 @@ pub(crate) fn domain<'d>(
     let binds_by_key = provider == "ldap" && section.has_text(&keys::LDAP_BIND, "gssapi");
     let (auth, gssapi) = auth(&mut section, &provider, binds_by_key);
     let binds = BindContext { as_users: auth.method == AuthMethod::Ldap, gssapi };
-    let overrides = home_and_shell(&mut section);
+    let schema = DirectorySchema::of(&section);
+    schema.check_domain(&mut section);
+    let overrides = home_and_shell(&mut section, schema);
     let mut domain = DomainConfig {
         name: name.to_owned(),
         min_id,
         max_id,
-        names: names(&mut section, mode),
+        names: names(&mut section, mode, schema),
         mode,
         private_groups: private_groups(&mut section),
-        serving: serving(&mut section, &overrides),
+        serving: serving(&mut section, &overrides, schema),
         overrides,
         local_overrides: OverridesConfig::default(),
         mass_deletion: section.value(&keys::DOMAIN_MASS_DELETION),
@@ -77,8 +79,12 @@ pub(crate) fn domain<'d>(
     domain
 }
 
-fn names(section: &mut TomlSection<'_, '_, '_, '_>, mode: DomainMode) -> NameConfig {
-    let case: String = section.value(&keys::DOMAIN_CASE);
+fn names(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    mode: DomainMode,
+    schema: DirectorySchema,
+) -> NameConfig {
+    let case = section.value_or(&keys::DOMAIN_CASE, schema.case().to_owned());
     let numeric = section.value(&keys::DOMAIN_NUMERIC_NAMES);
     if numeric && mode == DomainMode::OnDemand {
         let text = "requires mode = \"replicate\": ids that no program asked for are unknown";
@@ -96,6 +102,7 @@ fn names(section: &mut TomlSection<'_, '_, '_, '_>, mode: DomainMode) -> NameCon
         short_name: short_name.unwrap_or_default(),
         qualified: section.value(&keys::DOMAIN_QUALIFIED_NAMES),
         numeric,
+        spaces: schema.is_active_directory(),
     }
 }
 
@@ -344,12 +351,19 @@ pub(crate) fn check_ids(
     }
 }
 
-fn home_and_shell(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrides {
+fn home_and_shell(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    schema: DirectorySchema,
+) -> HomeShellOverrides {
+    let has_home = section.has(&keys::DOMAIN_HOME) || section.has(&keys::DOMAIN_ALLOW_EMPTY_HOME);
+    let home = schema.fallback_home().filter(|_| !has_home);
+    let has_shell = section.has(&keys::DOMAIN_SHELL);
+    let shell = schema.fallback_shell().filter(|_| !has_shell);
     let overrides = HomeShellOverrides {
         home: section.optional_value(&keys::DOMAIN_HOME),
-        fallback_home: section.optional_value(&keys::DOMAIN_FALLBACK_HOME),
+        fallback_home: fallback(section, &keys::DOMAIN_FALLBACK_HOME, home),
         shell: section.optional_value(&keys::DOMAIN_SHELL),
-        fallback_shell: section.optional_value(&keys::DOMAIN_FALLBACK_SHELL),
+        fallback_shell: fallback(section, &keys::DOMAIN_FALLBACK_SHELL, shell),
     };
     for (always, fallback) in [
         (&keys::DOMAIN_HOME, &keys::DOMAIN_FALLBACK_HOME),
@@ -363,9 +377,28 @@ fn home_and_shell(section: &mut TomlSection<'_, '_, '_, '_>) -> HomeShellOverrid
     overrides
 }
 
+/// Reads a template, with the default of the schema.
+fn fallback(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    key: &'static Key<String>,
+    of_schema: Option<String>,
+) -> Option<String> {
+    if section.has(key) {
+        return section.optional_value(key);
+    }
+    match of_schema {
+        Some(template) => Some(section.value_or(key, template)),
+        None => {
+            section.note_unset(key);
+            None
+        }
+    }
+}
+
 fn serving(
     section: &mut TomlSection<'_, '_, '_, '_>,
     overrides: &HomeShellOverrides,
+    schema: DirectorySchema,
 ) -> ServingConfig {
     let empty_homes = section.value(&keys::DOMAIN_ALLOW_EMPTY_HOME);
     let has_home = match (&overrides.home, &overrides.fallback_home) {
@@ -381,6 +414,7 @@ fn serving(
     ServingConfig {
         enumerate: section.value_or(&keys::DOMAIN_ENUMERATE, true),
         empty_homes,
+        nests_primary_groups: schema.is_active_directory(),
         shells: shells(section),
     }
 }
@@ -516,14 +550,16 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapCo
     let (servers, discover) = servers(section);
     let controllers = controllers(section);
     let bases: Vec<SearchBase> = section.value(&keys::LDAP_BASE);
-    let member_attributes = member_attributes(section);
-    let id_mapping = id_mapping::id_mapping(section);
-    let mut search = |base_key: &Key<Vec<SearchBase>>, filter_key: &Key<String>| SearchConfig {
-        bases: section.value_or(base_key, bases.clone()),
-        filter: section.value(filter_key),
-    };
-    let users = search(&keys::LDAP_USER_BASE, &keys::LDAP_USER_FILTER);
-    let groups = search(&keys::LDAP_GROUP_BASE, &keys::LDAP_GROUP_FILTER);
+    let schema = DirectorySchema::of(section);
+    let member_attributes = member_attributes(section, schema);
+    let id_mapping = id_mapping::id_mapping(section, schema);
+    let mut search =
+        |base_key: &Key<Vec<SearchBase>>, filter_key: &Key<String>, filter: String| SearchConfig {
+            bases: section.value_or(base_key, bases.clone()),
+            filter: section.value_or(filter_key, filter),
+        };
+    let users = search(&keys::LDAP_USER_BASE, &keys::LDAP_USER_FILTER, schema.user_filter());
+    let groups = search(&keys::LDAP_GROUP_BASE, &keys::LDAP_GROUP_FILTER, schema.group_filter());
     let start_tls: bool = section.value(&keys::LDAP_START_TLS);
     let client_certificate = client_certificate(section);
     let network = BindNetwork {
@@ -556,22 +592,25 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapCo
         section.error(&keys::LDAP_BIND_PASSWORD_FILE, error);
     }
     LdapConfig {
+        schema,
+        member_range: section.value(&keys::LDAP_MEMBER_RANGE),
         page_size: section.value(&keys::LDAP_PAGE_SIZE),
         connect_timeout: section.value(&keys::LDAP_CONNECT_TIMEOUT),
         search_timeout: section.value(&keys::LDAP_SEARCH_TIMEOUT),
-        poll: section.value(&keys::LDAP_POLL),
-        sweep: section.value(&keys::LDAP_SWEEP),
+        poll: section.value_or(&keys::LDAP_POLL, schema.poll_interval()),
+        sweep: section.value_or(&keys::LDAP_SWEEP, schema.reconcile_interval()),
         full_refresh: section.value(&keys::LDAP_FULL_REFRESH),
         fail_back: section.value(&keys::LDAP_FAIL_BACK),
         message_bytes_max: section.value(&keys::LDAP_MESSAGE_BYTES_MAX),
-        attributes: attributes(section),
+        attributes: attributes(section, schema),
         servers,
         discover,
         controllers,
         bases,
         users,
         groups,
-        nested_group_filter: section.value(&keys::LDAP_NESTED_GROUP_FILTER),
+        nested_group_filter: section
+            .value_or(&keys::LDAP_NESTED_GROUP_FILTER, schema.nested_group_filter()),
         member_attributes,
         id_mapping,
         bind,
@@ -895,15 +934,18 @@ fn transport(
 }
 
 /// Reads the member attributes. The common ones imply how they name members, independent of the schema.
-fn member_attributes(section: &mut TomlSection<'_, '_, '_, '_>) -> Vec<MemberAttribute> {
-    let schema: String = section.value(&keys::LDAP_SCHEMA);
-    let names: Vec<String> = section.value(&keys::LDAP_MEMBER_ATTRIBUTES);
+fn member_attributes(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    schema: DirectorySchema,
+) -> Vec<MemberAttribute> {
+    let form: String = section.value(&keys::LDAP_SCHEMA);
+    let names = section.value_or(&keys::LDAP_MEMBER_ATTRIBUTES, schema.member_attributes());
     if section.is_empty_list(&keys::LDAP_MEMBER_ATTRIBUTES) {
         let text = "the list is empty, so no group would have members";
         let error = CodedError::new(&codes::MEMBER_ATTRIBUTES_EMPTY, text);
         section.error(&keys::LDAP_MEMBER_ATTRIBUTES, error);
     }
-    let others = if schema == "rfc2307bis" { MemberValues::Dns } else { MemberValues::Names };
+    let others = if form == "rfc2307" { MemberValues::Names } else { MemberValues::Dns };
     let mut attributes: Vec<MemberAttribute> = Vec::new();
     for name in names.iter().map(|name| name.to_ascii_lowercase()) {
         let values = match name.as_str() {
@@ -919,11 +961,18 @@ fn member_attributes(section: &mut TomlSection<'_, '_, '_, '_>) -> Vec<MemberAtt
     attributes
 }
 
-fn attributes(section: &mut TomlSection<'_, '_, '_, '_>) -> AttributeNames {
+fn attributes(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    schema: DirectorySchema,
+) -> AttributeNames {
     let path = section.key_path("attributes");
     let found = section.subtable("attributes");
     let mut section = TomlSection::new(section.report, ConfigTable::Attributes, &path, found);
-    let mut name = |key: &Key<String>| section.value(key).to_ascii_lowercase();
+    schema.check_attributes(&mut section);
+    let mut name = |key: &Key<String>| match key.default {
+        KeyDefault::Follows(_) => section.value_or(key, schema.attribute(key)).to_ascii_lowercase(),
+        _ => section.value(key).to_ascii_lowercase(),
+    };
     let mut names = AttributeNames {
         user_name: name(&keys::ATTRIBUTE_USER_NAME),
         user_uid: name(&keys::ATTRIBUTE_USER_UID),

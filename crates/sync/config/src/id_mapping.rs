@@ -3,7 +3,7 @@
 
 use crate::keys::{self, ConfigTable, Key};
 use crate::toml_section::{self, LoadReport, TomlSection, domain_path};
-use crate::{DomainConfig, ProviderConfig};
+use crate::{DirectorySchema, DomainConfig, ProviderConfig};
 use roster_messages::CodedError;
 use roster_messages::table::config as codes;
 use roster_sid::{IdRange, IdRangeError};
@@ -76,8 +76,17 @@ const SID_KEYS: [&Key<u32>; 4] =
     [&keys::LDAP_ID_MIN, &keys::LDAP_ID_MAX, &keys::LDAP_ID_RANGE, &keys::LDAP_ID_SLICE];
 
 /// Reads the keys of a domain.
-pub(crate) fn id_mapping(section: &mut TomlSection<'_, '_, '_, '_>) -> IdMapping {
-    let mapping: String = section.value(&keys::LDAP_ID_MAPPING);
+pub(crate) fn id_mapping(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    schema: DirectorySchema,
+) -> IdMapping {
+    let of_schema = if schema.maps_sids() { "sid" } else { "posix" };
+    let mapping = section.value_or(&keys::LDAP_ID_MAPPING, of_schema.to_owned());
+    if mapping == "sid" && !schema.is_active_directory() {
+        let text = "id_mapping = \"sid\" requires schema = \"ad\"";
+        let error = CodedError::new(&codes::ID_MAPPING_WITHOUT_AD, text);
+        section.error(&keys::LDAP_ID_MAPPING, error);
+    }
     let sid = SidMapping {
         min: section.value(&keys::LDAP_ID_MIN),
         max: section.value(&keys::LDAP_ID_MAX),

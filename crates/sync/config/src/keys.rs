@@ -601,7 +601,7 @@ declare_keys! {
         ValueKind::Characters,
         KeyDefault::Value("\"\""),
         "Further ASCII characters in names, such as \" \". Always allowed: letters, digits, ., _, -, @, +, a final $, \
-         and characters beyond ASCII. Never allowed, not even with this key: control and invisible characters, \
+         characters beyond ASCII, and with schema = \"ad\" spaces. Never allowed, not even with this key: control and invisible characters, \
          colon, comma and slash, a space at the start or the end, and -, + or ~ at the start. The names root, . and .. \
          are rejected too. Names of digits need numeric_names.",
     );
@@ -653,7 +653,7 @@ declare_keys! {
         ConfigTable::Domain,
         "case",
         ValueKind::Choice { noun: "treatment of case", of: &["sensitive", "insensitive", "preserving"] },
-        KeyDefault::Value("\"sensitive\""),
+        KeyDefault::Follows("\"sensitive\"; with schema = \"ad\" \"insensitive\""),
         "Case of names. With sensitive, names that differ by case are different. With insensitive, names are served in \
          lower case, and any spelling finds them. With preserving, names are served as the directory spells them, and \
          any spelling finds them. If two names differ by case only, rosterd serves the second one with its domain, or \
@@ -710,8 +710,8 @@ declare_keys! {
         ConfigTable::Domain,
         "fallback_home",
         ValueKind::Template { letters: "uUdfl" },
-        KeyDefault::Absent,
-        "Home directory of users without one. Without this key rosterd rejects such users, unless \
+        KeyDefault::Follows("with schema = \"ad\" \"/home/%d/%u\""),
+        "Home directory of users without one. Without a value rosterd rejects such users, unless \
          allow_empty_home = true.",
     );
     DOMAIN_ALLOW_EMPTY_HOME: bool = table_key(
@@ -733,8 +733,8 @@ declare_keys! {
         ConfigTable::Domain,
         "fallback_shell",
         ValueKind::Template { letters: "uUd" },
-        KeyDefault::Absent,
-        "Shell of users without one. Without this key the field is empty, which programs read as /bin/sh.",
+        KeyDefault::Follows("with schema = \"ad\" \"/bin/bash\""),
+        "Shell of users without one. Without a value the field is empty, which programs read as /bin/sh.",
     );
     DOMAIN_ALLOWED_SHELLS: AllowedShells = table_key(
         ConfigTable::Domain,
@@ -1023,24 +1023,31 @@ declare_keys! {
     );
     LDAP_SCHEMA: String = ldap_key(
         "schema",
-        ValueKind::Choice { noun: "schema", of: &["rfc2307", "rfc2307bis"] },
+        ValueKind::Choice { noun: "schema", of: &["rfc2307", "rfc2307bis", "ad"] },
         KeyDefault::Value("\"rfc2307\""),
         "Form of members in attributes that neither schema defines: user names (rfc2307) or DNs (rfc2307bis). \
-         memberUid always has names. member and uniqueMember always have DNs.",
+         memberUid always has names. member and uniqueMember always have DNs. ad is Active Directory: it sets the \
+         defaults of filters, attributes, case, homes and intervals, and needs mode = \"replicate\".",
     );
     LDAP_MEMBER_ATTRIBUTES: Vec<String> = ldap_key(
         "member_attributes",
         ValueKind::Attributes,
-        KeyDefault::Value("[\"memberUid\", \"member\", \"uniqueMember\"]"),
+        KeyDefault::Follows("[\"memberUid\", \"member\", \"uniqueMember\"]; with schema = \"ad\" [\"member\"]"),
         "Attributes that list the members of a group. A group has the members of all of them, and of nested groups. A \
-         shorter list also applies to [domain.NAME.access]. Use [\"member\"] with Active Directory.",
+         shorter list also applies to [domain.NAME.access].",
+    );
+    LDAP_MEMBER_RANGE: u32 = ldap_key(
+        "member_range",
+        ValueKind::Integer { min: 10, max: 1_000_000 },
+        KeyDefault::Value("1500"),
+        "Members in one request for a list, with schema = \"ad\". A server may return fewer.",
     );
     LDAP_ID_MAPPING: String = ldap_key(
         "id_mapping",
         ValueKind::Choice { noun: "source of ids", of: &["posix", "sid"] },
-        KeyDefault::Value("\"posix\""),
+        KeyDefault::Follows("\"posix\"; with schema = \"ad\" \"sid\""),
         "Source of uids and gids. posix reads the attributes user_uid, user_gid and group_gid. sid computes them from \
-         objectSid as SSSD does, and needs Active Directory.",
+         objectSid as SSSD does, and needs schema = \"ad\".",
     );
     LDAP_ID_MIN: u32 = ldap_key(
         "id_min",
@@ -1079,7 +1086,7 @@ declare_keys! {
     LDAP_USER_FILTER: String = ldap_key(
         "user_filter",
         ValueKind::Filter,
-        KeyDefault::Value("\"(objectClass=posixAccount)\""),
+        KeyDefault::Follows("\"(objectClass=posixAccount)\"; with schema = \"ad\" user accounts of the domain"),
         "Entries that are users.",
     );
     LDAP_GROUP_BASE: Vec<SearchBase> = ldap_key(
@@ -1091,15 +1098,15 @@ declare_keys! {
     LDAP_GROUP_FILTER: String = ldap_key(
         "group_filter",
         ValueKind::Filter,
-        KeyDefault::Value("\"(objectClass=posixGroup)\""),
+        KeyDefault::Follows("\"(objectClass=posixGroup)\"; with schema = \"ad\" security groups of the domain"),
         "Entries that are groups.",
     );
     LDAP_NESTED_GROUP_FILTER: String = ldap_key(
         "nested_group_filter",
         ValueKind::Filter,
-        KeyDefault::Value(
+        KeyDefault::Follows(
             "\"(|(objectClass=posixGroup)(objectClass=groupOfNames)\
-             (objectClass=groupOfUniqueNames)(objectClass=groupOfMembers))\"",
+             (objectClass=groupOfUniqueNames)(objectClass=groupOfMembers))\"; with schema = \"ad\" security groups",
         ),
         "Groups without gidNumber that only nest. Programs do not see them. Other groups have their members, and \
          access rules may name them. If a group with a gidNumber has the same name, a rule means that one. Every group \
@@ -1214,15 +1221,16 @@ declare_keys! {
     LDAP_POLL: Duration = ldap_key(
         "poll_interval",
         duration_between(SECOND, DAY),
-        KeyDefault::Value("\"30s\""),
+        KeyDefault::Follows("\"30s\"; with schema = \"ad\" \"1s\""),
         "Poll interval for a server without content synchronization and persistent search. Every tenth poll compares \
-         the keys and stamps of all entries, so a removal shows within ten intervals. With any server, also the \
+         the keys and stamps of all entries, so a removal shows within ten intervals. With schema = \"ad\" the \
+         interval varies by a fifth, and reconcile_interval has the comparisons. With any server, also the \
          interval at which unusual containers are checked for renames.",
     );
     LDAP_SWEEP: Duration = ldap_key(
         "reconcile_interval",
         duration_between(SECOND, DAY),
-        KeyDefault::Value("\"15m\""),
+        KeyDefault::Follows("\"15m\"; with schema = \"ad\" \"5m\""),
         "Interval at which a mirror lists the keys of all entries, to find changes that servers do not report. With \
          content synchronization it varies by a fifth. A slow server is asked less often, for at most 1/200 of the \
          time. See docs/reference/directory-servers.md.",
@@ -1248,11 +1256,11 @@ declare_keys! {
         KeyDefault::Value("67108864"),
         "Largest accepted message in bytes. The largest group must fit.",
     );
-    ATTRIBUTE_USER_NAME: String = attribute_key("user_name", KeyDefault::Value("\"uid\""), "Login name.");
-    ATTRIBUTE_USER_UID: String = attribute_key("user_uid", KeyDefault::Value("\"uidNumber\""), "User id.");
+    ATTRIBUTE_USER_NAME: String = attribute_key("user_name", KeyDefault::Follows("\"uid\"; with schema = \"ad\" \"sAMAccountName\""), "Login name.");
+    ATTRIBUTE_USER_UID: String = attribute_key("user_uid", KeyDefault::Follows("\"uidNumber\"; with id_mapping = \"sid\" objectSid"), "User id.");
     ATTRIBUTE_USER_GID: String = attribute_key(
         "user_gid",
-        KeyDefault::Value("\"gidNumber\""),
+        KeyDefault::Follows("\"gidNumber\"; with id_mapping = \"sid\" primaryGroupID"),
         "Id of the primary group.",
     );
     ATTRIBUTE_USER_GECOS: String = attribute_key(
@@ -1260,10 +1268,10 @@ declare_keys! {
         KeyDefault::Value("\"gecos\""),
         "Full name and further text.",
     );
-    ATTRIBUTE_USER_HOME: String = attribute_key("user_home", KeyDefault::Value("\"homeDirectory\""), "Home directory.");
+    ATTRIBUTE_USER_HOME: String = attribute_key("user_home", KeyDefault::Follows("\"homeDirectory\"; with schema = \"ad\" \"unixHomeDirectory\""), "Home directory.");
     ATTRIBUTE_USER_SHELL: String = attribute_key("user_shell", KeyDefault::Value("\"loginShell\""), "Shell.");
-    ATTRIBUTE_GROUP_NAME: String = attribute_key("group_name", KeyDefault::Value("\"cn\""), "Name of a group.");
-    ATTRIBUTE_GROUP_GID: String = attribute_key("group_gid", KeyDefault::Value("\"gidNumber\""), "Group id.");
+    ATTRIBUTE_GROUP_NAME: String = attribute_key("group_name", KeyDefault::Follows("\"cn\"; with schema = \"ad\" \"sAMAccountName\""), "Name of a group.");
+    ATTRIBUTE_GROUP_GID: String = attribute_key("group_gid", KeyDefault::Follows("\"gidNumber\"; with id_mapping = \"sid\" objectSid"), "Group id.");
     ATTRIBUTE_UUID: String = attribute_key(
         "uuid",
         KeyDefault::Follows("entryUUID, nsUniqueId or another that the server has"),

@@ -26,6 +26,7 @@ mod merge;
 mod overrides;
 mod overrides_file;
 mod ownership;
+mod schema_defaults;
 mod search_bases;
 mod secret_files;
 mod serving;
@@ -41,6 +42,7 @@ pub use load::{ParsedConfig, parse, parse_files};
 pub use overrides::{GroupOverride, LocalOverrides, OverridesConfig, UserOverride};
 pub use overrides_file::read_overrides_file;
 pub use ownership::check_ownership;
+pub use schema_defaults::DirectorySchema;
 pub use secret_files::{credentials_directory, host_anchors, trust_anchors};
 pub use serving::{AllowedShells, ETC_SHELLS, ServingConfig, ShellRules};
 
@@ -215,6 +217,8 @@ pub struct NameConfig {
     pub qualified: bool,
     /// Names of digits only are served.
     pub numeric: bool,
+    /// Names with spaces within are served, as Active Directory has them.
+    pub spaces: bool,
 }
 
 /// `case = …`.
@@ -442,6 +446,8 @@ pub struct ControllerDiscovery {
 /// Keys of the `ldap` provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LdapConfig {
+    /// The schema, and the source of ids.
+    pub schema: DirectorySchema,
     /// Servers in order of preference.
     pub servers: Vec<LdapServer>,
     /// Domain with SRV records `_ldap._tcp` for further servers.
@@ -460,6 +466,8 @@ pub struct LdapConfig {
     pub attributes: AttributeNames,
     /// Attributes that list the members of a group.
     pub member_attributes: Vec<MemberAttribute>,
+    /// Members in a request, with Active Directory.
+    pub member_range: u32,
     /// The source of uids and gids.
     pub id_mapping: IdMapping,
     /// The bind method.

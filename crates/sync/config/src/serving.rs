@@ -14,13 +14,20 @@ pub struct ServingConfig {
     pub enumerate: bool,
     /// Users without a home directory are served.
     pub empty_homes: bool,
+    /// The users of a primary group belong to the groups around it, as in Active Directory.
+    pub nests_primary_groups: bool,
     /// The shells that users may have.
     pub shells: ShellRules,
 }
 
 impl Default for ServingConfig {
     fn default() -> Self {
-        Self { enumerate: true, empty_homes: false, shells: ShellRules::default() }
+        Self {
+            enumerate: true,
+            empty_homes: false,
+            nests_primary_groups: false,
+            shells: ShellRules::default(),
+        }
     }
 }
 

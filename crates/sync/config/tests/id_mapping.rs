@@ -7,9 +7,12 @@ const DIRECTORY: &str = "provider = 'ldap'\nuris = ['ldaps://x']\nbase = 'dc=x'\
 
 /// Returns a configuration with the keys of the domains `a` and `b`.
 fn text(a: &str, b: &str) -> String {
-    format!(
-        "[host]\ndomains = ['a', 'b']\n[domain.a]\n{DIRECTORY}{a}\n[domain.b]\n{DIRECTORY}{b}\n"
-    )
+    let directory = |keys: &str| {
+        let schema = if keys.contains("'sid'") { "ad" } else { "rfc2307" };
+        format!("{DIRECTORY}schema = '{schema}'\n{keys}\n")
+    };
+    let (a, b) = (directory(a), directory(b));
+    format!("[host]\ndomains = ['a', 'b']\n[domain.a]\n{a}[domain.b]\n{b}")
 }
 
 fn valid(a: &str, b: &str) -> (Config, Vec<String>) {
@@ -37,7 +40,7 @@ fn ids_defaults_are_those_of_sssd() {
 fn ids_key_without_sids_is_warned() {
     let (_, warnings) = valid("id_slice = 5\nid_min = 5000", SEPARATE);
     let text =
-        "roster.toml:8: warning: domain.a.id_min: has no effect without id_mapping = \"sid\".";
+        "roster.toml:9: warning: domain.a.id_min: has no effect without id_mapping = \"sid\".";
     assert!(warnings.len() == 2 && warnings[1].starts_with(text), "{warnings:?}");
     assert!(warnings.iter().all(|warning| warning.ends_with("[RST-1800]")), "{warnings:?}");
 }
@@ -46,10 +49,10 @@ fn ids_key_without_sids_is_warned() {
 fn ids_range_without_slices_is_error() {
     let found = errors("id_mapping = 'sid'\nid_max = 300_000", SEPARATE);
     let text =
-        "roster.toml:8: domain.a.id_max: ids from 200000 to 300000 hold no slice of 200000 ids.";
+        "roster.toml:9: domain.a.id_max: ids from 200000 to 300000 hold no slice of 200000 ids.";
     assert!(found[0].starts_with(text) && found[0].ends_with("[RST-1801]"), "{found:?}");
     let found = errors("id_mapping = 'sid'\nid_slice = 10_000", SEPARATE);
-    let text = "roster.toml:8: domain.a.id_slice: 10000 is above the last slice, 9999.";
+    let text = "roster.toml:9: domain.a.id_slice: 10000 is above the last slice, 9999.";
     assert!(found[0].starts_with(text) && found[0].ends_with("[RST-1802]"), "{found:?}");
 }
 
@@ -57,12 +60,12 @@ fn ids_range_without_slices_is_error() {
 fn ids_of_two_domains_need_slices() {
     let sid = "id_mapping = 'sid'";
     let found = errors(sid, sid);
-    let text = "roster.toml:8: domain.b.id_slice: this domain has no id_slice, and shares the ids 200000 to \
+    let text = "roster.toml:9: domain.b.id_slice: this domain has no id_slice, and shares the ids 200000 to \
                 2000199999 with domain a (roster.toml:3).";
     assert!(found.len() == 1 && found[0].starts_with(text), "{found:?}");
     let named = "id_mapping = 'sid'\nid_slice = 7";
     let found = errors(sid, named);
-    let text = "roster.toml:12: domain.b.id_mapping: a has no id_slice, and shares the ids";
+    let text = "roster.toml:14: domain.b.id_mapping: a has no id_slice, and shares the ids";
     assert!(found.len() == 1 && found[0].starts_with(text), "{found:?}");
     assert!(found[0].ends_with("[RST-1804]"), "{found:?}");
     // Separate ranges need no slices.
@@ -78,8 +81,8 @@ fn ids_of_two_domains_need_slices() {
 fn ids_of_one_slice_name_both_lines() {
     let named = "id_mapping = 'sid'\nid_slice = 7";
     let found = errors(named, named);
-    let text = "roster.toml:14: domain.b.id_slice: the ids 1600000 to 1799999 are also in the slice of domain a \
-                (roster.toml:8: id_slice = 7, ids 1600000 to 1799999).";
+    let text = "roster.toml:16: domain.b.id_slice: the ids 1600000 to 1799999 are also in the slice of domain a \
+                (roster.toml:9: id_slice = 7, ids 1600000 to 1799999).";
     assert!(found.len() == 1 && found[0].starts_with(text), "{found:?}");
     assert!(found[0].ends_with("[RST-1803]"), "{found:?}");
     // Slices of different sizes.
@@ -102,12 +105,12 @@ fn ids_of_other_slices_are_reserved() {
 #[test]
 fn ids_of_other_limits_are_warned() {
     let (_, warnings) = valid("id_mapping = 'sid'\nid_slice = 7\nmax_id = 1_700_000", SEPARATE);
-    let text = "roster.toml:8: warning: domain.a.id_slice: the ids 1600000 to 1799999 are not all within min_id and \
+    let text = "roster.toml:9: warning: domain.a.id_slice: the ids 1600000 to 1799999 are not all within min_id and \
                 max_id of the domain (1000 to 1700000).";
     assert!(warnings.len() == 1 && warnings[0].starts_with(text), "{warnings:?}");
     assert!(warnings[0].ends_with("[RST-1805]"), "{warnings:?}");
     let (_, warnings) = valid("id_mapping = 'sid'", "");
-    let text = "roster.toml:7: warning: domain.a.id_mapping: domain b may have ids from 1000 to 4294967294, and the \
+    let text = "roster.toml:8: warning: domain.a.id_mapping: domain b may have ids from 1000 to 4294967294, and the \
                 ids 200000 to 2000199999 belong to SIDs of this domain.";
     assert!(warnings.len() == 1 && warnings[0].starts_with(text), "{warnings:?}");
     assert!(warnings[0].ends_with("[RST-1806]"), "{warnings:?}");

@@ -134,6 +134,8 @@ fn every_key_can_be_set() {
         provider = "ldap"
         uris = ["ldap://ldap1"]
         base = "dc=x"
+        schema = "ad"
+        member_range = 1000
         id_mapping = "sid"
         id_min = 100_000
         id_max = 1_100_000

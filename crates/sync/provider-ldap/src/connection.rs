@@ -600,6 +600,32 @@ impl LdapConnection {
         }
     }
 
+    /// Reads the SID of the Active Directory domain with this naming context, in binary form. Empty if the entry does
+    /// not show it.
+    pub async fn read_domain_sid(
+        &mut self,
+        context: &str,
+        deadline: Duration,
+    ) -> Result<Vec<u8>, LdapError> {
+        let filter = EncodedFilter::present("objectClass");
+        let (scope, attributes) = (Scope::Base, &["objectSid"][..]);
+        let request =
+            SearchRequest { base: context, scope, filter: &filter, attributes, entries_max: 0 };
+        let mut sid = Vec::new();
+        let read = self.search(request, |response| {
+            if let ResponseOperation::Entry(entry) = response.operation
+                && let Some(value) = entry.values("objectSid")?.next()
+            {
+                sid = value?.to_vec();
+            }
+            Ok(())
+        });
+        match timeout(deadline, read).await {
+            Err(_) => Err(LdapError::NoReply { what: "a search for the domain", deadline }),
+            Ok(outcome) => outcome.map(|()| sid),
+        }
+    }
+
     /// Reads the root DSE.
     async fn read_root_dse(&mut self) -> Result<RootDse, LdapError> {
         let mut root = RootDse::default();

@@ -37,6 +37,9 @@ pub enum LdapError {
     /// A bind by this host's key failed, here, at the KDC, or at the server.
     #[error("GSSAPI: {0}")]
     Gssapi(Reason),
+    /// The server is not a controller of the configured Active Directory domain.
+    #[error("{0}")]
+    Directory(Reason),
     /// The connection broke.
     #[error("connection lost: {0}")]
     Io(#[from] io::Error),
@@ -122,7 +125,7 @@ impl LdapError {
         match self {
             Self::Resolve(_) => &directory::HOST_NOT_RESOLVED,
             Self::Connect(_) => &directory::CONNECT_FAILED,
-            Self::Tls(reason) | Self::Gssapi(reason) => reason.message,
+            Self::Tls(reason) | Self::Gssapi(reason) | Self::Directory(reason) => reason.message,
             Self::StartTls(_) => &directory::START_TLS_REFUSED,
             Self::ClearPassword => &directory::BIND_PASSWORD_UNENCRYPTED,
             Self::Bind { .. } => &directory::BIND_FAILED,

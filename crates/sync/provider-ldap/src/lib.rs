@@ -3,8 +3,8 @@
 //!
 //! [`LdapProvider`] connects to the first usable server and follows changes over that connection (`track`).
 //! [`BindAuthenticator`] checks users' passwords by binds. All entries go to the [`EntrySink`] unfiltered: the backend
-//! and the publisher decide which of them to cache and serve. This crate does not use the bus. The only files that it
-//! reads are the host's DNS configuration and certificate authorities.
+//! and the publisher decide which of them to cache and serve. This crate does not use the bus. It reads the host's DNS
+//! configuration and certificate authorities, and stores the slices of ids from SIDs. It uses no other files.
 #![forbid(unsafe_code)]
 
 mod ad_sub_code;
@@ -32,6 +32,7 @@ pub mod schema;
 pub mod search;
 mod search_region;
 mod server_selection;
+mod sid_ids;
 mod track;
 mod user_bind;
 
@@ -55,12 +56,14 @@ use crate::server_selection::{
 };
 use crate::track::TrackSink;
 use crate::track::follow_loop::{FollowEnd, FollowLoop};
+use crate::track::foreign_members::ForeignMembers;
 use crate::track::reread_queue::{RereadQueue, RereadTarget};
 use crate::track::server_liveness::{FollowedServer, LivenessLimits, ServerLiveness};
 use crate::track::track_factory::{OfferedMethod, TrackFactory};
 use parking_lot::Mutex;
 use roster_config::{
-    DomainConfig, DomainMode, DomainSecrets, LdapServer, ProviderConfig as Configured,
+    DirectorySchema, DomainConfig, DomainMode, DomainSecrets, LdapServer,
+    ProviderConfig as Configured,
 };
 use roster_messages::{log, table::directory};
 use roster_provider::reason::Reason;
@@ -70,9 +73,10 @@ use roster_provider::{
 };
 use roster_request::TrackingMethod;
 use std::future::pending;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -112,6 +116,8 @@ struct Observations {
     referrals: Arc<Referrals>,
     /// The server that fell silent last, with the reason. The next round tries it after all others.
     silent: Mutex<Option<(String, Reason)>>,
+    /// Members of other domains in the mirrored groups.
+    foreign_members: Arc<AtomicU64>,
 }
 
 /// The reason that a domain cannot be set up at all. Only another configuration fixes it.
@@ -144,7 +150,7 @@ impl LdapProvider {
             return Err(bad("the provider is not ldap".to_owned()));
         };
         let mapping = Arc::new(AttributeMapping::new(domain, config));
-        let searches = search::mirror_searches(config, mapping.facts()).map_err(bad)?;
+        let searches = search::mirror_searches(config, &mapping).map_err(bad)?;
         let look_ups = Lookups::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?;
         let setbacks = Arc::new(ServerFailures::new(config.fail_back));
         let is_tended = domain.mode == DomainMode::OnDemand;
@@ -171,6 +177,15 @@ impl LdapProvider {
         })
     }
 
+    /// Stores the slices of ids from SIDs in a file of this directory.
+    #[must_use]
+    pub fn with_state_directory(self, directory: &Path) -> Self {
+        if let Some(sids) = self.mapping.sids() {
+            sids.store_in(directory.to_owned());
+        }
+        self
+    }
+
     /// Connects to a server and follows its changes until that fails or is stopped. `passed_over` has the reason that
     /// servers of higher rank are not used.
     async fn serve(
@@ -181,7 +196,7 @@ impl LdapProvider {
         network: &NetworkWatch,
     ) -> ServiceEnd {
         let server = &candidate.server;
-        let (mut connection, root) = match LdapConnection::open(server, &self.settings).await {
+        let (mut connection, root) = match self.open_connection(server).await {
             Ok(reached) => reached,
             Err(error) => return ServiceEnd::Failed(error),
         };
@@ -200,7 +215,7 @@ impl LdapProvider {
         let factory = self.track_factory(server, &root);
         let peer = FollowedServer { server, settings: &self.settings };
         let mut end = FollowEnd::default();
-        for method in OfferedMethod::offered(&root) {
+        for method in OfferedMethod::offered(&root, self.config.schema) {
             *self.observed.tracking.lock() = Some(method.tracking_method());
             *self.observed.mirror_key.lock() = factory.key_attribute(method);
             self.observed.unstamped.store(0, Ordering::Relaxed);
@@ -238,6 +253,22 @@ impl LdapProvider {
             connection.close().await;
         }
         self.record_service_end(end, &named)
+    }
+
+    /// Connects to a server. With Active Directory, checks that the server has the domain of the entries.
+    async fn open_connection(
+        &self,
+        server: &LdapServer,
+    ) -> Result<(LdapConnection, RootDse), LdapError> {
+        let (mut connection, root) = LdapConnection::open(server, &self.settings).await?;
+        check_server(&root, self.config.schema).map_err(LdapError::Directory)?;
+        let base = self.searches.first().map_or("", |search| &search.base);
+        if let Some(sids) = self.mapping.sids() {
+            let context = root.context(base);
+            let sid = connection.read_domain_sid(context, self.config.search_timeout).await?;
+            sids.set_domain(&sid).map_err(LdapError::Directory)?;
+        }
+        Ok((connection, root))
     }
 
     fn track_factory<'a>(&'a self, server: &'a LdapServer, root: &'a RootDse) -> TrackFactory<'a> {
@@ -319,7 +350,7 @@ impl LdapProvider {
         passed_over: Option<Reason>,
     ) -> Result<LookupConnection, LdapError> {
         let server = &candidate.server;
-        let (connection, root) = LdapConnection::open(server, &self.settings).await?;
+        let (connection, root) = self.open_connection(server).await?;
         // The searches of a mirror see more referrals than its lookups.
         let referrals = match self.mode {
             DomainMode::OnDemand => Arc::clone(&self.observed.referrals),
@@ -459,13 +490,22 @@ impl LdapProvider {
 
     /// Requests one entry of each search from the server.
     async fn try_searches(&self, server: &LdapServer) -> Result<(), LdapError> {
-        let (mut connection, _) = LdapConnection::open(server, &self.settings).await?;
+        let (mut connection, _) = self.open_connection(server).await?;
         for MirrorSearch { base, scope, filter, .. } in &self.searches {
             connection.try_search(base, *scope, filter, self.config.search_timeout).await?;
         }
         connection.close().await;
         Ok(())
     }
+}
+
+/// Checks that the server is of the kind that the schema requires.
+fn check_server(root: &RootDse, schema: DirectorySchema) -> Result<(), Reason> {
+    if schema.is_active_directory() && !root.is_active_directory {
+        let text = "the server is not Active Directory, as schema = \"ad\" requires";
+        return Err(Reason::new(&directory::NOT_ACTIVE_DIRECTORY, text));
+    }
+    Ok(())
 }
 
 /// Returns when the connection should be replaced, because its ticket ends soon.
@@ -506,6 +546,10 @@ impl Provider for LdapProvider {
         self.servers.location()
     }
 
+    fn foreign_members(&self) -> u64 {
+        self.observed.foreign_members.load(Ordering::Relaxed)
+    }
+
     async fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> Reason {
         if self.mode == DomainMode::OnDemand {
             return self.keep_lookups_connected().await;
@@ -515,6 +559,8 @@ impl Provider for LdapProvider {
         let (rereads, referrals) =
             (Arc::clone(&self.rereads), Arc::clone(&self.observed.referrals));
         let mut track_sink = TrackSink::new(sink, mapping, rereads, referrals, cookies);
+        track_sink.adapter.foreign_members =
+            ForeignMembers::new(Arc::clone(&self.observed.foreign_members));
         let mut backoff = Backoff::new();
         loop {
             let Err(reason) = self.try_servers(&mut track_sink, &network).await else {
@@ -605,5 +651,24 @@ impl Provider for LdapProvider {
             named.iter().map(|member| (search.id, RereadTarget::Naming(member.clone())))
         });
         self.rereads.add(groups.chain(naming));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ad_schema_needs_active_directory() {
+        let check = |is_active_directory, schema| {
+            let root = RootDse { is_active_directory, ..RootDse::default() };
+            check_server(&root, schema).map_err(|reason| reason.message)
+        };
+        for schema in [DirectorySchema::ActiveDirectorySids, DirectorySchema::ActiveDirectoryPosix]
+        {
+            assert_eq!(check(true, schema), Ok(()));
+            assert_eq!(check(false, schema), Err(&directory::NOT_ACTIVE_DIRECTORY));
+        }
+        assert_eq!(check(false, DirectorySchema::Posix), Ok(()));
     }
 }

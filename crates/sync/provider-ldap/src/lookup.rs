@@ -209,28 +209,17 @@ impl Lookups {
         let users = EntrySearch {
             part: part(true),
             regions: entry_regions(&ldap.users, &parse(&ldap.users.filter)?)?,
-            attributes: vec![
-                names.user_name.clone(),
-                names.user_uid.clone(),
-                names.user_gid.clone(),
-                names.user_gecos.clone(),
-                names.user_home.clone(),
-                names.user_shell.clone(),
-            ]
-            .into_iter()
-            .chain(mapping.facts().iter().map(|(name, _)| name.clone()))
-            .collect(),
+            attributes: mapping.user_attributes(),
         };
         let groups = EntrySearch {
             part: part(false),
             regions: entry_regions(&ldap.groups, &group_filter(ldap)?)?,
-            attributes: vec![names.group_name.clone(), names.group_gid.clone()],
+            attributes: mapping.group_attributes(false),
         };
-        let members = ldap.member_attributes.iter().map(|attribute| attribute.name.clone());
         let groups_with_members = EntrySearch {
             part: groups.part,
             regions: Arc::clone(&groups.regions),
-            attributes: groups.attributes.iter().cloned().chain(members).collect(),
+            attributes: mapping.group_attributes(true),
         };
         Ok(Self {
             users,
@@ -789,7 +778,7 @@ impl Lookups {
         each_entry(&answer, |entry| {
             let id = group_id(id_of(entry, &key)?);
             match self.mapping.group(entry, with_members)? {
-                Ok(PartialGroup { group, rest })
+                Ok(PartialGroup { group, rest, .. })
                     if wanted.includes_group(&group, &self.mapping) =>
                 {
                     let found = FoundGroup { id, dn: entry.dn.to_vec(), group: group.into_owned() };

@@ -7,6 +7,7 @@ use crate::ber::{BerReader, tag};
 use crate::message::{LdapResult, ResponseOperation, code};
 use parking_lot::Mutex;
 use roster_messages::{log, table::directory};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Limit of the servers in the status.
@@ -30,7 +31,11 @@ impl Referrals {
             }) => referral,
             _ => return,
         };
-        let server = referred_server(uris);
+        let uri = first_uri(uris);
+        if is_partition_without_users(&uri) {
+            return;
+        }
+        let server = referred_server(&uri);
         let mut servers = self.servers.lock();
         if servers.len() < SERVERS_MAX && !servers.contains(&server) {
             log!(
@@ -53,10 +58,27 @@ impl Referrals {
     }
 }
 
-/// Returns the host of the first URI, of bounded length and without special characters.
-fn referred_server(uris: &[u8]) -> String {
+/// Partitions of Active Directory below the domain's base. They have no users and groups.
+const PARTITIONS_WITHOUT_USERS: [&str; 3] =
+    ["CN=Configuration,", "DC=DomainDnsZones,", "DC=ForestDnsZones,"];
+
+fn first_uri(uris: &[u8]) -> Cow<'_, str> {
     let uri = BerReader::new(uris).optional(tag::OCTETS).ok().flatten().unwrap_or_default();
-    let uri = String::from_utf8_lossy(uri);
+    String::from_utf8_lossy(uri)
+}
+
+fn is_partition_without_users(uri: &str) -> bool {
+    let place = uri.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+    let starts_with = |name: &str, start: &str| {
+        name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
+    };
+    place.is_some_and(|(_, name)| {
+        PARTITIONS_WITHOUT_USERS.iter().any(|partition| starts_with(name, partition))
+    })
+}
+
+/// Returns the host of a URI, of bounded length and without special characters.
+fn referred_server(uri: &str) -> String {
     let authority = uri.split_once("://").map_or("", |(_, rest)| rest);
     let host = authority.split(['/', '?', '#']).next().unwrap_or_default();
     let host = host.rsplit('@').next().unwrap_or_default();
@@ -91,9 +113,25 @@ mod tests {
             ("ldap://a\u{1b}[31m/", "a server with an invalid name"),
             (&long, "a server with an invalid name"),
         ] {
-            assert_eq!(referred_server(&uris(&[uri, "ldap://other/"])), server, "{uri}");
+            let uris = uris(&[uri, "ldap://other/"]);
+            assert_eq!(referred_server(&first_uri(&uris)), server, "{uri}");
         }
-        assert_eq!(referred_server(b"\x04\x7f"), "an unnamed server");
+        assert_eq!(referred_server(&first_uri(b"\x04\x7f")), "an unnamed server");
+    }
+
+    #[test]
+    fn referrals_to_partitions_without_users_are_ignored() {
+        let referrals = Referrals::default();
+        for name in ["CN=Configuration,DC=x", "DC=DomainDnsZones,DC=x", "dc=forestdnszones,DC=x"] {
+            let uri = uris(&[&format!("ldap://lab.test/{name}")]);
+            referrals.note(&ResponseOperation::Reference(&uri));
+        }
+        assert_eq!(referrals.servers(), Vec::<String>::new());
+        for name in ["DC=child,DC=x", "CN=Configuration", ""] {
+            let uri = uris(&[&format!("ldap://{}.test/{name}", name.len())]);
+            referrals.note(&ResponseOperation::Reference(&uri));
+        }
+        assert_eq!(referrals.servers(), ["0.test", "13.test", "16.test"]);
     }
 
     #[test]

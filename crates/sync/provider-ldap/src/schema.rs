@@ -9,6 +9,7 @@ use crate::ber::BerError;
 use crate::dn;
 use crate::filter::EncodedFilter;
 use crate::message::{AttributeValues, RawEntry, printable};
+use crate::sid_ids::SidIds;
 use roster_config::{
     AccountCheck, AttributeNames, DomainConfig, HomeShellOverrides, LdapConfig, MemberAttribute,
     MemberValues, NameCase,
@@ -19,6 +20,10 @@ use roster_provider::account::{Account, AccountFact};
 use roster_provider::reason::Reason;
 use roster_provider::{DirectoryGroup, DirectoryUser, EntryId, Member, overrides};
 use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The attribute of Active Directory that changes with each change of an entry.
+pub const CHANGE_NUMBER: &str = "uSNChanged";
 
 /// Values of one attribute that a DN may begin with if the DN has to select the name. An entry may have a million of
 /// both, and all pairs are compared.
@@ -36,7 +41,14 @@ pub struct AttributeMapping {
     domain: String,
     /// The attributes of accounts. Empty in a domain without logins.
     facts: Vec<(String, AccountFact)>,
+    /// Computes ids from SIDs. Without it, attributes have the ids.
+    sids: Option<Arc<SidIds>>,
+    /// Members in one request for a list. `None` requests whole lists.
+    member_range: Option<u32>,
 }
+
+/// Attributes with the name of a person in Active Directory, for users without gecos. The last one is always there.
+const PERSON_NAMES: [&str; 2] = ["displayname", "name"];
 
 /// The result of reading an entry, or the reason that it is unusable.
 pub type ReadResult<T> = Result<T, Reason>;
@@ -57,7 +69,62 @@ impl AttributeMapping {
             } else {
                 Vec::new()
             },
+            sids: domain.sid_mapping().map(|mapping| Arc::new(SidIds::new(mapping))),
+            member_range: ldap.schema.is_active_directory().then_some(ldap.member_range),
         }
+    }
+
+    /// Returns the ids that are computed from SIDs, in a domain with such ids.
+    #[must_use]
+    pub(crate) fn sids(&self) -> Option<&SidIds> {
+        self.sids.as_deref()
+    }
+
+    /// Returns the attributes that a user needs.
+    #[must_use]
+    pub fn user_attributes(&self) -> Vec<String> {
+        let names = &self.attributes;
+        let names = [
+            &names.user_name,
+            &names.user_uid,
+            &names.user_gid,
+            &names.user_gecos,
+            &names.user_home,
+            &names.user_shell,
+        ];
+        let person = self.person_names().iter().map(|name| (*name).to_owned());
+        let facts = self.facts.iter().map(|(name, _)| name.clone());
+        names.into_iter().cloned().chain(person).chain(facts).collect()
+    }
+
+    /// Returns the attributes that a group needs, with `with_members` also the ones that list members.
+    #[must_use]
+    pub fn group_attributes(&self, with_members: bool) -> Vec<String> {
+        let lists = self.members.iter().enumerate().filter(|_| with_members);
+        let lists = lists.map(|(attribute, list)| match self.member_range {
+            Some(_) => self.remaining_members_attribute(RemainingMembers { attribute, from: 0 }),
+            None => list.name.clone(),
+        });
+        let version = self.version_attribute().filter(|_| with_members).map(str::to_owned);
+        let names = [&self.attributes.group_name, &self.attributes.group_gid].map(String::clone);
+        names.into_iter().chain(lists).chain(version).collect()
+    }
+
+    /// Returns the attribute that shows whether a list has changed between two requests for parts of it.
+    #[must_use]
+    pub fn version_attribute(&self) -> Option<&'static str> {
+        self.member_range.map(|_| CHANGE_NUMBER)
+    }
+
+    /// Returns the version of an entry. Empty if it shows none.
+    pub fn version<'a>(&self, entry: &RawEntry<'a>) -> Result<&'a [u8], BerError> {
+        let value = self.version_attribute().map(|name| first_value(entry, name)).transpose()?;
+        Ok(value.flatten().unwrap_or_default())
+    }
+
+    fn person_names(&self) -> &'static [&'static str] {
+        // Only Active Directory has lists in ranges.
+        if self.member_range.is_some() { &PERSON_NAMES } else { &[] }
     }
 
     /// Returns the attributes of accounts. Empty in a domain without logins.
@@ -138,12 +205,22 @@ impl AttributeMapping {
             ],
         )?;
         let account = self.account(entry)?;
+        let mut gecos = gecos.first.unwrap_or_default();
+        for name in self.person_names() {
+            if gecos.is_empty() {
+                gecos = first_value(entry, name)?.unwrap_or_default();
+            }
+        }
         let read = || {
             let name = self.entry_name(name.in_rdn(entry)?);
+            let (uid, gid) = match &self.sids {
+                Some(sids) => sids.user_ids(uid.one()?, gid.number()?)?,
+                None => (uid.number()?, gid.number()?),
+            };
             let mut user = DirectoryUser {
-                uid: uid.number()?,
-                gid: gid.number()?,
-                gecos: Cow::Borrowed(gecos.first.unwrap_or_default()),
+                uid,
+                gid,
+                gecos: Cow::Borrowed(gecos),
                 dir: Cow::Borrowed(home.at_most_one()?.unwrap_or_default()),
                 shell: Cow::Borrowed(shell.at_most_one()?.unwrap_or_default()),
                 reference: self.reference(entry),
@@ -201,8 +278,12 @@ impl AttributeMapping {
                 }
             }
         }
+        let version = self.version(entry)?;
         let read = || {
-            let gid = gid.optional_number()?;
+            let gid = match &self.sids {
+                Some(sids) => Some(sids.group_id(gid.one()?)?),
+                None => gid.optional_number()?,
+            };
             let name = match (name.in_rdn(entry), gid) {
                 (Ok(name), _) => name,
                 // Lists name it by its DN. No rule has an empty name.
@@ -215,7 +296,7 @@ impl AttributeMapping {
                 reference: self.reference(entry),
                 members,
             };
-            wrong.map_or(Ok(PartialGroup { group, rest }), Err)
+            wrong.map_or(Ok(PartialGroup { group, rest, version }), Err)
         };
         Ok(read())
     }
@@ -230,7 +311,19 @@ impl AttributeMapping {
     #[must_use]
     pub fn remaining_members_attribute(&self, rest: RemainingMembers) -> String {
         let name = self.members.get(rest.attribute).map_or("", |attribute| &attribute.name);
-        format!("{name};{RANGE}{}-*", rest.from)
+        match self.member_range {
+            Some(count) => {
+                let last = rest.from.saturating_add(count.saturating_sub(1));
+                format!("{name};{RANGE}{}-{last}", rest.from)
+            }
+            None => format!("{name};{RANGE}{}-*", rest.from),
+        }
+    }
+
+    /// Returns the whole lists of a group, each from its beginning.
+    #[must_use]
+    pub fn whole_lists(&self) -> Vec<RemainingMembers> {
+        (0..self.members.len()).map(|attribute| RemainingMembers { attribute, from: 0 }).collect()
     }
 
     /// Reads the members that an entry shows of one list from a position on. Returns the start of the rest, or `None`
@@ -314,6 +407,8 @@ pub struct PartialGroup<'a> {
     pub group: DirectoryGroup<'a>,
     /// The missing parts, at most one of each attribute.
     pub rest: Vec<RemainingMembers>,
+    /// The version of the entry. All parts of its lists need the same one.
+    pub version: &'a [u8],
 }
 
 /// Members that the server did not show.
@@ -410,6 +505,11 @@ fn is_locking(role: &[u8]) -> bool {
     dn::first_rdn(&dn::normalise(role)).is_some_and(|(_, name)| {
         LOCKING_ROLES.iter().any(|locking| name.eq_ignore_ascii_case(locking))
     })
+}
+
+/// Returns the first value of an attribute.
+fn first_value<'a>(entry: &RawEntry<'a>, name: &str) -> Result<Option<&'a [u8]>, BerError> {
+    entry.values(name)?.next().transpose()
 }
 
 /// The values of one attribute in an entry.
@@ -587,6 +687,8 @@ pub(crate) mod testing {
             empty_homes: false,
             domain: text("corp"),
             facts: Vec::new(),
+            sids: None,
+            member_range: None,
         }
     }
 }
@@ -596,6 +698,7 @@ mod tests {
     use super::testing::mapping;
     use super::*;
     use crate::message::testing::{entry, raw};
+    use roster_config::SidMapping;
 
     type Values<'a> = (&'a str, &'a [&'a [u8]]);
 
@@ -868,6 +971,91 @@ mod tests {
         let binary: Values<'_> = ("uidNumber;binary", &[b"1"]);
         let all = [NAME, japanese, UID, binary, GID, HOME];
         assert_eq!(read("uid=Alice,dc=x", &all), Ok("alice".to_owned()));
+    }
+
+    /// A mapping of Active Directory with ids from SIDs.
+    fn ad_mapping() -> AttributeMapping {
+        let text = |text: &str| text.to_owned();
+        let attributes = AttributeNames {
+            user_name: text("samaccountname"),
+            user_uid: text("objectsid"),
+            user_gid: text("primarygroupid"),
+            user_home: text("unixhomedirectory"),
+            group_name: text("samaccountname"),
+            group_gid: text("objectsid"),
+            ..mapping(false).attributes
+        };
+        let (min, max, size) = (200_000, 2_000_200_000, 200_000);
+        let config = SidMapping { min, max, size, slice: None, reserved: Vec::new() };
+        let sids = Arc::new(SidIds::new(&config));
+        sids.set_domain(&sid(&[])).expect("a domain");
+        let members = vec![MemberAttribute { name: text("member"), values: MemberValues::Dns }];
+        let (sids, member_range) = (Some(sids), Some(1_500));
+        AttributeMapping { attributes, members, sids, member_range, ..mapping(false) }
+    }
+
+    /// The SID of a domain, or of an account.
+    fn sid(rid: &[u32]) -> Vec<u8> {
+        let numbers = [&[21, 3_623_811_015, 3_361_044_348, 30_300_820][..], rid].concat();
+        let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        [&[1, (numbers.len() / 4) as u8, 0, 0, 0, 0, 0, 5][..], &numbers].concat()
+    }
+
+    #[test]
+    fn ad_user_ids_come_from_sids() {
+        let user_sid = sid(&[1104]);
+        let ids: [Values<'_>; 3] = [
+            ("sAMAccountName", &[b"Alice"]),
+            ("objectSid", &[&user_sid]),
+            ("primaryGroupID", &[b"513"]),
+        ];
+        let home: Values<'_> = ("unixHomeDirectory", &[b"/home/alice"]);
+        let read = |more: &[Values<'_>]| {
+            let message = entry("CN=Alice,DC=x", &[&ids[..], &[home], more].concat());
+            let user = ad_mapping().user(&raw(&message)).unwrap().unwrap();
+            (user.uid, user.gid, String::from_utf8(user.gecos.into_owned()).unwrap())
+        };
+        let name: Values<'_> = ("name", &[b"Alice in x"]);
+        let display: Values<'_> = ("displayName", &[b"Alice"]);
+        let (uid, gid) = (674_001_104, 674_000_513);
+        assert_eq!(read(&[name]), (uid, gid, "Alice in x".to_owned()));
+        assert_eq!(read(&[name, display]), (uid, gid, "Alice".to_owned()));
+        assert_eq!(read(&[name, display, ("gecos", &[b"A"])]), (uid, gid, "A".to_owned()));
+    }
+
+    #[test]
+    fn ad_group_of_other_domain_is_refused() {
+        let [own, builtin] =
+            [sid(&[512]), b"\x01\x02\0\0\0\0\0\x05\x20\0\0\0\x20\x02\0\0".to_vec()];
+        let read = |sid: &[u8]| {
+            let attributes: [Values<'_>; 2] =
+                [("sAMAccountName", &[b"Admins"]), ("objectSid", &[sid])];
+            let message = entry("CN=Admins,DC=x", &attributes);
+            ad_mapping().group(&raw(&message), true).unwrap().map(|read| read.group.gid)
+        };
+        assert_eq!(read(&own), Ok(Some(674_000_512)));
+        let reason = read(&builtin).expect_err("builtin");
+        assert_eq!(reason.message, &directory::SID_OF_OTHER_DOMAIN);
+        assert_eq!(read(&[]).expect_err("empty").message, &directory::ATTRIBUTE_EMPTY);
+    }
+
+    #[test]
+    fn ad_lists_are_requested_in_ranges() {
+        let mapping = ad_mapping();
+        assert_eq!(
+            mapping.group_attributes(true),
+            ["samaccountname", "objectsid", "member;range=0-1499", "uSNChanged"]
+        );
+        assert_eq!(mapping.group_attributes(false), ["samaccountname", "objectsid"]);
+        let rest = RemainingMembers { attribute: 0, from: 1500 };
+        assert_eq!(mapping.remaining_members_attribute(rest), "member;range=1500-2999");
+        let attributes = mapping.user_attributes();
+        assert!(
+            ["displayname", "name"].iter().all(|name| attributes.iter().any(|own| own == name))
+        );
+        let posix = testing::mapping(false);
+        assert_eq!(posix.version_attribute(), None);
+        assert_eq!(posix.group_attributes(true).len(), 5);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use crate::schema::AttributeMapping;
 use crate::search_region::{SearchRegion, regions};
 use roster_config::{AttributeNames, LdapConfig, MemberValues};
 use roster_provider::SearchId;
-use roster_provider::account::AccountFact;
 use std::fmt::Write as _;
 
 /// The kind of entries that a search returns.
@@ -193,10 +192,10 @@ pub(crate) fn group_filter(ldap: &LdapConfig) -> Result<EncodedFilter, String> {
 /// differ in object class and have the same regions, which gives one cookie and one order of events. Otherwise users and
 /// groups have their own searches.
 ///
-/// `facts` are the attributes of accounts.
+/// Users and groups of Active Directory differ in class with any filter.
 pub fn mirror_searches(
     ldap: &LdapConfig,
-    facts: &[(String, AccountFact)],
+    mapping: &AttributeMapping,
 ) -> Result<Vec<MirrorSearch>, String> {
     let names = &ldap.attributes;
     let parse = |what: &str, text: &str| {
@@ -205,22 +204,16 @@ pub fn mirror_searches(
     let users = parse("user", &ldap.users.filter)?;
     let group_class = parse("group", &ldap.groups.filter)?;
     let groups = group_filter(ldap)?;
-    let mut user_attributes = vec![
-        &names.user_name,
-        &names.user_uid,
-        &names.user_gid,
-        &names.user_gecos,
-        &names.user_home,
-        &names.user_shell,
-    ];
-    user_attributes.extend(facts.iter().map(|(name, _)| name));
-    let members = ldap.member_attributes.iter().map(|attribute| &attribute.name);
-    let group_attributes: Vec<&String> =
-        [&names.group_name, &names.group_gid].into_iter().chain(members).collect();
+    let user_attributes = mapping.user_attributes();
+    let group_attributes = mapping.group_attributes(true);
     let user_regions = regions(&ldap.users.bases).map_err(|error| format!("user {error}"))?;
     let group_regions = regions(&ldap.groups.bases).map_err(|error| format!("group {error}"))?;
     let mut searches = SearchList { names, groups: &groups, searches: Vec::new() };
-    match (users.class(), group_class.class()) {
+    let classes = match ldap.schema.is_active_directory() {
+        true => (Some("user"), Some("group")),
+        false => (users.class(), group_class.class()),
+    };
+    match classes {
         (Some(user_class), Some(group_class))
             if user_regions == group_regions && !user_class.eq_ignore_ascii_case(group_class) =>
         {
@@ -252,12 +245,11 @@ impl SearchList<'_> {
         kind: &SearchKind,
         regions: Vec<SearchRegion>,
         filters: &[&EncodedFilter],
-        attributes: &[&String],
+        attributes: &[String],
     ) {
         let class = "objectClass".to_owned();
         let containers = container_filter(self.names);
-        let mut attributes: Vec<String> =
-            attributes.iter().copied().chain([&class]).cloned().collect();
+        let mut attributes: Vec<String> = attributes.iter().chain([&class]).cloned().collect();
         attributes.sort_unstable();
         attributes.dedup_by(|a, b| a.eq_ignore_ascii_case(b));
         for region in regions {

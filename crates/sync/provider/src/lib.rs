@@ -326,6 +326,11 @@ pub trait Provider: Send + Sync {
         DirectoryLocation::default()
     }
 
+    /// Returns the number of members in lists that belong to other domains, and are not resolved.
+    fn foreign_members(&self) -> u64 {
+        0
+    }
+
     /// Mirrors the source into the sink until the process ends, and reconnects after failures. In on-demand mode it
     /// only maintains the connection, and reports online and offline. Returns only an error that no retry can fix.
     fn mirror(&self, cookies: Vec<(SearchId, SyncCookie)>) -> impl Future<Output = Reason> + Send;

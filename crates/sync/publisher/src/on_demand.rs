@@ -1293,8 +1293,15 @@ impl PublisherState {
         let (mut groups, mut seen, mut told) =
             (vec![group], HashSet::from([group]), HashSet::new());
         let mut members = Vec::new();
+        let outer = group;
         while let Some(number) = groups.pop() {
             let Some(ModelEntry::Group(group)) = entries.entry(number) else { continue };
+            if number != outer && self.nests_primary_groups(position) {
+                let has_gid = |user: &ModelUser| Some(user.native().gid) == group.native_gid();
+                let primary = entries.users().filter(|(_, user)| has_gid(user));
+                let primary = primary.map(|(number, _)| number);
+                members.extend(primary.filter(|&number| seen.insert(number)));
+            }
             for &reference in group.references().iter().filter(|&&reference| told.insert(reference))
             {
                 let Some(number) = self.resolve_member(position, reference) else { continue };
@@ -1308,6 +1315,11 @@ impl PublisherState {
             }
         }
         members
+    }
+
+    /// Returns whether a nested group stands for the users whose primary group it is.
+    fn nests_primary_groups(&self, position: usize) -> bool {
+        self.domains[position].rules.serving.nests_primary_groups
     }
 
     /// Returns the entry of a member reference: a served user, otherwise a group. Two users, or two groups, are
@@ -1352,6 +1364,12 @@ impl PublisherState {
         }
         let (mut groups, mut told) = (BTreeSet::new(), HashSet::from(user.references));
         let mut references = user.references.to_vec();
+        if self.nests_primary_groups(position) {
+            let gid = Some(user.native().gid);
+            let primary = domain.entries.groups().filter(|(_, group)| group.native_gid() == gid);
+            let primary = primary.map(|(_, group)| group.reference);
+            references.extend(primary.filter(|&reference| told.insert(reference)));
+        }
         while let Some(reference) = references.pop() {
             for &number in domain.entries.listed_by(reference) {
                 if groups.insert(number)

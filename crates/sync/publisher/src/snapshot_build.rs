@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds the image of a snapshot from merged domains, and resolves members. A reference of a domain's group leads only
-//! to served users of that domain, directly or through its nested groups. `merge` decides which entries are served.
+//! to served users of that domain, directly or through its nested groups. With Active Directory, a nested group also
+//! stands for the users with this primary group. `merge` decides which entries are served.
 
 use super::domain_model::DomainModel;
 use super::memory_limit;
@@ -16,7 +17,7 @@ use roster_snapshot_build::{
     DomainOptions, IncompleteFlags, MemberId, MemberVisibility, SnapshotBuilder, SnapshotImage,
     TooLarge,
 };
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// The password field of directory users, which matches no password. With `x`, pam_unix would look for a shadow entry
@@ -59,6 +60,7 @@ pub fn build(
         parallel::each(ranges, |range| FlatGroups::new(&merged.groups[range], &targets, &ids));
     let lists = flat.iter().flat_map(FlatGroups::lists);
     let mut walk = NestedGroupWalk::new(&ids);
+    let primary = primary_members(sources, merged);
     let budget =
         |domain: &&DomainModel| NESTED_MAX.min(domain.memory_left() / memory_limit::MEMBER_BYTES);
     let mut budgets: Vec<u64> = domains.iter().map(budget).collect();
@@ -77,7 +79,11 @@ pub fn build(
         }
         let members = match list {
             Some(members) => Some((members, entry.members.is_some())),
-            None => walk.members(domain, &targets[group.domain], group, budget),
+            None => {
+                let edges =
+                    GroupEdges { targets: &targets[group.domain], primary: &primary[group.domain] };
+                walk.members(domain, edges, group, budget)
+            }
         };
         let Some((members, list_known)) = members else {
             refused.insert((group.domain, group.number));
@@ -276,6 +282,31 @@ impl FlatGroups {
     }
 }
 
+/// Positions of the served users of each primary group, by its gid in the directory.
+type PrimaryMembers = HashMap<u32, Vec<u32>>;
+
+/// Returns the members of primary groups of each domain. Empty for a domain where these belong to no group around.
+fn primary_members(
+    sources: &[DomainSource<'_>],
+    merged: &MergedDomains<'_>,
+) -> Vec<PrimaryMembers> {
+    let mut members = vec![PrimaryMembers::new(); sources.len()];
+    for (position, user) in (0..).zip(&merged.users) {
+        if sources[user.domain].rules.serving.nests_primary_groups {
+            let gid = user.entry.entry().native().gid;
+            members[user.domain].entry(gid).or_default().push(position);
+        }
+    }
+    members
+}
+
+/// The ways from a domain's groups to their members.
+struct GroupEdges<'a> {
+    targets: &'a ReferenceTargets,
+    /// Users with a nested group as primary group.
+    primary: &'a PrimaryMembers,
+}
+
 /// References that one build visits in nested groups, for each domain. It is ten times the members of a very large
 /// directory, or fewer if the domain's memory limit is lower. Nested groups can multiply without bound. One domain's
 /// groups must not stop the publication of the others.
@@ -311,7 +342,7 @@ impl<'a> NestedGroupWalk<'a> {
     fn members(
         &mut self,
         domain: &DomainModel,
-        targets: &ReferenceTargets,
+        edges: GroupEdges<'_>,
         group: &MergedEntry<'_, ModelGroup>,
         budget: &mut u64,
     ) -> Option<(&[MemberId], bool)> {
@@ -328,18 +359,16 @@ impl<'a> NestedGroupWalk<'a> {
             let references = group.references();
             if number != self.groups[0] {
                 // An empty group costs a step too.
-                *budget = budget.checked_sub(1 + references.len() as u64)?;
+                let primary = group.native_gid().and_then(|gid| edges.primary.get(&gid));
+                let primary = primary.map_or(&[][..], Vec::as_slice);
+                let steps = 1 + references.len() + primary.len();
+                *budget = budget.checked_sub(steps as u64)?;
+                primary.iter().for_each(|&user| self.add(user));
             }
             for &reference in references {
-                match targets.get(reference) {
+                match edges.targets.get(reference) {
                     ReferenceTarget::Nowhere | ReferenceTarget::Ambiguous => {}
-                    ReferenceTarget::User(user) => {
-                        let last = &mut self.listed[user as usize];
-                        if *last != self.group {
-                            *last = self.group;
-                            self.members.push(self.ids[user as usize]);
-                        }
-                    }
+                    ReferenceTarget::User(user) => self.add(user),
                     ReferenceTarget::Group(nested) => {
                         let place = nested as usize;
                         if self.met.len() <= place {
@@ -354,5 +383,14 @@ impl<'a> NestedGroupWalk<'a> {
             }
         }
         Some((&self.members, known))
+    }
+
+    /// Adds a user to the members of the present group, unless it is among them.
+    fn add(&mut self, user: u32) {
+        let last = &mut self.listed[user as usize];
+        if *last != self.group {
+            *last = self.group;
+            self.members.push(self.ids[user as usize]);
+        }
     }
 }

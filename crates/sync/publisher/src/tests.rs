@@ -855,6 +855,38 @@ fn nested_groups_are_flat_and_circles_end() {
 }
 
 #[test]
+fn nested_primary_group_members_are_in_outer_group() {
+    let image = || {
+        Image::full()
+            .user(1, "alice", 5001, 6004)
+            .user(2, "bob", 5002, 6004)
+            .user(3, "carol", 5003, 6003)
+            .group(4, "outer", 6003, &[2, 5])
+            .group(5, "inner", 6004, &[6])
+            .group(6, "lone", 6005, &[4])
+    };
+    let served = |nests_primary_groups: bool| {
+        let mut state = host(&["corp"]);
+        state.domains[0].rules.serving.nests_primary_groups = nests_primary_groups;
+        apply_image(&mut state, 0, image()).expect("well formed");
+        published(&mut state, |snapshot| {
+            let members =
+                ["outer", "inner", "lone"].map(|name| members_of(snapshot, name).expect("there"));
+            (members, ["alice", "carol"].map(|name| gids_of(snapshot, name)))
+        })
+    };
+    let (members, gids) = served(true);
+    // The primary group of a user has no line for it, as in a group file. A circle leads to it as well.
+    assert_eq!(members[0], ["bob", "alice"]);
+    assert_eq!(members[1], ["carol", "bob"]);
+    assert_eq!(members[2], ["carol", "bob", "alice"]);
+    assert_eq!(gids, [vec![6003, 6005], vec![6004, 6005]]);
+    let (members, gids) = served(false);
+    assert_eq!(members, [vec!["bob"], vec!["bob"], vec!["bob"]]);
+    assert_eq!(gids.concat(), Vec::<u32>::new());
+}
+
+#[test]
 fn changes_lead_on_from_where_they_start_and_nowhere_else() {
     let mut state = host(&["corp"]);
     let image = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5001);

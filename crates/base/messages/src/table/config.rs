@@ -510,6 +510,20 @@ crate::messages! {
         cause: "rosterd stored the slices of the domain, and would give other ids now. It refuses to renumber files silently.",
         fix: "Restore the keys. To renumber on purpose, stop rosterd, remove the file with the slices, and run chown(1).";
 
+    // Active Directory.
+    AD_ON_DEMAND = 1820, "Active Directory cannot be queried on demand",
+        cause: "Groups of a user, primary groups included, need all entries of the domain.",
+        fix: "Remove mode, or set mode = \"replicate\".";
+    AD_PRIVATE_GROUPS = 1821, "private groups with Active Directory",
+        cause: "Access rules and nested groups of Active Directory depend on the primary groups, which private groups would replace.",
+        fix: "Remove private_groups.";
+    AD_ID_ATTRIBUTE = 1822, "attribute of ids contradicts id_mapping",
+        cause: "With id_mapping = \"sid\" ids are computed from objectSid and primaryGroupID.",
+        fix: "Remove the attribute, or set id_mapping = \"posix\".";
+    ID_MAPPING_WITHOUT_AD = 1823, "ids from SIDs without Active Directory",
+        cause: "Only entries of Active Directory have SIDs, and only schema = \"ad\" reads them.",
+        fix: "Set schema = \"ad\", or remove id_mapping.";
+
     // Domain controllers.
     CONTROLLERS_WITHOUT_DOMAIN = 1850, "search for controllers without a domain",
         cause: "discover_controllers finds the controllers of the domain that discover names, and discover is not set.",

@@ -480,6 +480,29 @@ crate::messages! {
         cause: "The disk is full or read-only, or the directory of the domain has another owner.",
         fix: "Correct the error of the system in the message. rosterd gives no ids of a new slice until then.";
 
+    // Active Directory.
+    NOT_ACTIVE_DIRECTORY = 5820, "server is not Active Directory",
+        cause: "The domain has `schema = \"ad\"`, and the root DSE of the server does not name the capability of Active Directory.",
+        fix: "Correct `uris`, or set `schema` to \"rfc2307\" or \"rfc2307bis\".";
+    DOMAIN_SID_UNREADABLE = 5821, "SID of the domain cannot be read",
+        cause: "The bind account cannot read objectSid of the domain's entry, or the value is not the SID of a domain.",
+        fix: "Correct `base`, or grant the bind account read access to the entry of the domain.";
+    DOMAIN_SID_CHANGED = 5822, "server has another domain",
+        cause: "The SID of the server's domain is not the SID by which ids were computed. The name stands for another domain, or the domain was made again.",
+        fix: "Correct `uris`. If the domain was made again, restart rosterd, and give the files of its users their new owners.";
+    SID_UNREADABLE = 5823, "SID of an entry cannot be read",
+        cause: "The value of objectSid is not a SID.",
+        fix: "Check the entry and the directory server.";
+    SID_OF_OTHER_DOMAIN = 5824, "SID of an entry is not of the domain",
+        cause: "The entry has a SID of another domain or of a builtin account. Its id would belong to an account of that domain.",
+        fix: "Check the entry and the directory server.";
+    SID_UNMAPPED = 5825, "SID of an entry has no id",
+        cause: "The slice of ids for the RID of the entry is in use, as the message shows.",
+        fix: "Give the entry a RID in a free slice: create it again, or move the RID pool of the controller.";
+    MEMBERS_UNSTABLE = 5826, "members change while they are read",
+        cause: "The group changed more than 20 times while its long list of members was read in parts.",
+        fix: "No action is needed after the changes end. Otherwise raise `member_range`, so that a list has fewer parts.";
+
     // Domain controllers.
     CONTROLLER_FOREIGN = 5850, "server is not a controller of the domain",
         cause: "An SRV record names a server that belongs to another domain or to none. rosterd does not use it until it replies otherwise.",

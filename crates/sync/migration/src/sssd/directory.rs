@@ -465,8 +465,9 @@ fn schema(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mu
         }
         _ => {
             if let Some(setting) = &setting {
-                let reason = "Roster does not support the schema of Active Directory yet";
-                conversion.fail(&name, setting, reason, "Keep SSSD on this host.");
+                let reason = "the schema of Active Directory is not converted yet";
+                let cure = "Write the domain as docs/how-to/active-directory.md shows.";
+                conversion.fail(&name, setting, reason, cure);
             }
             return;
         }

@@ -7,7 +7,7 @@
 //! | file | responsibility |
 //! |---|---|
 //! | [`syncrepl`] | content synchronization, with [`sync_progress`], [`resume_check`] and [`stamp_attribute`] |
-//! | [`poll`] | persistent search with [`persistent_search_queue`], and polling |
+//! | [`poll`] | persistent search with [`persistent_search_queue`], and polling by stamps or by an [`update_sequence`] |
 //! | [`container_watch`] | checks the [`containers`] above the mirrored entries |
 //! | [`key_reconciliation`] | finds the changes that a server does not report |
 //! | [`targeted_reread`] | reads the single entries of [`reread_queue`] |
@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [`sink_adapter`] | maps entries to users and groups for the backend's sink |
 //! | [`known_entries`] | containers and [duplicate keys](duplicate_uuid), per search |
+//! | [`foreign_members`] | counts members of other domains |
 //! | [`sync_cookies`] | cookies, by which the next connection resumes |
 //! | [`track_signals`] | signals among the tracks |
 //! | [`concurrent_reads`] | which changes are newer than a read in progress |
@@ -31,6 +32,7 @@ mod containers;
 mod duplicate_uuid;
 mod dynamic_groups;
 pub mod follow_loop;
+pub mod foreign_members;
 mod incomplete_groups;
 mod key_reconciliation;
 mod known_entries;
@@ -40,7 +42,7 @@ mod ranges;
 pub mod reread_queue;
 mod resume_check;
 pub mod server_liveness;
-mod sink_adapter;
+pub mod sink_adapter;
 mod stamp_attribute;
 mod sync_cookies;
 mod sync_progress;
@@ -49,6 +51,7 @@ mod targeted_reread;
 pub mod track_factory;
 mod track_signals;
 mod track_sink;
+mod update_sequence;
 
 use crate::connection::LdapConnection;
 use crate::error::LdapError;

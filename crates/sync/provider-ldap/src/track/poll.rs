@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Follows servers without content synchronization. A full listing comes first. Then a persistent search reports the
-//! changes, or a poll at intervals requests the modified entries.
+//! changes, or a poll at intervals requests the modified entries, by their stamps or by their
+//! [update sequence numbers](super::update_sequence).
 //!
 //! A persistent search reports each change below the base, and each reported entry is read
 //! ([`persistent_search_queue`](super::persistent_search_queue)).
 //!
 //! Time stamps do not show removals, entries that move with their parents, and changes that a replica receives long
 //! after their stamps. A report may also be lost. The keys of all entries are therefore compared at intervals. In
-//! polling mode their stamps are compared as well. If the comparison finds an unknown state, everything is listed
+//! polling mode their stamps or numbers are compared as well. If the comparison finds an unknown state, everything is listed
 //! again. A poll cannot find a user or group without a readable stamp, so then every poll is a full listing. There are
 //! no cookies: a new connection begins with a full listing.
 
 use super::duplicate_uuid::{ENTRIES_MAX, LimitExceeded};
 use super::persistent_search_queue::PersistentSearchQueue;
+use super::update_sequence::{NewChanges, UpdateSequence};
 use super::{Track, TrackSink, is_later, search_failed, too_many_entries};
+use crate::ber::BerError;
 use crate::connection::LdapConnection;
 use crate::dn;
 use crate::entry_key::{missing_key, read_key};
@@ -23,6 +26,7 @@ use crate::message::{
     CHANGE_DELETE, CHANGE_MOVE, LdapRequest, LdapResponse, LdapResult, RawEntry, RequestControl,
     ResponseOperation, Scope, SearchRequest, code,
 };
+use crate::schema::CHANGE_NUMBER;
 use crate::search::MirrorSearch;
 use roster_messages::{log, table::directory};
 use roster_provider::{EntryId, UnlistedEntries};
@@ -51,6 +55,28 @@ enum ChangeSource {
     PersistentSearch(String, Option<u32>),
     /// Requests of entries with a stamp that is at least as new as the newest known one.
     Polling(ModifyStamps, Duration),
+    /// Requests of entries with a higher number than the highest one before the last request.
+    Numbers(UpdateSequence),
+}
+
+impl ChangeSource {
+    /// Returns the attribute that changes with each change of an entry, if changes are found by it.
+    fn version_attribute(&self) -> Option<&'static str> {
+        match self {
+            Self::PersistentSearch(..) => None,
+            Self::Polling(stamps, _) => Some(stamps.attribute),
+            Self::Numbers(_) => Some(CHANGE_NUMBER),
+        }
+    }
+
+    /// Returns whether the next poll requests an entry with this value of the attribute.
+    fn covers(&self, value: &[u8]) -> bool {
+        match self {
+            Self::PersistentSearch(..) => false,
+            Self::Polling(stamps, _) => stamps.covers(value),
+            Self::Numbers(sequence) => sequence.covers(value),
+        }
+    }
 }
 
 /// The stamps of modified entries.
@@ -71,11 +97,6 @@ impl ModifyStamps {
     fn new(attribute: &'static str, missing: Arc<AtomicUsize>) -> Self {
         let (since, newest) = (Vec::new(), Vec::new());
         Self { attribute, since, newest, is_missing: false, missing, was_missing: false }
-    }
-
-    /// Returns an entry's stamp. Empty if the entry does not show it.
-    fn entry_stamp<'a>(&self, entry: &RawEntry<'a>) -> Result<&'a [u8], LdapError> {
-        Ok(entry.values(self.attribute)?.next().transpose()?.unwrap_or_default())
     }
 
     fn note(&mut self, stamp: &[u8], is_told: bool) {
@@ -144,6 +165,10 @@ enum PollPhase {
     Asleep,
     /// The persistent search was sent. The listing follows at this time.
     Establishing(Instant),
+    /// The highest number has to be requested, for this listing.
+    NumberDue(ListingKind),
+    /// The highest number of this request is being received.
+    ReadingNumber(ListingKind, u32),
     /// The next page has to be requested.
     PageDue(ListingKind),
     /// The page of this request is being received.
@@ -208,6 +233,18 @@ impl Enumeration {
         )
     }
 
+    /// Follows the search by polls for higher update sequence numbers. Keys are compared at each `sweep_interval`.
+    pub fn numbered(
+        search: MirrorSearch,
+        key: String,
+        page_size: Option<u32>,
+        interval: Duration,
+        sweep_interval: Duration,
+    ) -> Self {
+        let means = ChangeSource::Numbers(UpdateSequence::new(interval));
+        Self::new(search, key, page_size, means, sweep_interval)
+    }
+
     fn new(
         search: MirrorSearch,
         key: String,
@@ -249,17 +286,63 @@ impl Enumeration {
             }
             ListingKind::Keys => sink.begin_refresh(self.search.id, false),
             ListingKind::Changes => {
-                if let ChangeSource::Polling(stamps, _) = &mut self.change_source {
-                    match stamps.changed() {
-                        Some(changed) => {
-                            self.filter = EncodedFilter::all([&self.search.filter, &changed]);
-                        }
-                        None => return self.begin(ListingKind::Whole, sink),
+                let changed = match &mut self.change_source {
+                    ChangeSource::PersistentSearch(..) => None,
+                    ChangeSource::Polling(stamps, _) => stamps.changed(),
+                    ChangeSource::Numbers(sequence) => Some(sequence.changed()),
+                };
+                match changed {
+                    Some(changed) => {
+                        self.filter = EncodedFilter::all([&self.search.filter, &changed]);
                     }
+                    None => return self.begin(ListingKind::Whole, sink),
                 }
             }
         }
         self.phase = PollPhase::PageDue(listing);
+    }
+
+    /// Begins a listing of entries, with the highest number before it.
+    fn begin_read(&mut self, listing: ListingKind, sink: &mut TrackSink) {
+        match self.change_source {
+            ChangeSource::Numbers(_) => self.phase = PollPhase::NumberDue(listing),
+            _ => self.begin(listing, sink),
+        }
+    }
+
+    fn request_number(&mut self, listing: ListingKind, connection: &mut LdapConnection) {
+        if let ChangeSource::Numbers(sequence) = &mut self.change_source {
+            let id = sequence.request_number(connection);
+            self.phase = PollPhase::ReadingNumber(listing, id);
+        }
+    }
+
+    /// Handles a response with the highest number.
+    fn handle_number(
+        &mut self,
+        listing: ListingKind,
+        operation: ResponseOperation<'_>,
+        sink: &mut TrackSink,
+    ) -> Result<(), LdapError> {
+        let ChangeSource::Numbers(sequence) = &mut self.change_source else { return Ok(()) };
+        match operation {
+            ResponseOperation::Entry(root) => sequence.read_number(&root)?,
+            ResponseOperation::SearchDone(outcome) if outcome.code != code::SUCCESS => {
+                return Err(search_failed(&self.search, outcome));
+            }
+            ResponseOperation::SearchDone(_) => {
+                let missing = BerError("root DSE without highestCommittedUSN");
+                match (listing, sequence.new_changes().ok_or(missing)?) {
+                    (ListingKind::Changes, NewChanges::None) => self.wait_for_poll(Instant::now()),
+                    (ListingKind::Changes, NewChanges::Unknown) => {
+                        self.begin(ListingKind::Whole, sink);
+                    }
+                    _ => self.begin(listing, sink),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn reconcile_due(&self) -> Instant {
@@ -268,9 +351,10 @@ impl Enumeration {
 
     fn wait_for_poll(&mut self, now: Instant) {
         let sweep = self.reconcile_due();
-        self.phase = PollPhase::Waiting(match &self.change_source {
+        self.phase = PollPhase::Waiting(match &mut self.change_source {
             ChangeSource::PersistentSearch(..) => sweep,
             ChangeSource::Polling(_, interval) => sweep.min(now + *interval),
+            ChangeSource::Numbers(sequence) => sweep.min(now + sequence.pause()),
         });
     }
 
@@ -278,7 +362,7 @@ impl Enumeration {
         if now >= self.reconcile_due() {
             self.begin(ListingKind::Keys, sink);
         } else {
-            self.begin(ListingKind::Changes, sink);
+            self.begin_read(ListingKind::Changes, sink);
         }
     }
 
@@ -287,9 +371,10 @@ impl Enumeration {
         if listing != ListingKind::Keys {
             attributes.extend(self.search.attributes.iter().map(String::as_str));
         }
-        if let ChangeSource::Polling(stamps, _) = &self.change_source {
-            attributes.push(stamps.attribute);
-        }
+        let version = self.change_source.version_attribute();
+        let is_new = |name: &&str| !attributes.iter().any(|other| other.eq_ignore_ascii_case(name));
+        let version = version.filter(is_new);
+        attributes.extend(version);
         let base = &self.search.base;
         let request = request(base, self.search.scope, &self.filter, &attributes);
         let controls = self.page_size.map(|size| RequestControl::Paged(size, &self.page));
@@ -331,19 +416,21 @@ impl Enumeration {
         if self.overtaken.contains(&sink.known.key(self.search.id, id, entry.dn)) {
             return Ok(());
         }
-        let (stamp, version) = match &self.change_source {
-            ChangeSource::Polling(stamps, _) => {
-                let stamp = stamps.entry_stamp(entry)?;
+        let (stamp, version) = match self.change_source.version_attribute() {
+            Some(attribute) => {
+                let stamp = entry.values(attribute)?.next().transpose()?.unwrap_or_default();
                 (stamp, self.hasher.hash_one(stamp))
             }
-            ChangeSource::PersistentSearch(..) => (&b""[..], NO_VERSION),
+            None => (&b""[..], NO_VERSION),
         };
         match (listing, &mut self.change_source) {
             (ListingKind::Keys, means) => {
                 let (key, _) = sink.mark_seen(&self.search, id, entry.dn);
                 let known = self.known.get(&key);
-                let is_told =
-                    matches!(means, ChangeSource::Polling(stamps, _) if stamps.covers(stamp));
+                let is_told = means.covers(stamp);
+                if is_told && matches!(means, ChangeSource::Numbers(_)) {
+                    return Ok(());
+                }
                 self.needs_full_listing |= known.is_none_or(|known| *known != version && !is_told)
                     || !sink.known.expects(&self.search, id, entry.dn);
             }
@@ -380,6 +467,11 @@ impl Enumeration {
         {
             stamps.end_listing(&self.search.base);
         }
+        if let (ListingKind::Whole | ListingKind::Changes, ChangeSource::Numbers(sequence)) =
+            (listing, &mut self.change_source)
+        {
+            sequence.end_read();
+        }
         if listing == ListingKind::Keys {
             self.needs_full_listing |= sink.known.misses_duplicate(self.search.id);
         }
@@ -388,7 +480,7 @@ impl Enumeration {
             sink.end_refresh(self.search.id, UnlistedEntries::Missing, None);
         }
         if self.needs_full_listing {
-            self.begin(ListingKind::Whole, sink);
+            self.begin_read(ListingKind::Whole, sink);
         } else {
             self.wait_for_poll(now);
         }
@@ -497,24 +589,26 @@ impl Track for Enumeration {
         self.needs_full_listing |= sink.signals.take_full_listing(self.search.id);
         match (self.phase, &self.change_source) {
             (PollPhase::Asleep, ChangeSource::PersistentSearch(..)) => self.watch(connection, now),
-            (PollPhase::Asleep, ChangeSource::Polling(..)) => self.begin(ListingKind::Whole, sink),
+            (PollPhase::Asleep, _) => self.begin_read(ListingKind::Whole, sink),
             (PollPhase::Establishing(until), _) if now >= until => {
                 self.begin(ListingKind::Whole, sink);
             }
             (PollPhase::Waiting(_), _) if self.needs_full_listing => {
-                self.begin(ListingKind::Whole, sink);
+                self.begin_read(ListingKind::Whole, sink);
             }
             (PollPhase::Waiting(until), _) if now >= until => self.wake(sink, now),
             _ => {}
         }
-        if let PollPhase::PageDue(listing) = self.phase {
-            self.request_page(listing, connection);
+        match self.phase {
+            PollPhase::PageDue(listing) => self.request_page(listing, connection),
+            PollPhase::NumberDue(listing) => self.request_number(listing, connection),
+            _ => {}
         }
         self.read_queued(connection);
     }
 
     fn owns(&self, id: u32) -> bool {
-        matches!(self.phase, PollPhase::Reading(_, reading) if reading == id)
+        matches!(self.phase, PollPhase::Reading(_, reading) | PollPhase::ReadingNumber(_, reading) if reading == id)
             || self.reread_queue.owns(id)
             || matches!(self.change_source, ChangeSource::PersistentSearch(_, Some(search)) if search == id)
     }
@@ -525,6 +619,9 @@ impl Track for Enumeration {
         sink: &mut TrackSink,
     ) -> Result<(), LdapError> {
         match (self.phase, response.operation) {
+            (PollPhase::ReadingNumber(listing, id), operation) if id == response.id => {
+                self.handle_number(listing, operation, sink)
+            }
             (PollPhase::Reading(listing, id), operation) if id == response.id => match operation {
                 ResponseOperation::Entry(entry) => self.list(listing, &entry, sink),
                 ResponseOperation::SearchDone(outcome) => {

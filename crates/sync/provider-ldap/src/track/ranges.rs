@@ -3,7 +3,8 @@
 //! group has more members. The client then requests the rest, piece by piece.
 //!
 //! A group is reported after its list is complete, and nothing is published before. A list that stays incomplete makes
-//! the group unreadable. `schema` reads the ranges. `lookup` does the same for single lookups.
+//! the group unreadable. If the group changes meanwhile, its positions move, and its lists are read from the beginning.
+//! `schema` reads the ranges. `lookup` does the same for single lookups.
 
 use super::{Track, TrackSink};
 use crate::connection::LdapConnection;
@@ -22,8 +23,16 @@ struct PendingRange {
     number: u64,
     /// The position at which it begins.
     rest: RemainingMembers,
-    /// The reply so far: the position of the next piece, or the reason that there is none.
-    received: Option<ReadResult<Option<RemainingMembers>>>,
+    /// The reply so far, or the reason that the list stays incomplete.
+    received: Option<ReadResult<ReceivedPart>>,
+}
+
+/// A piece that arrived.
+enum ReceivedPart {
+    /// The position of the next piece, or the end of the list.
+    Continued(Option<RemainingMembers>),
+    /// The group has changed since the pieces before it.
+    Outdated,
 }
 
 /// Fetches the rest of the lists in one search's groups.
@@ -51,11 +60,15 @@ impl Track for RangeRetrieval {
                 sink.adapter.reject_incomplete_group(self.search.id, id, &dn_not_utf8());
                 continue;
             };
+            let mapping = &sink.adapter.mapping;
+            let list = mapping.remaining_members_attribute(rest);
+            let attributes: Vec<&str> =
+                [&*list].into_iter().chain(mapping.version_attribute()).collect();
             let request = SearchRequest {
                 base,
                 scope: Scope::Base,
                 filter: &EncodedFilter::present("objectClass"),
-                attributes: &[&sink.adapter.mapping.remaining_members_attribute(rest)],
+                attributes: &attributes,
                 entries_max: 0,
             };
             let request = connection.queue(&LdapRequest::Search(request), &[]);
@@ -85,15 +98,27 @@ impl Track for RangeRetrieval {
         };
         match response.operation {
             ResponseOperation::Entry(entry) => {
+                let mapping = &sink.adapter.mapping;
+                match begun.has_version(mapping.version(&entry)?) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        asked.received = Some(Ok(ReceivedPart::Outdated));
+                        return Ok(());
+                    }
+                    Err(reason) => {
+                        asked.received = Some(Err(reason));
+                        return Ok(());
+                    }
+                }
                 let mut shown = Vec::new();
-                let next = sink.adapter.mapping.members(&entry, asked.rest, &mut shown)?;
+                let next = mapping.members(&entry, asked.rest, &mut shown)?;
                 asked.received = Some(next.and_then(|next| {
                     if shown.is_empty() && next.is_some() {
                         return Err(incomplete_list_reason(asked.rest));
                     }
                     let members = begun.group.members.get_or_insert_default();
                     members.extend(shown.into_iter().map(Member::into_owned));
-                    Ok(next)
+                    Ok(ReceivedPart::Continued(next))
                 }));
             }
             ResponseOperation::SearchDone(outcome) => {
@@ -105,7 +130,8 @@ impl Track for RangeRetrieval {
                 });
                 self.pending = None;
                 match told {
-                    Ok(next) => {
+                    Ok(ReceivedPart::Outdated) => begun.rest = sink.adapter.mapping.whole_lists(),
+                    Ok(ReceivedPart::Continued(next)) => {
                         begun.rest.pop();
                         // Without a next piece, the next list follows.
                         begun.rest.extend(next);

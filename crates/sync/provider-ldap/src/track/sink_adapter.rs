@@ -4,6 +4,7 @@
 //! calls this module.
 
 use super::duplicate_uuid::duplicate_id;
+use super::foreign_members::ForeignMembers;
 use super::incomplete_groups::{IncompleteGroup, IncompleteGroups};
 use crate::ber::BerError;
 use crate::message::{RawEntry, printable};
@@ -21,12 +22,19 @@ pub(crate) struct SinkAdapter {
     sink: Arc<dyn EntrySink>,
     pub(super) mapping: Arc<AttributeMapping>,
     pub(super) incomplete_groups: IncompleteGroups,
+    pub foreign_members: ForeignMembers,
     is_changed: bool,
 }
 
 impl SinkAdapter {
     pub fn new(sink: Arc<dyn EntrySink>, mapping: Arc<AttributeMapping>) -> Self {
-        Self { sink, mapping, incomplete_groups: IncompleteGroups::default(), is_changed: false }
+        Self {
+            sink,
+            mapping,
+            incomplete_groups: IncompleteGroups::default(),
+            foreign_members: ForeignMembers::default(),
+            is_changed: false,
+        }
     }
 
     /// Returns whether the sink accepts more entries.
@@ -130,7 +138,8 @@ impl SinkAdapter {
         entry: &RawEntry<'_>,
     ) -> Result<(), BerError> {
         match self.mapping.group(entry, true)? {
-            Ok(PartialGroup { group, rest }) if rest.is_empty() => {
+            Ok(PartialGroup { group, rest, .. }) if rest.is_empty() => {
+                self.foreign_members.note_group(part, id, group.members.as_deref());
                 self.sink.put(part, id, DirectoryEntry::Group(group));
             }
             Ok(partial) => {
@@ -200,6 +209,7 @@ impl SinkAdapter {
         }
         if search.has_groups() {
             self.incomplete_groups.remove(search.id, group_id(id));
+            self.foreign_members.remove(search.id, group_id(id));
             report(&*self.sink, search.id, group_id(id));
         }
     }
@@ -208,6 +218,7 @@ impl SinkAdapter {
     pub fn put_completed_group(&mut self, part: SearchId, id: EntryId) {
         if let Some(IncompleteGroup { group, .. }) = self.incomplete_groups.remove(part, id) {
             self.is_changed = true;
+            self.foreign_members.note_group(part, id, group.members.as_deref());
             self.sink.put(part, id, DirectoryEntry::Group(group));
         }
     }

@@ -14,23 +14,31 @@ use crate::connection::{ConnectionSettings, RootDse};
 use crate::schema::AttributeMapping;
 use crate::search::MirrorSearch;
 use crate::server_selection::describe;
-use roster_config::{LdapConfig, LdapServer};
+use roster_config::{DirectorySchema, LdapConfig, LdapServer};
 use roster_request::TrackingMethod;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// Minimum interval of the checks of unusual containers if changes are polled more often.
+const UNUSUAL_CONTAINERS_PAUSE: Duration = Duration::from_secs(30);
 
 /// A method of change tracking that a server can offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OfferedMethod {
     Synchronization,
     PersistentSearch,
+    UpdateNumbers,
     Polling,
 }
 
 impl OfferedMethod {
     /// Returns the methods that the server offers, the best first.
-    pub fn offered(root: &RootDse) -> Vec<Self> {
+    pub fn offered(root: &RootDse, schema: DirectorySchema) -> Vec<Self> {
+        if schema.is_active_directory() {
+            return vec![Self::UpdateNumbers];
+        }
         let mut methods = Vec::new();
         if root.sync {
             methods.push(Self::Synchronization);
@@ -46,6 +54,7 @@ impl OfferedMethod {
         match self {
             Self::Synchronization => TrackingMethod::Syncrepl,
             Self::PersistentSearch => TrackingMethod::PersistentSearch,
+            Self::UpdateNumbers => TrackingMethod::UpdateNumbers,
             Self::Polling => TrackingMethod::Polling,
         }
     }
@@ -95,6 +104,10 @@ impl TrackFactory<'_> {
                 let interval = self.config.sweep;
                 Box::new(Enumeration::persistent(search, key, page_size, context, interval))
             }
+            OfferedMethod::UpdateNumbers => {
+                let (interval, sweep) = (self.config.poll, self.config.sweep);
+                Box::new(Enumeration::numbered(search, key, page_size, interval, sweep))
+            }
             OfferedMethod::Polling => {
                 let stamps = if self.root.usn { "entryUSN" } else { "modifyTimestamp" };
                 let interval = self.config.poll;
@@ -125,7 +138,11 @@ impl TrackFactory<'_> {
         let key = self.key_attribute(method);
         let rereading = TargetedReread::new(search.clone(), key.clone());
         let searches = self.searches.len();
-        let watch = ContainerWatch::new(search.clone(), key, self.config.poll, searches);
+        let interval = match method {
+            OfferedMethod::UpdateNumbers => self.config.poll.max(UNUSUAL_CONTAINERS_PAUSE),
+            _ => self.config.poll,
+        };
+        let watch = ContainerWatch::new(search.clone(), key, interval, searches);
         [Box::new(watch), Box::new(rereading)]
     }
 
@@ -133,13 +150,14 @@ impl TrackFactory<'_> {
         ReconcileTiming { every: self.config.sweep, silence_max: self.config.search_timeout }
     }
 
-    /// Makes the track that reads groups with computed members. 389-ds computes none.
+    /// Makes the track that reads groups with computed members. 389-ds and Active Directory compute none.
     fn dynamic_groups(
         &self,
         method: OfferedMethod,
         search: &MirrorSearch,
     ) -> Option<Box<dyn Track>> {
-        (search.has_groups() && !self.root.is_389).then(|| -> Box<dyn Track> {
+        let computes = !self.root.is_389 && !self.config.schema.is_active_directory();
+        (search.has_groups() && computes).then(|| -> Box<dyn Track> {
             let (key, timing) = (self.key_attribute(method), self.reconcile_timing());
             Box::new(DynamicGroups::new(search.clone(), key, timing, Instant::now()))
         })

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// The state that a domain's tracks share. It outlives connections.
 pub(crate) struct TrackSink {
-    pub(super) adapter: SinkAdapter,
+    pub adapter: SinkAdapter,
     pub(super) known: KnownEntries,
     pub(super) cookies: SyncCookies,
     pub(super) signals: TrackSignals,
@@ -60,6 +60,7 @@ impl TrackSink {
         if lists_all {
             self.signals.take_full_listing(part);
             self.adapter.incomplete_groups.remove_all(part);
+            self.adapter.foreign_members.remove_all(part);
         }
         self.known.begin_refresh(part, lists_all);
         self.begin_key_listing(part);

@@ -5,10 +5,11 @@
 
 use parking_lot::Mutex;
 use roster_config::{
-    AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DomainConfig, DomainMode,
-    DomainSecrets, HomeShellOverrides, LdapConfig as Keys, LdapServer as Address, MemberAttribute,
-    MemberValues, NameCase, NameConfig, PasswordChangeConfig, ProviderConfig as Configured,
-    SearchBase, SearchConfig, SecretFile, ServingConfig, WhenAway,
+    AccessConfig, AttributeNames, AuthConfig, AuthMethod, BindMethod, DirectorySchema,
+    DomainConfig, DomainMode, DomainSecrets, HomeShellOverrides, IdMapping, LdapConfig as Keys,
+    LdapServer as Address, MemberAttribute, MemberValues, NameCase, NameConfig,
+    PasswordChangeConfig, ProviderConfig as Configured, SearchBase, SearchConfig, SecretFile,
+    ServingConfig, WhenAway,
 };
 use roster_provider::account::Account;
 use roster_provider::reason::Reason;
@@ -329,6 +330,9 @@ pub fn member_attribute(name: &str, values: MemberValues) -> MemberAttribute {
 pub fn domain(server: &impl system::DirectoryServer) -> DomainConfig {
     let base = server.base().to_owned();
     let keys = Keys {
+        schema: DirectorySchema::default(),
+        id_mapping: IdMapping::Posix,
+        member_range: 1_500,
         servers: vec![address(&server.uri())],
         discover: None,
         controllers: None,
