@@ -42,9 +42,12 @@ OTHER_PROGRAMS = set(
 # Commands that the booted host cannot run: words at their beginning, and the missing part.
 NOT_RUN = {
     ("/usr/lib/apt/apt-helper",): "a repository of packages",
+    ("ansible-galaxy",): "Ansible",
     ("apt-get",): "a repository of packages",
+    ("authselect",): "a host with authselect",
     ("bpftrace",): "tracing of the machine's kernel",
     ("cargo",): "a build",
+    ("dnf",): "a repository of packages",
     ("docker",): "images from a registry",
     ("getent", "-s", "ldap"): "nslcd",
     ("kadmin",): "a KDC",
@@ -67,8 +70,11 @@ NOT_RUN = {
     ("roster-lab", "schemes"): "a server to load",
     ("roster-lab", "trace"): "tracing of the machine's kernel",
     ("rosterd",): "a configuration of the reader",
+    ("scripts/package-image",): "a build",
+    ("scripts/package-rpm",): "a build",
     ("scripts/prove",): "a build",
     ("semodule",): "SELinux",
+    ("skopeo",): "images from a registry",
 }
 # Exit statuses of commands beside 0, by the words at their beginning.
 STATUSES = {
