@@ -51,7 +51,7 @@ mount -o remount,bind,ro "$0/proc/sys"
 mount -t tmpfs -o mode=1777 tmpfs "$0/tmp"
 mount -t tmpfs -o mode=755 tmpfs "$0/run"
 mkdir -p "$0/run/lock"
-cp /etc/resolv.conf /etc/hosts "$0/etc/"
+cp --remove-destination /etc/resolv.conf /etc/hosts "$0/etc/"
 cd "$0"
 mkdir -p mnt/outside
 {devices}
@@ -194,6 +194,8 @@ def run_booted(root):
 def systemd_pid(machine):
     """Process 1 of the namespaces, once it is systemd."""
     for _ in range(ATTEMPTS):
+        if machine.poll() is not None:
+            break
         try:
             child = pathlib.Path(f"/proc/{machine.pid}/task/{machine.pid}/children").read_text().split()[0]
             if pathlib.Path(f"/proc/{child}/comm").read_text().strip() == "systemd":
