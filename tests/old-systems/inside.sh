@@ -109,6 +109,8 @@ pam_module() {
 		echo "skipped pam: the root has no pamtester"
 		return
 	fi
+	# The stack of an extracted root includes files that its packages write at their configuration.
+	printf 'auth required pam_deny.so\naccount required pam_deny.so\n' >/etc/pam.d/other
 	printf 'auth required pam_roster.so nodelay\naccount required pam_roster.so\n' >/etc/pam.d/alone
 	echo wrong | pamtester alone nobody authenticate >/tmp/pam.txt 2>&1
 	if grep -q 'Authentication service cannot retrieve authentication info' /tmp/pam.txt; then
