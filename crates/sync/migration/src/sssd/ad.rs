@@ -130,7 +130,8 @@ fn id_mapping(conversion: &mut Conversion<'_>, section: &mut Section) {
     let setting = setting.unwrap_or_else(|| default_setting(section, "ldap_id_mapping", "true"));
     if is_mapped {
         let reason = "ids made from SIDs are not converted yet";
-        let cure = "Write the domain with schema = \"ad\", as docs/how-to/active-directory.md shows.";
+        let cure =
+            "Write the domain with schema = \"ad\", as docs/how-to/active-directory.md shows.";
         conversion.stop(&name, &setting, reason, cure);
     } else {
         conversion.dropped(&name, &setting, "Roster reads uidNumber and gidNumber.");
