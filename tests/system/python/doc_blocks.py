@@ -58,6 +58,7 @@ NOT_RUN = {
     ("restorecon",): "SELinux",
     ("roster", "access", "alice", "--password"): "the password of a user",
     ("roster", "domain", "compare-ids"): "a cache of SSSD",
+    ("roster", "migrate-config", "--ignore-gpo"): "a configuration of SSSD for Active Directory",
     ("roster", "status", "--run-dir"): "a daemon that the reader starts",
     ("roster-lab", "bisect"): "versions of a server",
     ("roster-lab", "check"): "a server to load",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The secondary slices that libsss_idmap computes when it adds a domain, before an account needs them.
+//! The secondary slices that libsss_idmap computes when it adds a domain, before an account needs them. `slice_plan`
+//! has their order.
 
 use crate::id_range::IdRange;
 use crate::sid::Sid;

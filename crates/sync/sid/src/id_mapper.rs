@@ -21,7 +21,7 @@ const BLOCKS_MAX: usize = 65_536;
 pub struct DomainSlice {
     /// SID of the domain, in the form `S-1-5-21-a-b-c`.
     pub sid: Sid,
-    /// Its slice, from the configuration or from an earlier run. `None`: the hash of the SID chooses.
+    /// The slice of the domain, from the configuration or from an earlier run. `None`: the hash of the SID chooses.
     pub slice: Option<u32>,
 }
 

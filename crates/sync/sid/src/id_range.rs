@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The range of ids that domains share, cut into slices of equal size.
+//! The range of ids that domains share, cut into slices of equal size. `slice_plan` assigns the slices.
 
 /// Ids from `min` to below `max`, in slices of `size`. A remainder at the top stays unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

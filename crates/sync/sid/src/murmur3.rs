@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! MurmurHash3 in its 32-bit form for x86, which chooses the slice of a domain.
+//! MurmurHash3 in its 32-bit form for x86, which chooses the slice of a domain. `slice_plan` uses it.
 
 const BLOCK_FACTORS: [u32; 2] = [0xcc9e_2d51, 0x1b87_3593];
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A security identifier: binary form of `objectSid` (MS-DTYP 2.4.2.2) and text form `S-1-5-21-…`.
+//! A security identifier: binary form of `objectSid` (MS-DTYP 2.4.2.2) and text form `S-1-5-21-…`. This module assigns
+//! no ids: `id_mapper` does.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The slices that libsss_idmap occupies, in the order of its requests.
+//! The slices that libsss_idmap occupies, in the order of its requests. `id_mapper` converts identifiers to ids.
 //!
 //! A block is a domain with a first RID. Block 0 of a domain is its primary slice, the others are secondary slices. The
 //! hash of a block is its home slice. libsss_idmap takes the next free slice if the home slice is in use. The plan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The file with the slices of a domain, in the state directory of its backend.
+//! The file with the slices of a domain, in the state directory of its backend. `slice_table` parses the text.
 
 use crate::slice_table::{SliceTable, SliceTableError, TABLE_BYTES_MAX, TableMismatch};
 use roster_file_replacement::FileReplacement;

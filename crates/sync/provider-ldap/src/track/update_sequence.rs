@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Update sequence numbers of Active Directory. Each change of an entry gets the next number of its server, in
-//! `uSNChanged`. The root DSE shows the highest one.
+//! `uSNChanged`. The root DSE shows the highest one. This module only compares numbers: tracks of the parent module
+//! send the searches.
 //!
 //! The number is read before entries are. A change during a listing has a higher number, so the next poll requests it.
 //! Numbers are of one server. A new connection therefore begins with a full listing. If the highest number falls, the
