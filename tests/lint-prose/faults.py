@@ -28,7 +28,7 @@ PRONOUN = re.compile(
 HIDDEN = rules(
     # The sentence opens with a clause or an elided noun as its subject. Questions may.
     (r"^(?:What|Whether (?:it|they)|Which|Nor|Of(?! course))\b(?!.*\?$)", NAME_IT),
-    (r"\b[Oo]nly (?:what|who|whom)\b(?! to\b)|\bthose with(?:out)?\b", "Repeat the noun."),
+    (r"\b(?i:only) (?:what|who|whom)\b(?! to\b)|\bthose with(?:out)?\b", "Repeat the noun."),
     (r"^(?:That|Those|One|Such) (?:which|that|who|with|of|as)\b|^That (?:it|they|an?|the|no)\b", NAME_IT),
     (r"^Where\b(?! (?:possible|need|necessary|available|supported|applicable))(?!.*\?$)", 'Write "if" and name the component.'),
     # A clause with `what`, but no question.

@@ -41,7 +41,7 @@ pub(crate) fn domain<'d>(
     let binds_by_key = provider == "ldap" && section.has_text(&keys::LDAP_BIND, "gssapi");
     let (auth, gssapi) = auth(&mut section, &provider, binds_by_key);
     let binds = BindContext { as_users: auth.method == AuthMethod::Ldap, gssapi };
-    let schema = DirectorySchema::of(&section);
+    let schema = DirectorySchema::from_section(&section);
     schema.check_domain(&mut section);
     let overrides = home_and_shell(&mut section, schema);
     let mut domain = DomainConfig {
@@ -550,7 +550,7 @@ fn ldap(section: &mut TomlSection<'_, '_, '_, '_>, binds: BindContext) -> LdapCo
     let (servers, discover) = servers(section);
     let controllers = controllers(section);
     let bases: Vec<SearchBase> = section.value(&keys::LDAP_BASE);
-    let schema = DirectorySchema::of(section);
+    let schema = DirectorySchema::from_section(section);
     let member_attributes = member_attributes(section, schema);
     let id_mapping = id_mapping::id_mapping(section, schema);
     let mut search =

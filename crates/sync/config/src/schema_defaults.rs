@@ -24,7 +24,7 @@ pub enum DirectorySchema {
 
 impl DirectorySchema {
     /// Returns the schema of a domain, before its keys are read.
-    pub(crate) fn of(section: &TomlSection<'_, '_, '_, '_>) -> Self {
+    pub(crate) fn from_section(section: &TomlSection<'_, '_, '_, '_>) -> Self {
         let is_ldap = section.has_text(&keys::DOMAIN_PROVIDER, "ldap");
         if !is_ldap || !section.has_text(&keys::LDAP_SCHEMA, "ad") {
             return Self::Posix;

@@ -661,7 +661,8 @@ mod tests {
     #[test]
     fn ad_schema_needs_active_directory() {
         let check = |is_active_directory, schema| {
-            let root = RootDse { is_active_directory, ..RootDse::default() };
+            let mut root = RootDse::default();
+            root.is_active_directory = is_active_directory;
             check_server(&root, schema).map_err(|reason| reason.message)
         };
         for schema in [DirectorySchema::ActiveDirectorySids, DirectorySchema::ActiveDirectoryPosix]

@@ -301,6 +301,7 @@ fn primary_members(
 }
 
 /// The ways from a domain's groups to their members.
+#[derive(Clone, Copy)]
 struct GroupEdges<'a> {
     targets: &'a ReferenceTargets,
     /// Users with a nested group as primary group.
