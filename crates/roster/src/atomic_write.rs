@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replaces the text of a configuration file atomically, with the same owner, mode and labels. `nsswitch_edit` makes
+//! Replaces the text of a configuration file atomically, with the same owner, mode and labels. `nsswitch_file` makes
 //! the text.
 
 use anyhow::{Context, Result};

@@ -24,8 +24,8 @@ mod man_pages;
 mod man_roster_toml;
 mod migrate_config;
 mod nscd;
-mod nsswitch;
-mod nsswitch_edit;
+mod nsswitch_file;
+mod nsswitch_lines;
 mod output;
 mod paths;
 mod rosterd_client;
@@ -65,8 +65,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
         Command::Inspect(args) => inspect::inspect(&args.file, args.json, out).map(|()| 0),
         Command::Verify(args) => inspect::verify(&args.file, args.json, out).map(well),
         Command::Get(args) => get::run(args.database, &args.keys, &args.snapshot, args.json, out),
-        Command::Enable(args) => nsswitch_edit::enable(&args.edit, args.shadow, out),
-        Command::Disable(args) => nsswitch_edit::disable(&args.edit, out),
+        Command::Enable(args) => nsswitch_file::enable(&args.edit, args.shadow, out),
+        Command::Disable(args) => nsswitch_file::disable(&args.edit, out),
         Command::Doctor(args) => doctor::run(&args.root, args.json, out).map(well),
         Command::Status(args) => rosterd_client::status::run(&args.bus.run_dir, args.json, out),
         Command::Domain(args) => match &args.command {

@@ -2,6 +2,7 @@
 //! Command-line arguments: the single source of the parser, of `--help`, man pages and completions, and of the keys of a
 //! [plan](crate::plan). `commands` implements the subcommands.
 
+use crate::bisect_metric::Metric;
 use crate::dlopen::nss_module::NssLookup;
 use crate::dlopen::pam::PamStep;
 use crate::dns::message::RecordType;
@@ -9,7 +10,6 @@ use crate::help_text;
 use crate::krb5::{self, crypto::EncType};
 use crate::ldap::{ConnectionMode, LdapOp, SearchScope};
 use crate::message_engine::Transport;
-use crate::metric::Metric;
 use crate::net::CloseMode;
 use crate::schedule::RateSpec;
 use crate::template::Template;

@@ -6,9 +6,9 @@
 //! so an interrupted bisection continues. This module makes no requests.
 
 use crate::args;
+use crate::bisect_metric::Metric;
 use crate::coded::{Coded, bail_coded, coded, describe, ensure_coded};
 use crate::compare::LoadedReport;
-use crate::metric::Metric;
 use crate::report::RunStats;
 
 use anyhow::Result;

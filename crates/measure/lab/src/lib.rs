@@ -35,6 +35,7 @@
 mod args;
 pub mod ber;
 pub mod bisect;
+pub mod bisect_metric;
 pub mod blocking_engine;
 pub mod clock_checks;
 mod coded;
@@ -53,7 +54,6 @@ pub mod load_thread;
 pub mod locust;
 mod man_pages;
 pub mod message_engine;
-pub mod metric;
 pub mod net;
 pub mod nss;
 pub mod password_schemes;

@@ -8,7 +8,7 @@ use super::collect::{
 };
 use super::snapshot_checks::{JUST_NOW, check_snapshot, check_trust};
 use crate::finding::{Finding, ok, problem, split_code, warning};
-use crate::nsswitch::{self, DatabaseLine, SERVICE, StatusAction};
+use crate::nsswitch_lines::{self, DatabaseLine, SERVICE, StatusAction};
 use crate::output::{count_with_noun, duration};
 use crate::paths::CONFIG;
 use roster_messages::table::{host, status};
@@ -95,7 +95,7 @@ fn nsswitch(facts: &HostState) -> Vec<Finding> {
 
 /// Checks whether, and in which order, glibc asks roster.
 pub fn nsswitch_text(text: &str) -> Vec<Finding> {
-    let entries = nsswitch::parse(text);
+    let entries = nsswitch_lines::parse(text);
     let mut findings = Vec::new();
     for (database, check) in [("passwd", "nsswitch-passwd"), ("group", "nsswitch-group")] {
         findings.extend(lookups(check, database, entries.get(database)));
@@ -488,7 +488,7 @@ fn shadow(facts: &HostState) -> Vec<Finding> {
     let name = path.display();
     let wanted = match &facts.nsswitch {
         ReadResult::Present(text) => {
-            nsswitch::parse(text).get("shadow").is_some_and(|e| e.position(SERVICE).is_some())
+            nsswitch_lines::parse(text).get("shadow").is_some_and(|e| e.position(SERVICE).is_some())
         }
         _ => false,
     };

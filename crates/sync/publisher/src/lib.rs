@@ -64,7 +64,7 @@ mod overrides_file;
 mod own;
 mod own_record;
 #[cfg(test)]
-mod precedence;
+mod precedence_tests;
 mod printable;
 mod private_group_checks;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rights that a role's process drops first. It drops privileges that it could gain, files of other roles, and
-//! unused system calls. It also drops the network, except in backends of a directory server. `roster-sandbox` has the
-//! calls of the kernel.
+//! unused system calls. `RoleProgram::sandbox` names the files and the network that a role keeps. `roster-sandbox` has
+//! the calls of the kernel.
 //!
 //! All of it is best effort: a kernel without landlock or seccomp still runs the role, under its own user. The status
 //! of the role lists the parts in force. `/proc/self` and the directories of libraries stay readable: the C library's

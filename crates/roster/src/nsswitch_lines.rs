@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parses nsswitch.conf as glibc does, and edits its text to enable and disable Roster. [`crate::nsswitch_edit`] reads and
+//! Parses nsswitch.conf as glibc does, and edits its text to enable and disable Roster. [`crate::nsswitch_file`] reads and
 //! writes the file. The rules are those of glibc 2.36: the last of several lines for one database is in force, the colon
 //! is optional, and `#` starts a comment anywhere. A `group:` line that also serves initgroups continues after a success.
 

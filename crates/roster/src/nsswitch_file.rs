@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `roster enable` and `roster disable`: apply the edits of [`crate::nsswitch`] to the file, with a backup.
+//! `roster enable` and `roster disable`: apply the edits of [`crate::nsswitch_lines`] to the file, with a backup.
 //! [`atomic_write`] replaces the file.
 
 use crate::args::NsswitchEditArgs;
 use crate::atomic_write::{self, EditableFile, NotEditable, with_suffix};
 use crate::doctor;
-use crate::nsswitch;
+use crate::nsswitch_lines;
 use crate::output::{Colour, Paint, print_stderr, print_warning};
 use crate::paths::{CONFIG, NSSWITCH};
 use anyhow::Result;
@@ -26,7 +26,7 @@ const WOULD_CHANGE: u8 = 2;
 /// Returns the exit status.
 pub fn enable(options: &NsswitchEditArgs, shadow: bool, out: &mut dyn Write) -> Result<u8> {
     let original = open_editable(&options.file)?;
-    let text = nsswitch::enable(&original.text, shadow);
+    let text = nsswitch_lines::enable(&original.text, shadow);
     let text = text.map_err(|rejection| rejection.coded(&options.file))?;
     let mut is_floor_current = true;
     if options.file == Path::new(NSSWITCH) {
@@ -150,7 +150,7 @@ pub fn disable(options: &NsswitchEditArgs, out: &mut dyn Write) -> Result<u8> {
             return Err(error.into());
         }
     };
-    let text = nsswitch::disable(&current.text, original.as_deref());
+    let text = nsswitch_lines::disable(&current.text, original.as_deref());
     if text == current.text {
         writeln!(out, "{}: Roster is not enabled", options.file.display())?;
         return Ok(0);
@@ -199,7 +199,7 @@ fn open_editable(path: &Path) -> Result<EditableFile, CodedError> {
 /// `enable` after edits without roster does.
 fn write_backup(original: &EditableFile, path: &Path) -> Result<(), CodedError> {
     let backup = backup_path(path);
-    let names_roster = nsswitch::disable(&original.text, None) != original.text;
+    let names_roster = nsswitch_lines::disable(&original.text, None) != original.text;
     if names_roster && backup.exists() {
         return Ok(());
     }
