@@ -59,6 +59,7 @@ fn judge(account: &Account<'_>) {
     let access = AccessConfig { account_checks: checks, ..AccessConfig::unconfigured() };
     let facts = AccessFacts {
         name: "alice",
+        directory_name: "alice",
         service: "sshd",
         remote_host: "",
         host_names: &[],
