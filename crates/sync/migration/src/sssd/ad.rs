@@ -169,6 +169,20 @@ fn servers(
     }
     if discovers {
         discovery(conversion, domain, section, dns);
+    } else if let Some(setting) = section.take_setting("dns_discovery_domain") {
+        conversion.dropped(&name, &setting, "`uris` lists the servers.");
+    }
+    check_clear_passwords(conversion, section, is_ldaps && !discovers);
+}
+
+/// A bind as the user needs TLS. SSSD uses StartTLS for it, beside the encryption by Kerberos of its own bind.
+fn check_clear_passwords(conversion: &mut Conversion<'_>, section: &mut Section, has_tls: bool) {
+    let Some(setting) = section.take_setting("auth_provider") else { return };
+    if setting.value.eq_ignore_ascii_case("ldap") && !has_tls {
+        let reason =
+            "Roster has no StartTLS for logins alone, beside a bind that Kerberos encrypts";
+        let cure = "Remove auth_provider, so that logins use Kerberos, or write ad_use_ldaps with ad_server.";
+        conversion.fail(&section.name, &setting, reason, cure);
     }
 }
 
@@ -180,6 +194,14 @@ fn discovery(
 ) {
     let name = section.name.clone();
     domain.keys.set("discover", quoted(dns));
+    if let Some(setting) = section.take_setting("dns_discovery_domain") {
+        if setting.value.trim_end_matches('.').eq_ignore_ascii_case(dns) {
+            conversion.mapped(&name, &setting, format!("{name}.discover"));
+        } else {
+            let reason = "Roster asks the DNS domain of Active Directory for controllers";
+            conversion.fail(&name, &setting, reason, "Write the controllers into ad_server.");
+        }
+    }
     let sites = section.take_setting("ad_enable_dns_sites");
     let has_sites =
         sites.as_ref().and_then(|setting| conversion.flag(&name, setting)).unwrap_or(true);
