@@ -2,6 +2,7 @@
 //! Compares two sets of accounts: those of SSSD's cache, and those that Roster serves. `cache` reads the accounts of
 //! SSSD. This module makes no lookups.
 
+use crate::sssd::EMPTY_SHELL;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A user.
@@ -197,11 +198,17 @@ fn user_differences(name: &str, sssd: &User, roster: &User, found: &mut Vec<Diff
         (Kind::Home, &sssd.home, &roster.home),
         (Kind::Shell, &sssd.shell, &roster.shell),
     ] {
-        if one != other {
+        let has_same_shell = kind == Kind::Shell && shell(one) == shell(other);
+        if one != other && !has_same_shell {
             push(found, kind, name, one, other);
         }
     }
     sets(Kind::Groups, name, sssd.groups.as_ref(), roster.groups.as_ref(), found);
+}
+
+/// Returns the shell that programs run.
+fn shell(field: &str) -> &str {
+    if field.is_empty() { EMPTY_SHELL } else { field }
 }
 
 fn group_differences(name: &str, sssd: &Group, roster: &Group, found: &mut Vec<Difference>) {
@@ -321,6 +328,14 @@ mod tests {
         more.retain(|one| !expected.contains(one));
         assert_eq!(more, [row("user-only-in-roster", "extra", "", "5")]);
         assert!(rows(&sssd, &sssd, true).is_empty());
+    }
+
+    #[test]
+    fn compare_empty_shell_equals_bin_sh() {
+        let with =
+            |shell: &str| accounts(vec![("a", User { shell: shell.into(), ..user(1) })], vec![]);
+        assert!(rows(&with(""), &with("/bin/sh"), true).is_empty());
+        assert_eq!(rows(&with(""), &with("/bin/bash"), true), [row("shell", "a", "", "/bin/bash")]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! hidden names, members.
 
 use crate::ini;
-use crate::sssd::{NOLOGIN_SHELL, SHELL_FALLBACK, SssdConf};
+use crate::sssd::{AD_FALLBACK_HOME, NOLOGIN_SHELL, SHELL_FALLBACK, SssdConf};
 use std::collections::BTreeSet;
 
 /// The settings that change entries in replies.
@@ -36,6 +36,14 @@ impl HomeShell {
             let found = of_domain.or_else(|| conf.value("nss", name));
             found.filter(|value| !value.is_empty()).map(str::to_owned)
         };
+        let of_domain = |name: &str| conf.value(&format!("domain/{domain}"), name);
+        // The default of this provider wins over the setting of `[nss]`.
+        let is_ad = of_domain("id_provider").is_some_and(|name| name.eq_ignore_ascii_case("ad"));
+        let fallback_home = match (is_ad, of_domain("fallback_homedir")) {
+            (true, None) => Some(AD_FALLBACK_HOME.to_owned()),
+            (true, Some(template)) => Some(template.to_owned()),
+            (false, _) => value("fallback_homedir"),
+        };
         let hidden = |name: &str| {
             let lists = [conf.value("nss", name), conf.value(&format!("domain/{domain}"), name)];
             let names = lists.into_iter().flatten().flat_map(ini::list);
@@ -54,7 +62,7 @@ impl HomeShell {
             hidden_users: hidden("filter_users"),
             hidden_groups: hidden("filter_groups"),
             override_home: value("override_homedir"),
-            fallback_home: value("fallback_homedir"),
+            fallback_home,
             substring: value("homedir_substring"),
             override_shell: value("override_shell"),
             default_shell: value("default_shell"),
@@ -129,6 +137,17 @@ impl HomeShell {
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[test]
+    fn home_of_active_directory_has_own_fallback() {
+        let mut conf = SssdConf::default();
+        let text = "[nss]\nfallback_homedir = /h/%u\n[domain/a]\nid_provider = ad\n\
+                    [domain/b]\nid_provider = ad\nfallback_homedir = /b/%u\n[domain/c]\nid_provider = ldap\n";
+        conf.add(Path::new("sssd.conf"), text.as_bytes()).unwrap();
+        let homes = ["a", "b", "c"]
+            .map(|domain| HomeShell::for_domain(&conf, domain).home("alice", 7, domain, None));
+        assert_eq!(homes, ["/home/a/alice", "/b/alice", "/h/alice"]);
+    }
 
     #[test]
     fn home_of_override_and_fallback_expands() {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A domain with `id_provider = ad`: controllers, bind, searches and access rules. Names, homes and logins are those of
-//! every domain (`domain`, `login`). Reads nothing from the directory, so it does not know which group policies apply.
+//! A domain with `id_provider = ad`: controllers, bind, searches and access rules. Ids are in `id_mapping`. Names, homes
+//! and logins are those of every domain (`domain`, `login`). Reads nothing from the directory, so it does not know which
+//! group policies apply.
 
 use super::conf::{HostFacts, Services};
 use super::directory::{self, DirectoryDefaults};
-use super::section::{Conversion, Section, Setting};
+use super::id_mapping;
+use super::section::{Conversion, Section};
 use crate::ini;
 use crate::krb5_conf::RealmServers;
 use crate::plan::DomainPlan;
@@ -29,13 +31,6 @@ const RENEWAL: &str =
     "Roster does not renew the password of this host. Run `adcli update` from a timer.";
 const NO_SITES: &str = "Without a search for the controllers of a site it has no effect.";
 const TRUSTS: &str = "Roster serves no users of trusted domains.";
-
-/// Attributes with other names than in RFC 2307.
-const ATTRIBUTES: [(&str, &str); 3] = [
-    ("user_name", "sAMAccountName"),
-    ("user_home", "unixHomeDirectory"),
-    ("group_name", "sAMAccountName"),
-];
 
 /// The DNS domain, and the facts of the host with the Kerberos realm of the domain.
 pub(super) struct AdDomain {
@@ -78,7 +73,8 @@ pub(super) fn convert(
     ad: &AdDomain,
 ) {
     let name = section.name.clone();
-    id_mapping(conversion, section);
+    domain.keys.set("schema", quoted("ad"));
+    id_mapping::convert(conversion, domain, section);
     servers(conversion, domain, section, &ad.dns);
     directory::gssapi(conversion, domain, section);
     if let Some(setting) = section.take_setting("krb5_keytab") {
@@ -89,14 +85,13 @@ pub(super) fn convert(
     }
     let parts: Vec<String> = ad.dns.split('.').map(|label| format!("dc={label}")).collect();
     domain.keys.set("base", quoted(&parts.join(",")));
-    directory::searches(conversion, domain, section, services, &DirectoryDefaults::AD);
-    domain.keys.set("schema", quoted("rfc2307bis"));
-    domain.keys.set("member_attributes", list(&["member"]));
-    domain.keys.set("nested_group_filter", quoted("(objectClass=group)"));
-    domain.keys.set("case", quoted("insensitive"));
-    for (key, attribute) in ATTRIBUTES {
-        domain.attributes.set(key, quoted(attribute));
+    let defaults = DirectoryDefaults::of_active_directory(domain);
+    directory::searches(conversion, domain, section, services, &defaults);
+    if let Some(setting) = section.take_setting("ldap_group_member") {
+        domain.keys.set("member_attributes", list(&[&*setting.value]));
+        conversion.mapped(&name, &setting, format!("{name}.member_attributes"));
     }
+    domain.keys.set("case", quoted("insensitive"));
     if let Some(setting) = section.take_setting("ldap_group_nesting_level") {
         conversion.dropped(&name, &setting, "Roster follows nested groups to any depth.");
     }
@@ -107,41 +102,27 @@ pub(super) fn convert(
             conversion.dropped(&name, &setting, note);
         }
     }
+    differences(conversion, section);
+}
+
+/// Notes the behaviour that differs in each domain.
+fn differences(conversion: &mut Conversion<'_>, section: &Section) {
     let updates_dns = section.peek("dyndns_update");
     if !updates_dns.is_some_and(|value| value.eq_ignore_ascii_case("false")) {
         conversion.plan.note(format!(
-            "[{name}]: SSSD updates the DNS record of this host by default. Roster does not update DNS."
+            "[{0}]: SSSD updates the DNS record of this host by default. Roster does not update DNS.",
+            section.name
         ));
     }
-    conversion.plan.note(format!(
-        "[{name}]: SSSD also serves users and groups of trusted domains. Roster serves this domain only."
-    ));
-    conversion.plan.note(format!(
-        "[{name}]: SSSD renews the password of this host. Run `adcli update` from a timer instead."
-    ));
-}
-
-/// SSSD makes ids from SIDs by default.
-fn id_mapping(conversion: &mut Conversion<'_>, section: &mut Section) {
-    let name = section.name.clone();
-    let setting = section.take_setting("ldap_id_mapping");
-    let is_mapped =
-        setting.as_ref().is_none_or(|setting| conversion.flag(&name, setting) != Some(false));
-    let setting = setting.unwrap_or_else(|| default_setting(section, "ldap_id_mapping", "true"));
-    if is_mapped {
-        let reason = "ids made from SIDs are not converted yet";
-        let cure =
-            "Write the domain with schema = \"ad\", as docs/how-to/active-directory.md shows.";
-        conversion.stop(&name, &setting, reason, cure);
-    } else {
-        conversion.dropped(&name, &setting, "Roster reads uidNumber and gidNumber.");
+    for text in [
+        "SSSD also serves users and groups of trusted domains. Roster serves this domain only.",
+        "SSSD also serves the accounts of computers. Roster serves the accounts of people and services only.",
+        "without gecos, SSSD serves the attribute `name`. Roster serves displayName if the user has one.",
+        "SSSD finds the NetBIOS name of the domain. Set short_name if programs use CORP\\alice.",
+        "SSSD renews the password of this host. Run `adcli update` from a timer instead.",
+    ] {
+        conversion.plan.note(format!("[{}]: {text}", section.name));
     }
-}
-
-/// Returns the setting with the value that SSSD uses without it.
-fn default_setting(section: &Section, name: &str, value: &str) -> Setting {
-    let value = format!("{value} (default)");
-    Setting { name: name.to_owned(), value, origin: section.origin() }
 }
 
 fn is_srv(host: &str) -> bool {
@@ -188,6 +169,20 @@ fn servers(
     }
     if discovers {
         discovery(conversion, domain, section, dns);
+    } else if let Some(setting) = section.take_setting("dns_discovery_domain") {
+        conversion.dropped(&name, &setting, "`uris` lists the servers.");
+    }
+    check_clear_passwords(conversion, section, is_ldaps && !discovers);
+}
+
+/// A bind as the user needs TLS. SSSD uses StartTLS for it, beside the encryption by Kerberos of its own bind.
+fn check_clear_passwords(conversion: &mut Conversion<'_>, section: &mut Section, has_tls: bool) {
+    let Some(setting) = section.take_setting("auth_provider") else { return };
+    if setting.value.eq_ignore_ascii_case("ldap") && !has_tls {
+        let reason =
+            "Roster has no StartTLS for logins alone, beside a bind that Kerberos encrypts";
+        let cure = "Remove auth_provider, so that logins use Kerberos, or write ad_use_ldaps with ad_server.";
+        conversion.fail(&section.name, &setting, reason, cure);
     }
 }
 
@@ -199,6 +194,14 @@ fn discovery(
 ) {
     let name = section.name.clone();
     domain.keys.set("discover", quoted(dns));
+    if let Some(setting) = section.take_setting("dns_discovery_domain") {
+        if setting.value.trim_end_matches('.').eq_ignore_ascii_case(dns) {
+            conversion.mapped(&name, &setting, format!("{name}.discover"));
+        } else {
+            let reason = "Roster asks the DNS domain of Active Directory for controllers";
+            conversion.fail(&name, &setting, reason, "Write the controllers into ad_server.");
+        }
+    }
     let sites = section.take_setting("ad_enable_dns_sites");
     let has_sites =
         sites.as_ref().and_then(|setting| conversion.flag(&name, setting)).unwrap_or(true);
@@ -241,7 +244,7 @@ pub(super) fn access(conversion: &mut Conversion<'_>, section: &mut Section) -> 
 fn group_policies(conversion: &mut Conversion<'_>, section: &mut Section) {
     let name = section.name.clone();
     let setting = section.take_setting(GPO);
-    let setting = setting.unwrap_or_else(|| default_setting(section, GPO, "enforcing"));
+    let setting = setting.unwrap_or_else(|| section.default_setting(GPO, "enforcing"));
     match &*setting.value.to_ascii_lowercase() {
         "disabled" => {
             conversion.dropped(&name, &setting, "Roster reads no group policies.");

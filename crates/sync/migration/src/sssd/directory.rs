@@ -320,13 +320,30 @@ impl DirectoryDefaults {
     pub(super) const LDAP: Self = Self {
         kinds: [(&["(objectClass=posixAccount)"], "uid"), (&["(objectClass=posixGroup)"], "cn")],
     };
-    /// Entries with POSIX attributes. SSSD serves no others.
-    pub(super) const AD: Self = Self {
-        kinds: [
-            (&["(objectClass=user)", "(uidNumber=*)"], "sAMAccountName"),
-            (&["(objectClass=group)", "(gidNumber=*)"], "sAMAccountName"),
-        ],
-    };
+
+    /// Returns the filters of `schema = "ad"`, in parts.
+    pub(super) fn of_active_directory(domain: &DomainPlan) -> Self {
+        let [users, groups] = match has_ids_from_sids(domain) {
+            true => [&AD_USERS[..2], &AD_GROUPS[..3]],
+            false => [&AD_USERS[..], &AD_GROUPS[..]],
+        };
+        Self { kinds: [(users, "sAMAccountName"), (groups, "sAMAccountName")] }
+    }
+}
+
+/// Accounts of people and services. The last part finds users with POSIX attributes.
+const AD_USERS: [&str; 3] = ["(objectClass=user)", "(sAMAccountType=805306368)", "(uidNumber=*)"];
+/// Security groups of the domain. The last part finds groups with POSIX attributes.
+const AD_GROUPS: [&str; 4] = [
+    "(objectClass=group)",
+    "(|(sAMAccountType=268435456)(sAMAccountType=536870912))",
+    "(!(groupType=-2147483643))",
+    "(gidNumber=*)",
+];
+
+/// Returns whether ids come from SIDs. Attributes with ids have no effect then.
+fn has_ids_from_sids(domain: &DomainPlan) -> bool {
+    domain.keys.get("id_mapping") == Some("\"sid\"")
 }
 
 /// Converts bases and filters. A base that is set before is the default.
@@ -428,9 +445,7 @@ fn filters(
             );
             conversion.mapped(&owner, &setting, format!("{name}.{target}"));
         }
-        let is_default =
-            filters == DirectoryDefaults::LDAP.kinds[usize::from(target == "group_filter")].0;
-        if !is_default {
+        if filters != default {
             domain.keys.set(target, quoted(&values::all_of(&filters)));
         }
     }
@@ -465,8 +480,9 @@ fn schema(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mu
         }
         _ => {
             if let Some(setting) = &setting {
-                let reason = "the schema of Active Directory is not converted yet";
-                let cure = "Write the domain as docs/how-to/active-directory.md shows.";
+                let reason =
+                    "the schema of Active Directory is converted with id_provider = ad only";
+                let cure = "Convert it to id_provider = ad, or write the domain as docs/how-to/active-directory.md shows.";
                 conversion.fail(&name, setting, reason, cure);
             }
             return;
@@ -575,6 +591,9 @@ const ATTRIBUTES: [(&str, &str); 24] = [
     ("ldap_pwdlockout_attr", "locked_time"),
 ];
 
+/// Attributes with ids.
+const ID_ATTRIBUTES: [&str; 3] = ["user_uid", "user_gid", "group_gid"];
+
 pub(super) fn attributes(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
@@ -583,6 +602,10 @@ pub(super) fn attributes(
     let name = section.name.clone();
     for (setting, key) in ATTRIBUTES {
         let Some(setting) = section.take_setting(setting) else { continue };
+        if has_ids_from_sids(domain) && ID_ATTRIBUTES.contains(&key) {
+            conversion.dropped(&name, &setting, "With ids from SIDs it has no effect.");
+            continue;
+        }
         let value = quoted(&setting.value);
         let conflict = domain.attributes.get(key).is_some_and(|known| *known != value);
         if conflict && key == "uuid" {

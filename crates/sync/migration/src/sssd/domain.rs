@@ -4,7 +4,7 @@
 
 use super::conf::{HostFacts, Services};
 use super::section::{Conversion, Section, Setting};
-use super::{access, ad, directory, id_mapping, login};
+use super::{access, ad, directory, login};
 use crate::ini;
 use crate::plan::DomainPlan;
 use crate::values::{home_template, list, quoted};
@@ -31,11 +31,7 @@ pub(super) fn convert(
     let ad = domain.is_active_directory.then(|| ad::ad_domain(conversion, section, facts));
     match &ad {
         Some(ad) => ad::convert(conversion, &mut domain, section, services, ad),
-        None => {
-            // Reads ldap_schema, which the conversion of the directory takes.
-            id_mapping::convert(conversion, &mut domain, section);
-            directory::convert(conversion, &mut domain, section, services, facts);
-        }
+        None => directory::convert(conversion, &mut domain, section, services, facts),
     }
     let facts = ad.as_ref().map_or(facts, |ad| &ad.facts);
     names(conversion, &mut domain, section);
@@ -191,6 +187,17 @@ fn private_groups(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, sect
             return conversion.stop(name, &setting, reason, "Write true, hybrid or false.");
         }
     };
+    if domain.is_active_directory && kind != "off" {
+        if kind == "same-id" && domain.keys.get("id_mapping") == Some("\"sid\"") {
+            let note = "A user and a group never have the same id, because ids come from SIDs.";
+            conversion.dropped(name, &setting, note);
+        } else {
+            let reason = "Roster has no private groups with Active Directory, so that primary groups would change";
+            let cure = "Compare the primary groups with `roster domain compare-ids` first.";
+            conversion.stop(name, &setting, reason, cure);
+        }
+        return;
+    }
     domain.keys.set("private_groups", quoted(kind));
     conversion.mapped(name, &setting, format!("{name}.private_groups"));
 }
@@ -271,7 +278,11 @@ fn homes(
     }
     let substring = substring.as_ref().map(|(_, setting)| &*setting.value);
     for (key, target) in [("override_homedir", "home"), ("fallback_homedir", "fallback_home")] {
-        let Some((owner, setting)) = inherited(section, services, key) else { continue };
+        let found = match (domain.is_active_directory, target) {
+            (true, "fallback_home") => ad_fallback_home(conversion, domain, section, services),
+            _ => inherited(section, services, key),
+        };
+        let Some((owner, setting)) = found else { continue };
         if setting.value.is_empty() {
             conversion.dropped(&owner, &setting, "An empty template has no effect.");
             continue;
@@ -282,8 +293,11 @@ fn homes(
                     "fallback_home" => without_original(&template),
                     _ => template,
                 };
-                domain.keys.set(target, quoted(&template));
-                conversion.mapped(&owner, &setting, format!("{}.{target}", section.name));
+                let key = if template.is_empty() { "allow_empty_home" } else { target };
+                if !template.is_empty() {
+                    domain.keys.set(target, quoted(&template));
+                }
+                conversion.mapped(&owner, &setting, format!("{}.{key}", section.name));
             }
             Err(sequence) => {
                 let reason = format!("{sequence} has no counterpart, and homes would change");
@@ -299,6 +313,27 @@ fn homes(
         // The override wins in both.
         domain.keys.remove("fallback_home");
     }
+}
+
+/// Homes of users without one, in a domain with `id_provider = ad`.
+pub(crate) const AD_FALLBACK_HOME: &str = "/home/%d/%u";
+
+/// Takes the setting of the domain. Its default wins over the setting of `[nss]` (since SSSD 2.1).
+fn ad_fallback_home(
+    conversion: &mut Conversion<'_>,
+    domain: &mut DomainPlan,
+    section: &mut Section,
+    services: &mut Services,
+) -> Option<(String, Setting)> {
+    let setting = section.take_setting("fallback_homedir");
+    if let Some(unused) = services.nss.take_setting("fallback_homedir") {
+        let note = "A domain of Active Directory has its own template, by default /home/%d/%u.";
+        conversion.dropped("nss", &unused, note);
+    }
+    if setting.is_none() {
+        domain.keys.set("fallback_home", quoted(AD_FALLBACK_HOME));
+    }
+    setting.map(|setting| (section.name.clone(), setting))
 }
 
 /// Removes the directory's home from a template. It is empty for users that get a fallback.
@@ -322,6 +357,9 @@ fn shells(
     }
     if domain.keys.get("shell").is_some() {
         domain.keys.remove("fallback_shell");
+    } else if domain.is_active_directory && domain.keys.get("fallback_shell").is_none() {
+        // SSSD serves an empty field, which programs read as this shell.
+        domain.keys.set("fallback_shell", quoted(EMPTY_SHELL));
     }
     let [vetoed, allowed, fallback] = ["vetoed_shells", "allowed_shells", "shell_fallback"]
         .map(|key| inherited(section, services, key));
@@ -333,6 +371,9 @@ fn shells(
     }
     allowed_shells(conversion, domain, ShellSettings { vetoed, allowed, fallback });
 }
+
+/// The shell of an empty field (passwd(5)).
+pub(crate) const EMPTY_SHELL: &str = "/bin/sh";
 
 /// The settings of SSSD about shells, each with its section.
 struct ShellSettings {

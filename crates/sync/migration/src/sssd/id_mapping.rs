@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ids that SSSD computes from SIDs: `ldap_id_mapping` and `ldap_idmap_*` of a domain with the schema of Active
-//! Directory. Another schema has no counterpart in Roster, so that the table of settings stops the conversion.
+//! Ids that SSSD computes from SIDs: `ldap_id_mapping` and `ldap_idmap_*` of a domain with `id_provider = ad`. In a domain
+//! of another provider the table of settings stops the conversion.
 
 use super::section::{Conversion, Section, Setting};
-use crate::plan::DomainPlan;
+use crate::plan::{DomainPlan, Item};
 use crate::values::quoted;
+
+/// The setting that chooses the source of ids.
+const ID_MAPPING: &str = "ldap_id_mapping";
 
 /// Settings with a number: SSSD's name, Roster's key, and the value without the setting.
 const NUMBERS: [(&str, &str, u64); 3] = [
@@ -18,29 +21,94 @@ const HELPER_SLICES: u64 = 10;
 
 const SLICES: &str = "Write id_slice as `roster domain compare-ids --with sssd` shows it, then name the setting in --without.";
 
-/// Converts the settings of a domain with `ldap_schema = ad`.
+/// Converts the settings of a domain with `id_provider = ad`. SSSD computes ids from SIDs by default.
 pub(super) fn convert(
     conversion: &mut Conversion<'_>,
     domain: &mut DomainPlan,
     section: &mut Section,
 ) {
-    let is_ad = section.peek("ldap_schema").is_some_and(|value| value.eq_ignore_ascii_case("ad"));
-    if !is_ad {
-        return;
-    }
     let name = section.name.clone();
-    let Some(setting) = section.take_setting("ldap_id_mapping") else { return };
-    if conversion.flag(&name, &setting) != Some(true) {
+    let setting = section.take_setting(ID_MAPPING);
+    let is_mapped =
+        setting.as_ref().is_none_or(|setting| conversion.flag(&name, setting) != Some(false));
+    let setting = setting.unwrap_or_else(|| section.default_setting(ID_MAPPING, "true"));
+    conversion.mapped(&name, &setting, format!("{name}.id_mapping"));
+    if !is_mapped {
         domain.keys.set("id_mapping", quoted("posix"));
-        conversion.mapped(&name, &setting, format!("{name}.id_mapping"));
         return;
     }
     domain.keys.set("id_mapping", quoted("sid"));
-    conversion.mapped(&name, &setting, format!("{name}.id_mapping"));
     range(conversion, domain, section);
     default_domain(conversion, domain, section);
     autorid(conversion, domain, section);
     helpers(conversion, section);
+    conversion.plan.note(format!(
+        "[{name}]: ids come from SIDs. Before rosterd starts, run `roster domain compare-ids {} --with sssd`, and write \
+         the id_slice that it shows.",
+        domain.name
+    ));
+}
+
+/// Stops if two domains would share ids. The slices that SSSD gave are in its cache, not in its configuration.
+pub(super) fn check_slices(conversion: &mut Conversion<'_>) {
+    let domains: Vec<MappedDomain> =
+        conversion.plan.domains.iter().filter_map(MappedDomain::of_plan).collect();
+    for (place, domain) in domains.iter().enumerate() {
+        let Some(other) = domains[..place].iter().find(|other| domain.may_share_ids(other)) else {
+            continue;
+        };
+        let items = &conversion.plan.items;
+        let is_own = |item: &&Item| item.section == domain.section && item.setting == ID_MAPPING;
+        let Some(item) = items.iter().find(is_own) else { continue };
+        let setting = Setting {
+            name: item.setting.clone(),
+            value: item.value.clone(),
+            origin: item.origin.clone(),
+        };
+        let reason = format!(
+            "[{}] has the same range of ids, and sssd.conf does not show which slices SSSD gave to the two domains",
+            other.section
+        );
+        let cure = "Convert with one of the domains in `domains`, then add the other one to roster.toml. Write in both \
+                    the id_slice that `roster domain compare-ids --with sssd` shows.";
+        conversion.fail(&domain.section, &setting, &reason, cure);
+    }
+}
+
+/// The ids of a domain with ids from SIDs.
+struct MappedDomain {
+    section: String,
+    min: u64,
+    max: u64,
+    size: u64,
+    slice: Option<u64>,
+}
+
+impl MappedDomain {
+    fn of_plan(domain: &DomainPlan) -> Option<Self> {
+        if domain.keys.get("id_mapping") != Some("\"sid\"") {
+            return None;
+        }
+        let number = |key: &str| domain.keys.get(key).and_then(|value| value.parse().ok());
+        let [min, max, size] = NUMBERS.map(|(_, key, default)| number(key).unwrap_or(default));
+        let section = domain.section.clone();
+        Some(Self { section, min, max, size, slice: number("id_slice") })
+    }
+
+    /// Returns whether the domains may have the same ids. Two slices are compared, otherwise the whole ranges.
+    fn may_share_ids(&self, other: &Self) -> bool {
+        let slice_ids = |domain: &Self, slice: u64| {
+            let first = domain.min.saturating_add(slice.saturating_mul(domain.size));
+            (first, first.saturating_add(domain.size))
+        };
+        let ((first, end), (other_first, other_end)) = match (self.slice, other.slice) {
+            (Some(slice), Some(other_slice)) => {
+                (slice_ids(self, slice), slice_ids(other, other_slice))
+            }
+            _ => ((self.min, self.max), (other.min, other.max)),
+        };
+        first < other_end && other_first < end
+    }
 }
 
 fn range(conversion: &mut Conversion<'_>, domain: &mut DomainPlan, section: &mut Section) {

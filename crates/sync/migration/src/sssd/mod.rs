@@ -18,7 +18,7 @@ pub(crate) mod section;
 mod settings;
 
 pub use conf::{HostFacts, SssdConf};
-pub(crate) use domain::{NOLOGIN_SHELL, SHELL_FALLBACK};
+pub(crate) use domain::{AD_FALLBACK_HOME, EMPTY_SHELL, NOLOGIN_SHELL, SHELL_FALLBACK};
 
 use crate::plan::{Plan, Waivers};
 use conf::Services;
@@ -40,6 +40,7 @@ pub fn convert(mut conf: SssdConf, facts: &HostFacts, waivers: &mut Waivers) -> 
         conversion.plan.domains.extend(found);
         settings::rest(&mut conversion, &section, settings::Kind::Domain);
     }
+    id_mapping::check_slices(&mut conversion);
     host::convert(&mut conversion, &mut main, &mut services);
     settings::rest(&mut conversion, &main, settings::Kind::Sssd);
     settings::rest(&mut conversion, &services.nss, settings::Kind::Nss);

@@ -72,6 +72,12 @@ impl Section {
         let first = self.settings.values().map(|setting| &setting.origin).min();
         first.cloned().unwrap_or(Origin { file: "sssd.conf".into(), line: 1 })
     }
+
+    /// Returns a missing setting with the value that SSSD uses without it.
+    pub(crate) fn default_setting(&self, name: &str, value: &str) -> Setting {
+        let value = format!("{value} (default)");
+        Setting { name: name.to_owned(), value, origin: self.origin() }
+    }
 }
 
 /// A conversion in progress.

@@ -49,7 +49,7 @@ const SECOND_FACTOR_CURE: &str =
 const SMART_CARDS: &str = "Roster has no smart cards. pam_cert_auth = true stops the conversion.";
 const TRUST_IDS: &str = "SSSD keeps ids of trusted domains out of this range. It serves the ids of an LDAP domain outside \
                          of the range, too. See min_id and max_id.";
-const ID_MAPPING: &str = "ids from SIDs have a counterpart with ldap_schema = ad only";
+const ID_MAPPING: &str = "ids from SIDs have a counterpart with id_provider = ad only";
 const ID_MAPPING_CURE: &str = "Write uidNumber and gidNumber to the directory, or keep SSSD.";
 
 /// Settings of any section.

@@ -110,25 +110,38 @@ fn corpus_files_convert_or_stop_as_expected() {
     assert!(failures.is_empty(), "{}", failures.join("\n---\n"));
 }
 
-/// The schema of these files stops the conversion, and the keys of ids are known all the same.
+/// Without a setting for filters the result has no filter, so that the parts must be those of the schema.
 #[test]
-fn settings_of_sids_become_keys() {
-    let keys = |name: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
-        let plan = plan_of(name, &fs::read_to_string(path).unwrap(), &[]);
-        let domain = plan.domains.into_iter().next().unwrap();
-        ["id_mapping", "id_min", "id_max", "id_range", "id_slice"]
-            .map(|key| domain.keys.get(key).unwrap_or("-").to_owned())
-            .join(" ")
-    };
-    for (name, expected) in [
-        ("ad-ids-range", "\"sid\" 100000 2000100000 1000000 -"),
-        ("ad-ids-default-domain", "\"sid\" - - - 0"),
-        ("ad-ids-autorid", "\"sid\" - - - -"),
-        ("ad-ids-posix", "\"posix\" - - - -"),
-        ("ids-from-sids-without-ad", "- - - - -"),
-    ] {
-        assert_eq!(keys(&format!("{name}.sssd.conf")), expected, "{name}");
+fn filters_of_active_directory_equal_schema_defaults() {
+    for (mapping, extra) in [("sid", ""), ("posix", "ldap_id_mapping = false\n")] {
+        let text = format!(
+            "[sssd]\ndomains = corp\n[domain/corp]\nid_provider = ad\nfilter_users = x\nfilter_groups = x\n{extra}"
+        );
+        let plan = plan_of("sssd.conf", &text, &[]);
+        let found =
+            ["user_filter", "group_filter"].map(|key| plan.domains[0].keys.get(key).unwrap());
+        let toml = format!(
+            "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\nschema = \"ad\"\n\
+             id_mapping = \"{mapping}\"\nuris = [\"ldaps://dc\"]\nbase = \"dc=x\"\n"
+        );
+        let parsed = roster_config::parse(&toml).unwrap();
+        let roster_config::ProviderConfig::Ldap(ldap) = &parsed.config.domains[0].provider else {
+            panic!("not LDAP")
+        };
+        let defaults = [&ldap.users.filter, &ldap.groups.filter];
+        // The defaults nest some parts. Equal parts in the same order are the same filter.
+        let parts = |filter: &str| {
+            filter
+                .replace(['&', '(', ')', '"'], " ")
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        for (found, default) in found.into_iter().zip(defaults) {
+            let mut expected = parts(default);
+            expected.extend(["!", "sAMAccountName=x"].map(str::to_owned));
+            assert_eq!(parts(found), expected, "{mapping}");
+        }
     }
 }
 
