@@ -106,9 +106,10 @@ install: $(PROGRAM) $(MODULE) $(PAM_MODULE) ## install under DESTDIR= PREFIX=/us
 uninstall: ## remove what `make install` with the same DESTDIR= PREFIX= put there
 	@scripts/uninstall
 
-packages: build ## build the Debian packages in target/packages/deb, with bills of materials
+packages: build ## build the .deb and .rpm packages in target/packages, with bills of materials
 	@scripts/need packages
 	@scripts/packages deb
+	@scripts/package-rpm
 
 package-repository: packages ## make a signed apt repository in target/packages/repository
 	@scripts/packages repository
