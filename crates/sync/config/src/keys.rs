@@ -1446,7 +1446,8 @@ declare_keys! {
          pwdAccountLockedTime and pwdReset. account-lock: nsAccountLock and nsRole. active-directory: \
          userAccountControl, accountExpires and msDS-User-Account-Control-Computed with lockoutTime. password-age, not \
          in the default: shadowLastChange, shadowMax, shadowWarning and shadowInactive. A missing or unreadable \
-         attribute denies no login. A malformed one does. host, authorized-service and rhost, not in the default: the \
+         attribute denies no login. A malformed one does, and so does a missing userAccountControl with schema = \"ad\". \
+         host, authorized-service and rhost, not in the default: the \
          attribute must list this host, the PAM service or the remote host. * allows all, and !VALUE denies whatever \
          else is listed. A user without a matching value is denied. A login without a remote host passes rhost.",
     );

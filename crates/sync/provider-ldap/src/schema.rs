@@ -204,7 +204,11 @@ impl AttributeMapping {
                 &names.user_shell,
             ],
         )?;
-        let account = self.account(entry)?;
+        let mut account = self.account(entry)?;
+        if self.member_range.is_some() && !self.facts.is_empty() {
+            // Each user of Active Directory has these bits. Without the right to read them, no lock is known.
+            account.add_missing(AccountFact::Control);
+        }
         let mut gecos = gecos.first.unwrap_or_default();
         for name in self.person_names() {
             if gecos.is_empty() {
@@ -1021,6 +1025,34 @@ mod tests {
         assert_eq!(read(&[name]), (uid, gid, "Alice in x".to_owned()));
         assert_eq!(read(&[name, display]), (uid, gid, "Alice".to_owned()));
         assert_eq!(read(&[name, display, ("gecos", &[b"A"])]), (uid, gid, "A".to_owned()));
+    }
+
+    #[test]
+    fn ad_user_without_control_bits_is_unknown() {
+        let user_sid = sid(&[1104]);
+        let attributes: [Values<'_>; 4] = [
+            ("sAMAccountName", &[b"Alice"]),
+            ("objectSid", &[&user_sid]),
+            ("primaryGroupID", &[b"513"]),
+            ("unixHomeDirectory", &[b"/home/alice"]),
+        ];
+        let with_facts = |mapping: AttributeMapping| {
+            let facts = facts(&mapping.attributes, &[]);
+            AttributeMapping { facts, ..mapping }
+        };
+        let read = |mapping: &AttributeMapping, more: &[Values<'_>]| {
+            let message = entry("CN=Alice,DC=x", &[&attributes[..], more].concat());
+            let account = mapping.user(&raw(&message)).unwrap().unwrap().account;
+            account.values_of(AccountFact::Control).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        let mapping = with_facts(ad_mapping());
+        let control: Values<'_> = ("userAccountControl", &[b"514"]);
+        assert_eq!(read(&mapping, &[control]), [b"514"]);
+        assert_eq!(read(&mapping, &[]), [b""]);
+        // Without logins, no rule reads it.
+        assert_eq!(read(&ad_mapping(), &[]), Vec::<Vec<u8>>::new());
+        let posix = AttributeMapping { member_range: None, ..with_facts(ad_mapping()) };
+        assert_eq!(read(&posix, &[]), Vec::<Vec<u8>>::new());
     }
 
     #[test]

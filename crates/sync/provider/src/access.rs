@@ -451,7 +451,10 @@ impl RuleChecks {
 
     fn active_directory(&mut self, account: &Account<'_>, now: u64, lock: Duration) {
         let name = "userAccountControl";
-        if let Ok(control) = self.read_number(name, account, AccountFact::Control) {
+        if account.value_of(AccountFact::Control) == FactValue::Single(b"") {
+            let saw = "the server does not show it to the reader";
+            self.add(name, AccessDecision::Unknown, saw);
+        } else if let Ok(control) = self.read_number(name, account, AccountFact::Control) {
             let bits = control.unwrap_or_default();
             let (verdict, saw) = if bits & CONTROL_DISABLED != 0 {
                 (AccessDecision::Disabled, format!("{bits:#x}: the account is disabled"))

@@ -140,6 +140,13 @@ impl<'a> Account<'a> {
         }
     }
 
+    /// Records that a fact without a value is unknown, as an empty value.
+    pub fn add_missing(&mut self, fact: AccountFact) {
+        if self.value_of(fact) == FactValue::Absent {
+            self.add(fact, Cow::Borrowed(b""));
+        }
+    }
+
     /// Returns whether a list was too long to store.
     #[must_use]
     pub fn is_truncated(&self, fact: AccountFact) -> bool {
@@ -239,6 +246,17 @@ mod tests {
         );
         let many: Vec<_> = (0..100).map(|_| (AccountFact::AccountLock, &b"false"[..])).collect();
         assert_eq!(account(&many).value_of(AccountFact::AccountLock), FactValue::Several);
+    }
+
+    #[test]
+    fn account_missing_fact_has_empty_value() {
+        let mut said = account(&[(AccountFact::Expires, b"0")]);
+        said.add_missing(AccountFact::Control);
+        said.add_missing(AccountFact::Expires);
+        let bytes = said.to_bytes();
+        let read = Account::from_bytes(&bytes).unwrap();
+        assert_eq!(read.value_of(AccountFact::Control), FactValue::Single(b""));
+        assert_eq!(read.value_of(AccountFact::Expires), FactValue::Single(b"0"));
     }
 
     #[test]

@@ -192,6 +192,7 @@ fn locks_of_389_and_bits_of_active_directory_count() {
         (AccountFact::Control, "528", AccessDecision::Locked),
         (AccountFact::Control, "8389120", AccessDecision::MustChange),
         (AccountFact::Control, "0x202", AccessDecision::Unknown),
+        (AccountFact::Control, "", AccessDecision::Unknown),
         (AccountFact::Expires, "0", AccessDecision::Allowed),
         (AccountFact::Expires, "9223372036854775807", AccessDecision::Allowed),
         (AccountFact::Expires, "133724736000000000", AccessDecision::Expired),
