@@ -68,6 +68,8 @@ pub mod code {
     /// e-syncRefreshRequired.
     pub const SYNC_REFRESH_REQUIRED: u32 = 4096;
 
+    /// Results that a later request may not have.
+    pub const TRANSIENT: [u32; 3] = [TIME_LIMIT, BUSY, UNAVAILABLE];
     /// Limits of a server.
     pub const LIMITS: [u32; 3] = [TIME_LIMIT, SIZE_LIMIT, ADMIN_LIMIT];
 }

@@ -331,7 +331,7 @@ impl AttributeMapping {
     }
 
     /// Reads the members that an entry shows of one list from a position on. Returns the start of the rest, or `None`
-    /// at the end of the list. An entry may lack a list, but not the rest of one.
+    /// at the end of the list. An entry may lack a list, but not the rest of one, and no members of a range.
     pub fn members<'a>(
         &self,
         entry: &RawEntry<'a>,
@@ -347,18 +347,24 @@ impl AttributeMapping {
             let (description, values) = attribute?;
             let Some(options) = attribute_options(description, name) else { continue };
             is_shown |= !options.is_empty();
+            let mut end = None;
             if !options.is_empty() {
                 match range(options) {
                     Some((first, last)) if first == shown.from => {
-                        let from = last.and_then(|last| last.checked_add(1));
-                        rest = from.map(|from| RemainingMembers { from, ..shown });
+                        end = last.and_then(|last| last.checked_add(1));
+                        rest = end.map(|from| RemainingMembers { from, ..shown });
                     }
                     _ => return Ok(Err(unreadable_list_reason(description))),
                 }
             }
+            let mut position = shown.from;
             for value in values {
                 is_shown = true;
+                position = position.saturating_add(1);
                 members.extend(self.member(*kind, value?));
+            }
+            if end.is_some_and(|end| end != position) {
+                return Ok(Err(unfilled_range_reason(description)));
             }
         }
         Ok(if is_shown { Ok(rest) } else { Err(incomplete_list_reason(shown)) })
@@ -464,6 +470,12 @@ pub(crate) fn dn_not_utf8() -> Reason {
 /// Returns the reason to skip a list of members with possibly missing parts.
 fn unreadable_list_reason(description: &[u8]) -> Reason {
     let text = format!("list {} has an unknown form", printable(description));
+    Reason::new(&directory::MEMBERS_UNREADABLE, text)
+}
+
+/// Returns the reason to skip a list of members with a range of another length than its values.
+fn unfilled_range_reason(description: &[u8]) -> Reason {
+    let text = format!("list {} has another number of members", printable(description));
     Reason::new(&directory::MEMBERS_UNREADABLE, text)
 }
 
@@ -934,9 +946,9 @@ mod tests {
 
     #[test]
     fn members_in_range_tell_next_position() {
-        assert_eq!(members("member;range=0-1499", 0), Ok((2, Some(1500))));
+        assert_eq!(members("member;range=0-1", 0), Ok((2, Some(2))));
         assert_eq!(members("MEMBER;Range=0-*", 0), Ok((2, None)));
-        assert_eq!(members("member;range=1500-2999", 1500), Ok((2, Some(3000))));
+        assert_eq!(members("member;range=1500-1501", 1500), Ok((2, Some(1502))));
         assert_eq!(members("member;range=1500-*", 1500), Ok((2, None)));
         let rest = RemainingMembers { attribute: MEMBER, from: 1500 };
         assert_eq!(mapping(false).remaining_members_attribute(rest), "member;range=1500-*");
@@ -949,6 +961,10 @@ mod tests {
             ("member;range=0-1499;lang-ja", 0),
             ("member;range=1-1499", 0),
             ("member;range=0-1499", 1500),
+            // Members are missing, or there are too many.
+            ("member;range=0-2", 0),
+            ("member;range=0-0", 0),
+            ("member;range=1500-2999", 1500),
             ("member;range=5-4", 5),
             ("member;range=0-4294967295", 0),
             ("member;range=-1", 0),

@@ -700,12 +700,45 @@ fn members_without_rest_reject_the_group() {
     let entry_alone: fn(u32) -> Vec<u8> =
         |id| [staff(id, "seeAlso", &members(0..1), &[]), done(id, 0x65, 0)].concat();
     for rest in [refused, entry_alone] {
-        rejects_the_group(rest);
+        rejects_the_group(rest, &directory::MEMBERS_CUT, "returns only the first 3 members");
+    }
+}
+
+#[test]
+fn members_range_with_hole_rejects_the_group() {
+    let hole: fn(u32) -> Vec<u8> =
+        |id| [staff(id, "memberUid;range=3-5", &members(3..5), &[]), done(id, 0x65, 0)].concat();
+    let text = "list memberUid;range=3-5 has another number of members";
+    rejects_the_group(hole, &directory::MEMBERS_UNREADABLE, text);
+}
+
+#[test]
+fn members_from_busy_server_are_read_later() {
+    for code in [3, 51, 52] {
+        let replies = Arc::new(AtomicUsize::new(0));
+        let mirror = mirror_of(&played(move |stream, id, kind, request| {
+            if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+                let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
+                send(stream, &[group, refreshed(id)].concat());
+            } else if kind == SEARCH && holds(request, "memberuid;range=") {
+                let sent = match replies.fetch_add(1, Ordering::SeqCst) {
+                    0 => done(id, 0x65, code),
+                    _ => [piece(id, request, 7, 3), done(id, 0x65, 0)].concat(),
+                };
+                send(stream, &sent);
+            } else if kind == SEARCH {
+                let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+                send(stream, &[base, done(id, 0x65, 0)].concat());
+            }
+        }));
+        mirror.until("the group", |book| book.groups().contains_key("staff"));
+        assert_eq!(mirror.book.groups()["staff"].1.len(), 7, "{code}");
+        assert_eq!(mirror.book.rejected(), [].into());
     }
 }
 
 /// Checks that the group is rejected if the server shows the beginning of a list and sends this reply for its rest.
-fn rejects_the_group(rest: fn(u32) -> Vec<u8>) {
+fn rejects_the_group(rest: fn(u32) -> Vec<u8>, message: &Message, text: &str) {
     let mirror = mirror_of(&played(move |stream, id, kind, request| {
         if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
             let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
@@ -719,8 +752,8 @@ fn rejects_the_group(rest: fn(u32) -> Vec<u8>) {
     }));
     mirror.until("a rejection", |book| book.rejected().contains_key(STAFF));
     let reason = &mirror.book.rejected()[STAFF];
-    assert!(reason.contains("returns only the first 3 members"), "{reason}");
-    assert!(reason.contains(directory::MEMBERS_CUT.code), "{reason}");
+    assert!(reason.contains(text), "{reason}");
+    assert!(reason.contains(message.code), "{reason}");
     assert!(!mirror.book.groups().contains_key("staff"));
 }
 

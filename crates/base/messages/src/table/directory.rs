@@ -201,7 +201,7 @@ crate::messages! {
         cause: "The server returns the first members of a long list, and rejects the search for the rest.",
         fix: "Grant the bind DN read access to the member attribute, or lift the limits of the server for it.";
     MEMBERS_UNREADABLE = 5064, "list of members has an unknown form",
-        cause: "The server returned the member attribute with an option other than a range from the expected position.",
+        cause: "The server returned the member attribute with an option other than a range from the expected position, or with another number of members than its range has.",
         fix: "Check the member attribute of the group on the server, and `member_attributes`.";
     DUPLICATE_UUID = 5065, "UUID of another entry",
         cause: "The entry was copied with its UUID. The other entry with this UUID is served.",

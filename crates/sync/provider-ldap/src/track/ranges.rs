@@ -3,14 +3,14 @@
 //! group has more members. The client then requests the rest, piece by piece.
 //!
 //! A group is reported after its list is complete, and nothing is published before. A list that stays incomplete makes
-//! the group unreadable. If the group changes meanwhile, its positions move, and its lists are read from the beginning.
+//! the group unreadable. A server that is only busy makes it wait for the next connection. If the group changes meanwhile, its positions move, and its lists are read from the beginning.
 //! `schema` reads the ranges. `lookup` does the same for single lookups.
 
-use super::{Track, TrackSink};
+use super::{Track, TrackSink, search_failed};
 use crate::connection::LdapConnection;
 use crate::error::LdapError;
 use crate::filter::EncodedFilter;
-use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest};
+use crate::message::{LdapRequest, LdapResponse, ResponseOperation, Scope, SearchRequest, code};
 use crate::schema::{ReadResult, RemainingMembers, dn_not_utf8, incomplete_list_reason};
 use crate::search::MirrorSearch;
 use roster_provider::{EntryId, Member};
@@ -120,6 +120,12 @@ impl Track for RangeRetrieval {
                     members.extend(shown.into_iter().map(Member::into_owned));
                     Ok(ReceivedPart::Continued(next))
                 }));
+            }
+            ResponseOperation::SearchDone(outcome)
+                if asked.received.is_none() && code::TRANSIENT.contains(&outcome.code) =>
+            {
+                // A new connection requests the list again. The group stays as it is.
+                return Err(search_failed(&self.search, outcome));
             }
             ResponseOperation::SearchDone(outcome) => {
                 let id = asked.id;
