@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
-use roster_config::{DomainMode, LdapConfig};
+use roster_config::{DirectorySchema, DomainMode, LdapConfig};
 use roster_messages::Message;
 use roster_messages::table::{directory, login};
 use roster_provider::authenticator::{Authenticator, LoginUser};
@@ -45,6 +45,8 @@ struct Stage {
     accepted: AtomicUsize,
     /// The server sends no more replies.
     frozen: AtomicBool,
+    /// The server is a controller of Active Directory, without content synchronization.
+    is_controller: bool,
 }
 
 /// Returns the URI of a server with an action for each further request: its id, its kind and its bytes. Only binds of
@@ -91,8 +93,11 @@ fn played_on(
                         BIND if !holds(&request, "uid=") => send(&mut stream, &done(id, 0x61, 0)),
                         SEARCH if searches == 0 => {
                             searches += 1;
-                            let controls = [oid::SYNC_REQUEST.as_bytes()];
-                            send(&mut stream, &entry(id, "", "supportedControl", &controls, &[]));
+                            let (name, oid) = match stage.is_controller {
+                                true => ("supportedCapabilities", "1.2.840.113556.1.4.800"),
+                                false => ("supportedControl", oid::SYNC_REQUEST),
+                            };
+                            send(&mut stream, &entry(id, "", name, &[oid.as_bytes()], &[]));
                             send(&mut stream, &done(id, 0x65, 0));
                         }
                         0x42 => return,
@@ -1055,4 +1060,89 @@ fn key_search_before_any_mirror_has_code() {
     let refused = runtime.block_on(ldap.search_keys(LookupScope::Users, &[], &[]));
     let reason = refused.expect_err("nothing is mirrored").into_reason();
     assert_eq!(reason.message, &directory::NO_MIRROR_SERVER, "{reason}");
+}
+
+/// A user of a controller.
+fn ad_user(id: u32, is_listing: bool, number: Option<&str>, shell: &str) -> Vec<u8> {
+    let mut attributes = vec![("objectGUID", vec![&[9; 16][..]])];
+    attributes.extend(number.map(|number| ("uSNChanged", vec![number.as_bytes()])));
+    if is_listing {
+        attributes.extend([
+            ("objectClass", vec![&b"user"[..]]),
+            ("uid", vec![b"eve"]),
+            ("uidNumber", vec![b"5001"]),
+            ("gidNumber", vec![b"5001"]),
+            ("homeDirectory", vec![b"/home/eve"]),
+            ("loginShell", vec![shell.as_bytes()]),
+        ]);
+    }
+    entry_of(id, "cn=eve,dc=example,dc=com", &attributes, &[])
+}
+
+/// Returns the entries of a search, and the highest number after this many full listings.
+type ControllerState = fn(u32, &[u8], usize) -> (Vec<u8>, &'static [u8]);
+
+/// Checks that a mirror of a controller with these entries sees that the shell of eve becomes `/bin/bash`.
+#[track_caller]
+fn follows_shell(state: ControllerState, poll: Duration, sweep: Duration) -> Mirror {
+    let listings = Arc::new(AtomicUsize::new(0));
+    let stage = Arc::new(Stage { is_controller: true, ..Stage::default() });
+    let uri = played_on(&stage, move |stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        let (entries, number) = state(id, request, listings.load(Ordering::SeqCst));
+        let found = if holds(request, "highestCommittedUSN") {
+            entry(id, "", "highestCommittedUSN", &[number], &[])
+        } else if holds(request, "uSNChanged") {
+            // A full listing requests the shell, and has no number in its filter.
+            let is_full = holds(request, "loginshell") && !holds(request, "101");
+            listings.fetch_add(usize::from(is_full), Ordering::SeqCst);
+            entries
+        } else {
+            entry(id, "dc=example,dc=com", "objectGUID", &[&[1; 16]], &[])
+        };
+        send(stream, &[found, done(id, 0x65, 0)].concat());
+    });
+    let mirror = mirror_configured(&uri, |keys| {
+        keys.schema = DirectorySchema::ActiveDirectoryPosix;
+        (keys.poll, keys.sweep) = (poll, sweep);
+    });
+    mirror.until("the change", |book| {
+        book.users().get("eve").is_some_and(|user| user.shell == "/bin/bash")
+    });
+    mirror
+}
+
+#[test]
+fn ad_hidden_change_numbers_are_read_at_intervals() {
+    let mirror = follows_shell(
+        |id, request, listings| {
+            let shell = if listings == 0 { "/bin/sh" } else { "/bin/bash" };
+            // Numbers that the reader may not see match no filter.
+            let entries = match holds(request, "101") {
+                true => Vec::new(),
+                false => ad_user(id, holds(request, "loginshell"), None, shell),
+            };
+            (entries, b"100")
+        },
+        Duration::from_millis(50),
+        Duration::from_millis(300),
+    );
+    assert!(mirror.logged.has(directory::STAMP_UNREADABLE_POLL.code));
+}
+
+#[test]
+fn ad_changes_are_seen_with_rare_polls() {
+    let mirror = follows_shell(
+        |id, request, listings| {
+            let (shell, number) =
+                if listings == 0 { ("/bin/sh", "100") } else { ("/bin/bash", "200") };
+            let user = ad_user(id, holds(request, "loginshell"), Some(number), shell);
+            (user, number.as_bytes())
+        },
+        Duration::from_secs(3600),
+        Duration::from_millis(200),
+    );
+    assert!(!mirror.logged.has(directory::STAMP_UNREADABLE_POLL.code));
 }

@@ -120,7 +120,7 @@ crate::messages! {
     STAMP_UNREADABLE_SYNC = 5038, "change stamps unreadable: synchronization cannot resume",
         cause: "The bind DN may not read the attribute by which rosterd verifies a resumed synchronization.",
         fix: "Grant the bind DN read access to the named attribute of all entries.";
-    STAMP_UNREADABLE_POLL = 5039, "change stamps unreadable: each poll reads everything",
+    STAMP_UNREADABLE_POLL = 5039, "change stamps unreadable: everything is read at intervals",
         cause: "The bind DN may not read the attribute by which a poll finds changed entries.",
         fix: "Grant the bind DN read access to the named attribute of all users and groups.";
     SERVER_DATA_OLDER = 5040, "server data is older than the last synchronization",

@@ -8,9 +8,11 @@
 //!
 //! Time stamps do not show removals, entries that move with their parents, and changes that a replica receives long
 //! after their stamps. A report may also be lost. The keys of all entries are therefore compared at intervals. In
-//! polling mode their stamps or numbers are compared as well. If the comparison finds an unknown state, everything is listed
-//! again. A poll cannot find a user or group without a readable stamp, so then every poll is a full listing. There are
-//! no cookies: a new connection begins with a full listing.
+//! polling mode their stamps or numbers are compared as well. If the comparison finds an unknown state, everything is
+//! listed again. A poll follows each comparison of numbers.
+//!
+//! A poll cannot find a user or group without a readable stamp, so then every poll is a full listing. Without a readable
+//! number, every comparison is followed by one. There are no cookies: a new connection begins with a full listing.
 
 use super::duplicate_uuid::{ENTRIES_MAX, LimitExceeded};
 use super::persistent_search_queue::PersistentSearchQueue;
@@ -148,6 +150,27 @@ impl ModifyStamps {
     }
 }
 
+/// Users and groups that do not show their update sequence number. Neither a poll nor a comparison of keys finds their
+/// changes. They are listed again after each comparison.
+#[derive(Default)]
+struct UnnumberedEntries {
+    is_logged: bool,
+}
+
+impl UnnumberedEntries {
+    /// Logs the first one of a connection.
+    fn note(&mut self, base: &str) {
+        if !std::mem::replace(&mut self.is_logged, true) {
+            log!(
+                WARN,
+                &directory::STAMP_UNREADABLE_POLL,
+                base,
+                "{CHANGE_NUMBER} is not readable on some entries; everything is read each reconcile_interval"
+            );
+        }
+    }
+}
+
 /// The kind of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListingKind {
@@ -194,6 +217,7 @@ pub(crate) struct Enumeration {
     /// Entries that the persistent search reported during a listing. The listing may show an older state of them.
     overtaken: HashSet<EntryId>,
     reread_queue: PersistentSearchQueue,
+    unnumbered: UnnumberedEntries,
     /// A key comparison found an unknown entry or state, the persistent search reported an entry without a key, or
     /// entries have moved with a container.
     needs_full_listing: bool,
@@ -266,6 +290,7 @@ impl Enumeration {
             hasher: RandomState::new(),
             overtaken: HashSet::new(),
             reread_queue: PersistentSearchQueue::default(),
+            unnumbered: UnnumberedEntries::default(),
             needs_full_listing: false,
         }
     }
@@ -425,7 +450,12 @@ impl Enumeration {
         };
         match (listing, &mut self.change_source) {
             (ListingKind::Keys, means) => {
-                let (key, _) = sink.mark_seen(&self.search, id, entry.dn);
+                let (key, is_served) = sink.mark_seen(&self.search, id, entry.dn);
+                if is_served && stamp.is_empty() && matches!(means, ChangeSource::Numbers(_)) {
+                    self.unnumbered.note(&self.search.base);
+                    self.needs_full_listing = true;
+                    return Ok(());
+                }
                 let known = self.known.get(&key);
                 let is_told = means.covers(stamp);
                 if is_told && matches!(means, ChangeSource::Numbers(_)) {
@@ -479,8 +509,12 @@ impl Enumeration {
             self.last_reconciled = now;
             sink.end_refresh(self.search.id, UnlistedEntries::Missing, None);
         }
+        let is_numbered = matches!(self.change_source, ChangeSource::Numbers(_));
         if self.needs_full_listing {
             self.begin_read(ListingKind::Whole, sink);
+        } else if is_numbered && listing == ListingKind::Keys {
+            // The comparison left changed entries to the next poll. If it is made more often than polls, none is due.
+            self.begin_read(ListingKind::Changes, sink);
         } else {
             self.wait_for_poll(now);
         }
