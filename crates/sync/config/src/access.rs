@@ -5,6 +5,7 @@
 
 use crate::filter_template;
 use crate::keys::{self, ConfigTable, Key};
+use crate::schema_defaults::DirectorySchema;
 use crate::toml_section::{TomlSection, entry};
 use crate::{AccessConfig, AccessLists, AccountCheck, DomainConfig, NameConfig, ProviderConfig};
 use roster_messages::CodedError;
@@ -181,6 +182,22 @@ pub(crate) fn check_provider(section: &mut TomlSection<'_, '_, '_, '_>, domain: 
         let text = "host, authorized-service and rhost require provider = \"ldap\"";
         let error = CodedError::new(&codes::ACCOUNT_CHECK_WITHOUT_DIRECTORY, text);
         section.subtable_error("access", error);
+    }
+}
+
+/// Warns of denied groups if the backend does not read primary groups of Active Directory.
+pub(crate) fn check_primary_groups(
+    section: &mut TomlSection<'_, '_, '_, '_>,
+    schema: DirectorySchema,
+    access: &AccessConfig,
+) {
+    let mut tables = std::iter::once(&access.lists).chain(access.services.values());
+    let denies_groups =
+        tables.any(|lists| lists.denied_groups.as_ref().is_some_and(|names| !names.is_empty()));
+    if schema == DirectorySchema::ActiveDirectoryPosix && denies_groups {
+        let text = "denied_groups ignores primary groups of Active Directory";
+        let error = CodedError::new(&codes::AD_DENIED_PRIMARY_GROUPS, text);
+        section.warning(&keys::LDAP_ID_MAPPING, error);
     }
 }
 

@@ -75,6 +75,7 @@ pub(crate) fn domain<'d>(
     domain.access = access::access(&mut section, found, authenticates);
     domain.access = domain.access.normalised(&ListNames::new(name, &domain.names));
     access::check_provider(&mut section, &domain);
+    access::check_primary_groups(&mut section, schema, &domain.access);
     id_mapping::check_admitted(&mut section, &domain);
     domain
 }

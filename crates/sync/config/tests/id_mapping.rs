@@ -115,3 +115,23 @@ fn ids_of_other_limits_are_warned() {
     assert!(warnings.len() == 1 && warnings[0].starts_with(text), "{warnings:?}");
     assert!(warnings[0].ends_with("[RST-1806]"), "{warnings:?}");
 }
+
+#[test]
+fn posix_denied_groups_are_warned() {
+    let domain = |mapping: &str, rules: &str| {
+        let keys = format!("schema = 'ad'\nid_mapping = '{mapping}'\n[domain.a.access]\n{rules}\n");
+        let text = format!("[host]\ndomains = ['a']\n[domain.a]\n{DIRECTORY}{keys}");
+        let parsed = parse(&text).expect("a valid configuration");
+        parsed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let denied = "denied_groups = ['domain users']";
+    for rules in [denied.to_owned(), format!("[domain.a.access.service.sshd]\n{denied}")] {
+        let found = domain("posix", &rules);
+        let text = "roster.toml:8: warning: domain.a.id_mapping: denied_groups ignores primary groups of Active \
+                    Directory.";
+        assert!(found.len() == 1 && found[0].starts_with(text), "{found:?}");
+        assert!(found[0].ends_with("[RST-1824]"), "{found:?}");
+        assert_eq!(domain("sid", &rules), Vec::<String>::new());
+    }
+    assert_eq!(domain("posix", "allowed_groups = ['staff']"), Vec::<String>::new());
+}

@@ -523,6 +523,9 @@ crate::messages! {
     ID_MAPPING_WITHOUT_AD = 1823, "ids from SIDs without Active Directory",
         cause: "Only entries of Active Directory have SIDs, and only schema = \"ad\" reads them.",
         fix: "Set schema = \"ad\", or remove id_mapping.";
+    AD_DENIED_PRIMARY_GROUPS = 1824, "denied groups without primary groups of Active Directory",
+        cause: "With id_mapping = \"posix\" the group of primaryGroupID does not count. A user with a denied primary group, such as Domain Users, may log in.",
+        fix: "Deny with allowed_groups, or set id_mapping = \"sid\".";
 
     // Domain controllers.
     CONTROLLERS_WITHOUT_DOMAIN = 1850, "search for controllers without a domain",
