@@ -82,6 +82,9 @@ STATUSES = {
     # Findings about the machine, which lacks AppArmor and SELinux, and about files that other blocks change.
     ("roster", "doctor"): {1},
     ("roster", "status"): {1},
+    # There is a change to make.
+    ("roster", "enable", "--dry-run"): {2},
+    ("roster", "disable", "--dry-run"): {2},
     # No removal waits.
     ("roster", "domain", "approve-removals"): {1},
     # No program uses a deleted module, and no entry of the journal matches.
