@@ -452,7 +452,7 @@ pub struct LdapConfig {
     pub servers: Vec<LdapServer>,
     /// Domain with SRV records `_ldap._tcp` for further servers.
     pub discover: Option<String>,
-    /// The domain of `discover` is one of Active Directory, whose controllers have sites.
+    /// Search for controllers by site, if `discover` names a domain of Active Directory.
     pub controllers: Option<ControllerDiscovery>,
     /// Bases of all searches.
     pub bases: Vec<SearchBase>,

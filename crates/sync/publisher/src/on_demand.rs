@@ -1317,7 +1317,7 @@ impl PublisherState {
         members
     }
 
-    /// Returns whether a nested group stands for the users whose primary group it is.
+    /// Returns whether a nested group also stands for the users that have it as primary group.
     fn nests_primary_groups(&self, position: usize) -> bool {
         self.domains[position].rules.serving.nests_primary_groups
     }

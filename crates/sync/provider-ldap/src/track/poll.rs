@@ -12,7 +12,7 @@
 //! listed again. A poll follows each comparison of numbers.
 //!
 //! A poll cannot find a user or group without a readable stamp, so then every poll is a full listing. Without a readable
-//! number, every comparison is followed by one. There are no cookies: a new connection begins with a full listing.
+//! number, every comparison is followed by one. A new connection begins with a full listing.
 
 use super::duplicate_uuid::{ENTRIES_MAX, LimitExceeded};
 use super::persistent_search_queue::PersistentSearchQueue;
